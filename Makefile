@@ -1,2 +1,43 @@
-env:
+# Everything a developer types. `make` alone lists it.
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check fmt docs clean
+
+# Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
+export PYTHON
+
+# A module path or home of the caller's shell would mix other packages into the environment's own.
+unexport PYTHONPATH PYTHONHOME
+
+bin := .venv/bin
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+
+env: ## make or mend .venv, complete, with .venv/bin/tony; under a second when nothing changed
 	@scripts/env
+
+demo: env ## train on real data over a chief, two workers and an evaluator, and say where everything is
+	@$(bin)/python scripts/demo.py
+
+test: env ## all that CI does: system packages, checks, every test
+	@scripts/system-packages
+	@$(MAKE) --no-print-directory check
+	scripts/test
+
+check: env ## format, lint, types, generated docs
+	$(bin)/ruff format --check --quiet .
+	$(bin)/ruff check --quiet .
+	$(bin)/mypy
+	@if [ -f scripts/generate_docs.py ]; then set -x; $(bin)/python scripts/generate_docs.py --check; fi
+
+fmt: env ## format, and mend what the linter can
+	$(bin)/ruff check --fix --quiet .
+	$(bin)/ruff format .
+
+docs: env ## write the generated docs again
+	$(bin)/python scripts/generate_docs.py
+
+clean: ## remove everything that make made, .venv included
+	rm -rf .venv .cache build dist demo-output src/*.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	find src tests scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
