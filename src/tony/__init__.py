@@ -1,0 +1,69 @@
+"""Tony: orchestrates distributed machine-learning jobs on the scheduler you already have.
+
+The public names below are loaded when they are first used, so that `import tony` stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tony.client.blocking import Job, attach, submit
+    from tony.errors import ConfigError, InfraError, PlatformError, TonyError, UserError
+    from tony.model.job import JobSpec, Resources, Role
+    from tony.model.report import JobReport, TaskReport
+    from tony.model.states import JobState, TaskState
+
+_HOMES = {
+    "Job": "tony.client.blocking",
+    "attach": "tony.client.blocking",
+    "submit": "tony.client.blocking",
+    "ConfigError": "tony.errors",
+    "InfraError": "tony.errors",
+    "PlatformError": "tony.errors",
+    "TonyError": "tony.errors",
+    "UserError": "tony.errors",
+    "JobSpec": "tony.model.job",
+    "Resources": "tony.model.job",
+    "Role": "tony.model.job",
+    "JobReport": "tony.model.report",
+    "TaskReport": "tony.model.report",
+    "JobState": "tony.model.states",
+    "TaskState": "tony.model.states",
+}
+
+__all__ = [
+    "ConfigError",
+    "InfraError",
+    "Job",
+    "JobReport",
+    "JobSpec",
+    "JobState",
+    "PlatformError",
+    "Resources",
+    "Role",
+    "TaskReport",
+    "TaskState",
+    "TonyError",
+    "UserError",
+    "__version__",
+    "attach",
+    "submit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name from its home module on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tony' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The application master: the only loop; turns events into actions performed."""

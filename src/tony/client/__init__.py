@@ -1,0 +1,1 @@
+"""Stages, submits and follows jobs."""

@@ -1,0 +1,1 @@
+"""One table of settings, the loaders, and where each value came from."""

@@ -1,0 +1,238 @@
+"""What can happen to a job. Each event is logged before it is handled; a log replays to the same state.
+
+Heartbeats, metrics and log lines are not events: the shells keep them and raise `Silent` or a `Deadline` when
+something changes. Times inside events are seconds since the job was accepted, the same clock as `now`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tony.model.exit import ExitStatus
+from tony.model.ids import TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """The root of all events. `kind` is the word in the log."""
+
+    kind: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Event):
+    """An application master began its life.
+
+    Attributes:
+        wall: seconds since 1970, a label.
+        settings: digest of the resolved job file, so that a replay with another file is noticed.
+    """
+
+    kind: ClassVar[str] = "attempt-started"
+    attempt: int
+    wall: float
+    settings: str
+    pid: int = 0
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainersFound(Event):
+    """Containers of an earlier attempt that the scheduler still knows."""
+
+    kind: ClassVar[str] = "containers-found"
+    containers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileClosed(Event):
+    """Whatever has not shown itself by now counts as gone."""
+
+    kind: ClassVar[str] = "reconcile-closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(Event):
+    """The scheduler has no room yet; says for what and behind whom. An empty reason means: no longer."""
+
+    kind: ClassVar[str] = "queued"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsatisfiable(Event):
+    """The scheduler says that it can never give what was asked for."""
+
+    kind: ClassVar[str] = "unsatisfiable"
+    role: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted(Event):
+    """The scheduler gave a container."""
+
+    kind: ClassVar[str] = "granted"
+    container: str
+    role: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered(Event):
+    """An executor is ready for a session: its ports are reserved. May be delivered again.
+
+    Attributes:
+        incarnation: nonce the executor made at its start; binds the task to that process.
+        address: "host:port" of the task's reserved port.
+        tb_port: port reserved for TensorBoard, or None.
+        ports: further reserved ports by name.
+        pid: the executor's process id on its host.
+    """
+
+    kind: ClassVar[str] = "registered"
+    task: TaskId
+    container: str
+    incarnation: str
+    session: int
+    address: str
+    tb_port: int | None = None
+    ports: Mapping[str, int] | None = None
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """The user's program runs."""
+
+    kind: ClassVar[str] = "started"
+    task: TaskId
+    session: int
+    try_: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOutput(Event):
+    """The program printed its first line: it is past its start-up."""
+
+    kind: ClassVar[str] = "first-output"
+    task: TaskId
+    session: int
+    try_: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited(Event):
+    """The user's program is over. Every `Start` leads to exactly one of these, or to a `ContainerEnded`.
+
+    Attributes:
+        at: when it ended (not when we heard of it).
+    """
+
+    kind: ClassVar[str] = "exited"
+    task: TaskId
+    session: int
+    try_: int
+    status: ExitStatus
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerEnded(Event):
+    """The scheduler says the container is gone, and everything in it: a proof of death.
+
+    Attributes:
+        cause: one sentence, from the scheduler or from the executor's exit status.
+        blameless: True if it went through no fault of the job (preempted, node lost, refused at launch).
+    """
+
+    kind: ClassVar[str] = "container-ended"
+    container: str
+    cause: str
+    blameless: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent(Event):
+    """Nothing was heard from a task's executor for the heartbeat time-out."""
+
+    kind: ClassVar[str] = "silent"
+    task: TaskId
+    incarnation: str
+    silence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(Event):
+    """Session `session` begins: the answer to `OpenSession`, logged before anything of it starts."""
+
+    kind: ClassVar[str] = "session-opened"
+    session: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserCommand(Event):
+    """Somebody asked for something: `kill`, or `kill-now` (no grace)."""
+
+    kind: ClassVar[str] = "user-command"
+    actor: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline(Event):
+    """A time that the machine asked for with `WakeAt` has come."""
+
+    kind: ClassVar[str] = "deadline"
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionFailed(Event):
+    """A shell could not perform an action.
+
+    Attributes:
+        action: the action's kind; container or task say on what.
+    """
+
+    kind: ClassVar[str] = "action-failed"
+    action: str
+    cause: str
+    container: str | None = None
+    task: TaskId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(Event):
+    """A digest of the machine's state before this event: replay must meet it."""
+
+    kind: ClassVar[str] = "snapshot"
+    digest: str
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    cls.kind: cls
+    for cls in (
+        AttemptStarted,
+        ContainersFound,
+        ReconcileClosed,
+        Queued,
+        Unsatisfiable,
+        Granted,
+        Registered,
+        Started,
+        FirstOutput,
+        Exited,
+        ContainerEnded,
+        Silent,
+        SessionOpened,
+        UserCommand,
+        Deadline,
+        ActionFailed,
+        Snapshot,
+    )
+}

@@ -1,0 +1,1 @@
+"""Policies: one pure function each, returning a decision with a sentence of reason."""

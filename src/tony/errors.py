@@ -1,0 +1,143 @@
+"""Every error this package raises on purpose.
+
+    TonyError
+    ├── UserError                 the input or the user's program
+    │   ├── ConfigError           refused before anything started; carries all problems      exit 2
+    │   ├── UnknownJobError       a job id that nobody knows                                 exit 2
+    │   └── ProgramError          the user's program (or its limits) failed the job          exit 1
+    ├── InfraError                cluster, network, machine                                  exit 3
+    │   ├── ConnectionFailed      the other side cannot be reached, or went away
+    │   ├── SchedulerError        the scheduler said no, or gave no answer
+    │   └── StorageError          a file system said no (full, read-only, missing)
+    ├── KilledError               somebody killed the job                                    exit 4
+    └── PlatformError             our bug                                                    exit 70
+        ├── InvalidTransition     the machine was asked for a move that its table lacks
+        ├── ProtocolError         the other side broke the wire's rules; `code` says how
+        └── RecordError           an event log or record cannot be read as what it claims to be
+
+A message says what failed, the setting and its value, where it was set, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command line answers for a job that it followed to the end."""
+
+    SUCCEEDED = 0
+    PROGRAM_FAILED = 1
+    REFUSED = 2
+    INFRASTRUCTURE = 3
+    KILLED = 4
+    BUG = 70
+
+
+class TonyError(Exception):
+    """The root; catch this to catch everything of ours."""
+
+    exit_code: ExitCode = ExitCode.BUG
+
+
+class UserError(TonyError):
+    """The input, or the user's program."""
+
+    exit_code = ExitCode.REFUSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake in a job's settings.
+
+    Attributes:
+        key: the dotted key, such as `roles.worker.memory`; empty for a whole file.
+        message: what is wrong and what to write instead, one or two sentences.
+        value: the offending value as the user wrote it, or None when it is missing.
+        source: where it was set: `job.toml:12`, `--set`, `env TONY_SET_...`, `default`.
+    """
+
+    key: str
+    message: str
+    value: str | None = None
+    source: str | None = None
+
+    def __str__(self) -> str:
+        shown = self.key if self.value is None else f"{self.key} = {self.value}"
+        where = f" ({self.source})" if self.source else ""
+        head = f"{shown}{where}: " if shown or where else ""
+        return f"{head}{self.message}"
+
+
+class ConfigError(UserError):
+    """All mistakes found in a job's settings, at once; nothing has been started."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class UnknownJobError(UserError):
+    """A job id that is in no place we can see."""
+
+
+class ProgramError(UserError):
+    """The user's program failed, or ran into one of the limits set for it."""
+
+    exit_code = ExitCode.PROGRAM_FAILED
+
+
+class InfraError(TonyError):
+    """Cluster, network, machine: trying again later may help."""
+
+    exit_code = ExitCode.INFRASTRUCTURE
+
+
+class ConnectionFailed(InfraError):
+    """The other side cannot be reached, or went away in the middle."""
+
+
+class SchedulerError(InfraError):
+    """The scheduler refused, or gave no answer."""
+
+
+class StorageError(InfraError):
+    """A file system refused: full, read-only, missing."""
+
+
+class KilledError(TonyError):
+    """Somebody killed the job."""
+
+    exit_code = ExitCode.KILLED
+
+
+class PlatformError(TonyError):
+    """A bug of ours; please report it together with the event log."""
+
+    exit_code = ExitCode.BUG
+
+
+class InvalidTransition(PlatformError):  # noqa: N818 - a noun reads better where it is raised
+    """The machine was asked for a move that its table lacks; `story` lists the last steps of the thing."""
+
+    def __init__(self, message: str, story: Sequence[str] = ()) -> None:
+        self.story = tuple(story)
+        super().__init__("\n".join([message, *self.story]))
+
+
+class ProtocolError(PlatformError):
+    """The other side broke the rules of the wire.
+
+    Attributes:
+        code: stable word for programs: see `tony.protocol.errors`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class RecordError(PlatformError):
+    """An event log or a job's record is not what it claims to be."""

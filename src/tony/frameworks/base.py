@@ -1,0 +1,83 @@
+"""What a framework's adapter is.
+
+An adapter has two halves. The application master's half turns a cluster spec into one small *shared* value, made once
+and sent to every task alike, so that a barrier of N tasks costs O(N) wherever the framework allows. The task's half,
+inside the executor, turns that value and what the task knows of itself into environment variables. Both are pure.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tony.errors import Problem
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.model.states import DistributedMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """What a task knows of itself and of the job's shape when its program starts.
+
+    Attributes:
+        instances: role -> number of tasks, in the job's order.
+        procs: role -> processes per task.
+        num_tasks: tracked tasks.
+        address: "host:port" reserved for this task.
+        tb_port: reserved for TensorBoard, None on tasks that have none.
+    """
+
+    job_id: str
+    task: TaskId
+    session: int
+    attempt: int
+    try_: int
+    instances: Mapping[str, int]
+    procs: Mapping[str, int]
+    chief: TaskId | None
+    num_tasks: int
+    mode: DistributedMode
+    address: str
+    tb_port: int | None = None
+
+
+class Framework(ABC):
+    """One machine-learning framework. Stateless."""
+
+    #: The word in the job file.
+    name: str = ""
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        """Mistakes in a job that only this framework can see. Nothing by default."""
+        return ()
+
+    @abstractmethod
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        """AM half: the one value that every task of the session gets. Plain JSON, as small as the framework allows."""
+
+    @abstractmethod
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        """Task half: the variables of each process of the task, one mapping per process (`procs_per_task`).
+
+        `shared` is None in fcfs mode. The variables that every framework gives (JOB_NAME, TASK_INDEX...) are added by
+        `common_environment`, not here.
+        """
+
+
+def common_environment(task: TaskView) -> dict[str, str]:
+    """The variables that every program gets, whatever its framework (names as in the original)."""
+    variables = {
+        "JOB_NAME": task.task.role,
+        "TASK_INDEX": str(task.task.index),
+        "TASK_NUM": str(task.num_tasks),
+        "JOB_ID": task.job_id,
+        "SESSION_ID": str(task.session),
+        "DISTRIBUTED_MODE": task.mode.value.upper(),
+    }
+    if task.tb_port is not None:
+        variables["TB_PORT"] = str(task.tb_port)
+    return variables

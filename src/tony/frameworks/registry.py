@@ -1,0 +1,48 @@
+"""Finds a framework's adapter by its word in the job file."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from tony.frameworks.base import Framework
+
+_BUILT_IN = {
+    "tensorflow": "tony.frameworks.tensorflow:TensorFlow",
+    "pytorch": "tony.frameworks.pytorch:PyTorch",
+    "jax": "tony.frameworks.jax:Jax",
+    "none": "tony.frameworks.none:NoFramework",
+    "standalone": "tony.frameworks.standalone:Standalone",
+}
+_GROUP = "tony.frameworks"
+
+
+def names() -> tuple[str, ...]:
+    """Every word that `framework` may have: the built-in ones, then installed plug-ins."""
+    return (*_BUILT_IN, *sorted(point.name for point in entry_points(group=_GROUP) if point.name not in _BUILT_IN))
+
+
+def home_of(name: str) -> str:
+    """Where the adapter lives, as "module:Class"; the executor loads it from there.
+
+    Raises:
+        LookupError: nobody provides a framework of that name.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for point in entry_points(group=_GROUP, name=name):
+        return point.value
+    raise LookupError(name)
+
+
+def load(home: str) -> Framework:
+    """Loads an adapter from "module:Class".
+
+    Raises:
+        TypeError: what lives there is no Framework.
+    """
+    module, _, attribute = home.partition(":")
+    adapter = getattr(import_module(module), attribute)()
+    if not isinstance(adapter, Framework):
+        raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
+    return adapter

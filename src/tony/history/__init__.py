@@ -1,0 +1,1 @@
+"""The record of every job: where it lies, how it is written and read."""

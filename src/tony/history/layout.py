@@ -1,0 +1,132 @@
+"""Where everything of a user and of a job lies. The only place that knows these names.
+
+    <home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
+      cache/                staged objects by digest; unpacked/ holds interpreters
+      jobs/<id>/            one job's record
+        job.json            who, when, and the resolved job file, secrets out
+        am.json             the living application master: pid, host, attempt, address
+        am.lock             held (flock) as long as the application master lives
+        am.log              its own log, over all attempts
+        events.<n>.jsonl    event log, one segment per attempt
+        summary.json        the last JobReport; there once the job has ended
+        logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
+        work/<role>-<index>/  the task's working directory
+        staged/             links to the job's objects in cache/, so that none is evicted under it
+        secret/             token, keys, unredacted job; owner only; removed when the job has ended
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tony.model.ids import TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """All state of one user."""
+
+    path: Path
+
+    @property
+    def cache(self) -> Path:
+        """Staged objects by digest."""
+        return self.path / "cache"
+
+    @property
+    def jobs(self) -> Path:
+        """One folder per job."""
+        return self.path / "jobs"
+
+    def job(self, job_id: str) -> JobFolder:
+        """The folder of one job, whether or not it exists."""
+        return JobFolder(self.jobs / job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """One job's record on disk."""
+
+    path: Path
+
+    @property
+    def job_id(self) -> str:
+        """The job's id: the folder's name."""
+        return self.path.name
+
+    @property
+    def job(self) -> Path:
+        """Who, when, and the resolved job file, secrets out."""
+        return self.path / "job.json"
+
+    @property
+    def am(self) -> Path:
+        """The living application master."""
+        return self.path / "am.json"
+
+    @property
+    def am_lock(self) -> Path:
+        """Held as long as the application master lives."""
+        return self.path / "am.lock"
+
+    @property
+    def am_log(self) -> Path:
+        """The application master's own log."""
+        return self.path / "am.log"
+
+    @property
+    def am_socket(self) -> Path:
+        """The Unix socket the application master listens on."""
+        return self.path / "am.sock"
+
+    @property
+    def summary(self) -> Path:
+        """The last report; there once the job has ended."""
+        return self.path / "summary.json"
+
+    @property
+    def logs(self) -> Path:
+        """The tasks' output."""
+        return self.path / "logs"
+
+    @property
+    def work(self) -> Path:
+        """The tasks' working directories."""
+        return self.path / "work"
+
+    @property
+    def staged(self) -> Path:
+        """Links to the job's objects in the cache."""
+        return self.path / "staged"
+
+    @property
+    def secret(self) -> Path:
+        """Token, keys, the unredacted job; owner only."""
+        return self.path / "secret"
+
+    @property
+    def secret_job(self) -> Path:
+        """The job with its secrets, for the application master."""
+        return self.secret / "job.json"
+
+    @property
+    def credentials(self) -> Path:
+        """Token and certificates, as JSON."""
+        return self.secret / "credentials.json"
+
+    def events(self, attempt: int) -> Path:
+        """The event log of one attempt."""
+        return self.path / f"events.{attempt}.jsonl"
+
+    def event_segments(self) -> Iterator[Path]:
+        """The event logs there are, oldest attempt first."""
+        attempt = 1
+        while (path := self.events(attempt)).exists():
+            yield path
+            attempt += 1
+
+    def work_of(self, task: TaskId) -> Path:
+        """One task's working directory."""
+        return self.work / f"{task.role}-{task.index}"

@@ -1,0 +1,58 @@
+"""How one user process ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ExitReason(Enum):
+    """Why a try is over."""
+
+    EXITED = "exited"  #: it ended by itself, with a code or by a signal that was not ours
+    STOPPED = "stopped"  #: it ended after we told it to
+    NOT_STARTED = "not-started"  #: told to stop before it had been started
+    LAUNCH_FAILED = "launch-failed"  #: the command could not be started
+    MEMORY = "memory"  #: it reached its memory limit
+    TIMEOUT = "timeout"  #: it ran longer than it may
+    PORT_COLLISION = "port-collision"  #: somebody took a port that was reserved for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitStatus:
+    """How one user process ended; measured by the executor.
+
+    Attributes:
+        reason: why the try is over.
+        code: exit code 0–255, or None if a signal ended it or it never ran.
+        signal: the signal's name, such as `SIGKILL`, or None.
+        message: one sentence for people; empty when code or signal say it all.
+        peak_memory: bytes, most ever used by the program and its children; None if not measured.
+        cpu_time: seconds, user and system, children included; None if not measured.
+        duration: seconds from start to end.
+        tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
+    """
+
+    reason: ExitReason
+    code: int | None = None
+    signal: str | None = None
+    message: str = ""
+    peak_memory: int | None = None
+    cpu_time: float | None = None
+    duration: float = 0.0
+    tail: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True if the program ended by itself with code 0."""
+        return self.reason is ExitReason.EXITED and self.code == 0
+
+    def describe(self) -> str:
+        """A few words: `exit code 1`, `SIGKILL`, or the message."""
+        if self.message:
+            return self.message
+        if self.signal:
+            return f"killed by {self.signal}"
+        if self.code is not None:
+            return f"exit code {self.code}"
+        return self.reason.value.replace("-", " ")

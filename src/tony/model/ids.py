@@ -1,0 +1,38 @@
+"""Names of things that live as long as a job."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: A role's name: it becomes part of file names, host specs and variables. 63 is a DNS label's limit.
+ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+#: A job's id: made by the scheduler, used as a folder name.
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+class TaskId(NamedTuple):
+    """One member of a role, written `worker:0`; stable for the job's life, never a rank."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Reads `worker:0`.
+
+        Raises:
+            ValueError: if the text is not `<role>:<index>`.
+        """
+        role, colon, index = text.rpartition(":")
+        if not colon or not ROLE_NAME.fullmatch(role) or not (index.isascii() and index.isdigit()) or len(index) > 9:
+            raise ValueError(f"{text!r} is not a task; write role:index, such as worker:0")
+        return cls(role, int(index))
+
+
+def log_file_name(task: TaskId, session: int, try_: int, stream: str) -> str:
+    """The flat name of one log file: `worker-0.s1.t1.out`. HDFS refuses `:` in names."""
+    return f"{task.role}-{task.index}.s{session}.t{try_}.{stream}"

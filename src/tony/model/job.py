@@ -1,0 +1,183 @@
+"""What to run: the job as its author said it, every default filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tony.model.ids import TaskId
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    OnTimeout,
+    RoleKind,
+    StopOn,
+    TlsMode,
+)
+
+GIB = 1024**3
+MIB = 1024**2
+
+#: A string runs through `bash -c`; a tuple is executed as it is.
+Command = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one task gets.
+
+    Attributes:
+        memory: bytes, a hard limit.
+        vcores: shares of CPU; may be oversubscribed on `local`.
+        gpus: whole devices, never shared.
+    """
+
+    memory: int = GIB
+    vcores: int = 1
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutAfter:
+    """Once every task of `group` is done, the role may run `limit` seconds longer."""
+
+    group: str
+    limit: float
+    on_timeout: OnTimeout = OnTimeout.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A group of like tasks. A field that is None takes the job's value.
+
+    Attributes:
+        after: role -> what must be true of it before this role starts.
+        procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
+    """
+
+    instances: int = 1
+    command: Command | None = None
+    kind: RoleKind = RoleKind.TRACKED
+    resources: Resources = field(default_factory=Resources)
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    python: str | None = None
+    after: Mapping[str, AfterCondition] = field(default_factory=dict)
+    stop_on_failure: bool = False
+    timeout_after: TimeoutAfter | None = None
+    stop_grace: float | None = None
+    port_range: tuple[int, int] | None = None
+    procs_per_task: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds; None is off. Which half of the system enforces each is said in `config/keys.py`."""
+
+    allocation: float | None = None
+    registration: float | None = 900.0
+    startup: float | None = None
+    execution: float | None = None
+    job: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One job. Paths are absolute by the time it is submitted.
+
+    Attributes:
+        roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
+        env: variables of every task's program.
+        files: `path`, `path::name` or `path#archive`.
+        groups: group name -> role names.
+        params: values for `{params.NAME}`.
+        max_restarts: sessions after the first.
+        backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
+        stop_grace: seconds between SIGTERM and SIGKILL.
+        orphan_grace: seconds a program outlives its contact to the application master.
+        port_range: first and last port that may be reserved, both included; None lets the kernel choose.
+        log_limit: bytes one task's stream keeps on disk; older output is rotated away.
+        scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
+    """
+
+    name: str = "job"
+    framework: str = "none"
+    command: Command | None = None
+    source: str | None = None
+    python: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    max_restarts: int = 0
+    backoff: float = 1.0
+    distributed_mode: DistributedMode = DistributedMode.GANG
+    stop_on: StopOn = StopOn.ALL
+    failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED
+    stop_grace: float = 15.0
+    orphan_grace: float = 0.0
+    port_range: tuple[int, int] | None = None
+    heartbeat_interval: float = 1.0
+    heartbeat_timeout: float = 25.0
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    log_limit: int = 256 * MIB
+    tls: TlsMode = TlsMode.AUTO
+    scheduler: str = "local"
+    scheduler_settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    @property
+    def effective_roles(self) -> Mapping[str, Role]:
+        """The roles, or the one role `main` of a job without any."""
+        return self.roles or {"main": Role(command=self.command)}
+
+    @property
+    def chief(self) -> TaskId | None:
+        """The task whose word counts most: `chief:0`, else `worker:0`, else none."""
+        for role in ("chief", "worker"):
+            if role in self.effective_roles and self.effective_roles[role].instances:
+                return TaskId(role, 0)
+        return None
+
+    @property
+    def tensorboard_task(self) -> TaskId | None:
+        """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief."""
+        role = self.effective_roles.get("tensorboard")
+        return TaskId("tensorboard", 0) if role and role.instances else self.chief
+
+    @property
+    def task_ids(self) -> tuple[TaskId, ...]:
+        """Every task, roles in the author's order."""
+        return tuple(TaskId(name, i) for name, role in self.effective_roles.items() for i in range(role.instances))
+
+    @property
+    def tracked_count(self) -> int:
+        """Number of tracked tasks: what TASK_NUM and `{num_tasks}` say."""
+        return sum(role.instances for role in self.effective_roles.values() if role.kind is RoleKind.TRACKED)
+
+    def command_of(self, role: str) -> Command | None:
+        """The role's own command, else the job's."""
+        own = self.effective_roles[role].command
+        return self.command if own is None else own
+
+    def env_of(self, role: str) -> dict[str, str]:
+        """The job's variables with the role's laid over them."""
+        return {**self.env, **self.effective_roles[role].env}
+
+    def files_of(self, role: str) -> tuple[str, ...]:
+        """The job's files, then the role's."""
+        return self.files + self.effective_roles[role].files
+
+    def python_of(self, role: str) -> str | None:
+        """The role's interpreter or archive, else the job's."""
+        return self.effective_roles[role].python or self.python
+
+    def stop_grace_of(self, role: str) -> float:
+        """Seconds between SIGTERM and SIGKILL for one role."""
+        own = self.effective_roles[role].stop_grace
+        return self.stop_grace if own is None else own
+
+    def port_range_of(self, role: str) -> tuple[int, int] | None:
+        """The range that one role's ports come from."""
+        return self.effective_roles[role].port_range or self.port_range

@@ -1,0 +1,33 @@
+"""The resolved job as it is kept in `job.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tony.model.job import JobSpec
+from tony.model.staged import StagedJob
+
+#: Raised when a reader of an older version could misread a newer record.
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """Who submitted what, when, and where each value came from.
+
+    Attributes:
+        version: RECORD_VERSION of the writer; a reader refuses a higher one.
+        submitted: seconds since 1970.
+        sources: dotted key -> where it was set, for every value that is not a default.
+    """
+
+    version: int
+    job_id: str
+    user: str
+    host: str
+    submitted: float
+    tony_version: str
+    spec: JobSpec
+    staged: StagedJob
+    sources: Mapping[str, str] = field(default_factory=dict)

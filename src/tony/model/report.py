@@ -1,0 +1,115 @@
+"""What people and programs are told about a job. One definition serves every surface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tony.model.states import JobState, TaskState
+
+
+class FailureClass(Enum):
+    """Whose failure it was; decides the exit code."""
+
+    USER = "user"  #: the user's program or a limit set for it: exit 1
+    INFRASTRUCTURE = "infrastructure"  #: cluster, network, machine: exit 3
+    KILLED = "killed"  #: somebody killed the job: exit 4
+    PLATFORM = "platform"  #: our bug: exit 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a job (or a session) failed: the earliest decisive cause first.
+
+    Attributes:
+        cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `allocation-timeout`,
+            `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`,
+            `port-collision`, `killed`, `refused`, `am-lost`, `unsatisfiable`, `bug`.
+        reason: one sentence for people.
+        at: seconds since the job was accepted.
+        tail: the last lines of the task's stderr, oldest first.
+        log: path of that task's stderr file, relative to the job's folder.
+        others: one line for each further failure.
+    """
+
+    failure_class: FailureClass
+    cause: str
+    reason: str
+    session: int
+    at: float
+    task: str | None = None
+    host: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    tail: tuple[str, ...] = ()
+    log: str | None = None
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """One task as it stands.
+
+    Attributes:
+        task: `worker:0`.
+        pid: first process of the user's program as its host's `ps` shows it; None when none runs.
+        executor_pid: its executor; None when none runs.
+        session: the session of its last try; 0 before the first.
+        since: wall-clock seconds since 1970 of the last change of state.
+        last_output_age: seconds since its last line; None before the first or after the end.
+        note: why it waits, or how it ended; empty when there is nothing to say.
+    """
+
+    task: str
+    role: str
+    index: int
+    state: TaskState
+    host: str | None = None
+    pid: int | None = None
+    executor_pid: int | None = None
+    session: int = 0
+    try_: int = 0
+    exit_code: int | None = None
+    signal: str | None = None
+    since: float | None = None
+    last_output_age: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmReport:
+    """The living application master."""
+
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """One job as it stands: what `tony status ID --json` prints.
+
+    Attributes:
+        job: the id.
+        exit_code: what a follower's command line answers; None until the job ended.
+        folder: where its record lies.
+        am: None before the application master lives and after it has ended.
+        submitted, ended: wall-clock seconds since 1970.
+        waiting: who is missing and why, one sentence; empty when nothing is waited for.
+    """
+
+    job: str
+    name: str
+    state: JobState
+    session: int
+    attempt: int
+    exit_code: int | None
+    folder: str
+    am: AmReport | None
+    tasks: tuple[TaskReport, ...]
+    failure: Failure | None
+    framework: str = "none"
+    scheduler: str = "local"
+    user: str = ""
+    submitted: float | None = None
+    ended: float | None = None
+    waiting: str = ""

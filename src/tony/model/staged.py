@@ -1,0 +1,55 @@
+"""What staging made of a job's files: content-addressed objects, and what becomes of each in a container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Placement(Enum):
+    """What becomes of a staged object in a task's working directory."""
+
+    FILE = "file"  #: a file called `name`
+    FOLDER = "folder"  #: an archive, unpacked into the folder `name`
+    ROOT = "root"  #: an archive, unpacked into the working directory itself (the job's source)
+    PYTHON = "python"  #: an interpreter archive: unpacked once per node, put on PATH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedItem:
+    """One object of the staging cache.
+
+    Attributes:
+        digest: SHA-256, 64 hex digits: its name in `<staging>/cache/`.
+        size: bytes.
+        suffix: file-name ending that says how to unpack it: `.tar`, `.tar.gz`, `.zip`...; empty for plain files.
+        mode: permission bits for FILE.
+    """
+
+    digest: str
+    size: int
+    name: str
+    placement: Placement
+    suffix: str = ""
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRole:
+    """What one role's containers need.
+
+    Attributes:
+        items: in the order in which they are laid down; source first.
+        python: an interpreter's path on the nodes (when it is not an archive among `items`).
+    """
+
+    items: tuple[StagedItem, ...] = ()
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedJob:
+    """Everything staged for a job: role -> what its containers need."""
+
+    roles: Mapping[str, StagedRole] = field(default_factory=dict)

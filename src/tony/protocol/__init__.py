@@ -1,0 +1,1 @@
+"""Messages and framing between executor, application master and client. Pure: no sockets."""

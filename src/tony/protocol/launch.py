@@ -1,0 +1,106 @@
+"""What an executor is told at its birth. Holds secrets: goes by pipe or by a file deleted after reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tony.model.states import DistributedMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """How to prove oneself to the application master, and know it.
+
+    Attributes:
+        token: 64 hex digits (32 bytes), the job's.
+        ca: PEM of the job's certificate authority; None where no TLS is used.
+        certificate, key: PEM of the executors' own pair; None where no TLS is used.
+    """
+
+    token: str = field(repr=False)
+    ca: str | None = field(default=None, repr=False)
+    certificate: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPart:
+    """What the application master knows of a task's executor; the same on every scheduler.
+
+    Attributes:
+        am_address: `unix:<path>` or `tls:<host>:<port>`.
+        framework: the adapter's name; `framework_module` is where it lives ("module:Class").
+        command: text for `bash -c`, or a tuple to execute; placeholders not yet filled in.
+        env: the job's and the role's variables; placeholders not yet filled in.
+        instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
+        num_tasks: tracked tasks (TASK_NUM).
+        wants_tb_port: reserve a port for TensorBoard as well.
+        gpus: number of GPUs asked for.
+        memory: bytes, limit of the program and its children.
+        lease: seconds a program may go on after the last contact to the AM (`orphan_grace`).
+        connect_timeout: seconds to try to reach the AM when nothing says that it is dead.
+    """
+
+    job_id: str
+    attempt: int
+    session: int
+    container: str
+    role: str
+    index: int
+    am_address: str
+    framework: str
+    framework_module: str
+    command: str | tuple[str, ...]
+    env: Mapping[str, str]
+    instances: Mapping[str, int]
+    procs: Mapping[str, int]
+    chief: str | None
+    num_tasks: int
+    distributed_mode: DistributedMode
+    params: Mapping[str, str]
+    memory: int
+    gpus: int
+    vcores: int
+    wants_tb_port: bool
+    port_range: tuple[int, int] | None
+    stop_grace: float
+    lease: float
+    connect_timeout: float
+    log_limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPart:
+    """What the scheduler knows of the container; filled in where the executor starts.
+
+    Attributes:
+        host: the name under which other tasks reach this one.
+        work_folder: the program's working directory, with the job's source and files already in it.
+        log_folder: where `<task>.s<session>.t<try>.out/err` go.
+        inherit_env: give the program the executor's own environment underneath (local), or a bare one (clusters).
+        python_path: folders put in front of PATH so that `python` is the job's interpreter.
+        python_env: further variables of the job's interpreter (VIRTUAL_ENV).
+        gpu_devices: what CUDA_VISIBLE_DEVICES shall say, one entry per granted GPU; None: find out by oneself.
+        cgroup: folders of a prepared cgroup for the user's program (v1: one per controller); empty: measure instead.
+        marker: text in the environment of everything the program starts; the last sweep looks for it.
+    """
+
+    host: str
+    work_folder: str
+    log_folder: str
+    inherit_env: bool
+    marker: str
+    python_path: tuple[str, ...] = ()
+    python_env: Mapping[str, str] = field(default_factory=dict)
+    gpu_devices: tuple[str, ...] | None = None
+    cgroup: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchContext:
+    """Everything an executor gets, as one JSON object on its standard input (or in a file)."""
+
+    task: TaskPart
+    container: ContainerPart
+    credentials: Credentials = field(repr=False)

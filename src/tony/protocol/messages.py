@@ -1,0 +1,278 @@
+"""Every message on the wire, as frozen dataclasses. Framing and the hello are in `framing.py`.
+
+A frame is one JSON object: `{"k": <kind>, ...fields}`. Unknown fields are ignored, unknown kinds refused.
+
+Delivery. An executor numbers its *reports* (`Reported.n`: dense from 1 per incarnation) and keeps each until the
+application master acknowledges it; after a reconnect it sends the rest again, so each may arrive twice and none is lost.
+Commands to an executor state what is wanted, name their session, and may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tony.model.codec import Json
+from tony.model.exit import ExitStatus
+from tony.model.report import JobReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """The root of all messages. `kind` is the word on the wire."""
+
+    kind: ClassVar[str] = ""
+
+
+# --- executor -> application master -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach(Message):
+    """First message of every executor connection, new or again: who I am.
+
+    Attributes:
+        task: `worker:0`.
+        highest_attempt: the highest attempt this executor has obeyed.
+    """
+
+    kind: ClassVar[str] = "attach"
+    task: str
+    container: str
+    incarnation: str
+    highest_attempt: int
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported(Message):
+    """A message that must not be lost: kept by the sender until `Ack(n)`."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Reported):
+    """Ports are reserved for this session.
+
+    Attributes:
+        address: "host:port".
+    """
+
+    kind: ClassVar[str] = "ready"
+    session: int
+    address: str
+    tb_port: int | None = None
+    ports: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramStarted(Reported):
+    """The user's program runs."""
+
+    kind: ClassVar[str] = "program-started"
+    session: int
+    try_: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOutput(Reported):
+    """The program printed for the first time in this try."""
+
+    kind: ClassVar[str] = "program-output"
+    session: int
+    try_: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramExited(Reported):
+    """The program is over, and everything it had started.
+
+    Attributes:
+        ago: seconds since it ended, measured when this message is (re)sent: immune to clocks that differ.
+    """
+
+    kind: ClassVar[str] = "program-exited"
+    session: int
+    try_: int
+    status: ExitStatus
+    ago: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(Message):
+    """I live.
+
+    Attributes:
+        last_output_age: seconds since the program's last line, None before the first.
+        memory: bytes the program and its children use now; None if none runs.
+        wall, mono: both of the host's clocks, so that reports from other hosts can be ordered.
+    """
+
+    kind: ClassVar[str] = "heartbeat"
+    last_output_age: float | None = None
+    last_line: str = ""
+    memory: int | None = None
+    wall: float = 0.0
+    mono: float = 0.0
+
+
+# --- application master -> executor -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome(Message):
+    """Answer to `Attach`.
+
+    Attributes:
+        heartbeat_interval: seconds between heartbeats; stretches with the number of tasks.
+        acked: the highest report number of this incarnation that the AM has.
+    """
+
+    kind: ClassVar[str] = "welcome"
+    attempt: int
+    heartbeat_interval: float
+    acked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack(Message):
+    """All reports up to `n` are in the log."""
+
+    kind: ClassVar[str] = "ack"
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Message):
+    """Session `session` opens: stop what runs, reserve ports, answer `Ready`."""
+
+    kind: ClassVar[str] = "prepare"
+    session: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProgram(Message):
+    """Start the user's program.
+
+    Attributes:
+        shared: what the framework's adapter made of the cluster spec, the same for all tasks; see `frameworks/base.py`.
+    """
+
+    kind: ClassVar[str] = "start-program"
+    attempt: int
+    session: int
+    try_: int
+    version: int
+    shared: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopProgram(Message):
+    """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL."""
+
+    kind: ClassVar[str] = "stop-program"
+    session: int
+    grace: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseExecutor(Message):
+    """You are not needed any more: stop what runs, report it, end."""
+
+    kind: ClassVar[str] = "release"
+    grace: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLogLevel(Message):
+    """Talk more or less in your own log: `debug`, `info`, `warning`, `error`."""
+
+    kind: ClassVar[str] = "log-level"
+    level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(Message):
+    """The other side will not hear of it. The connection closes after this.
+
+    Attributes:
+        code: stable word: `version`, `token`, `too-long`, `not-json`, `unknown-kind`, `bad-message`, `stale`, `busy`.
+    """
+
+    kind: ClassVar[str] = "refused"
+    code: str
+    reason: str
+
+
+# --- client -> application master, and back -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetReport(Message):
+    """Answer one `Report`."""
+
+    kind: ClassVar[str] = "get-report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Message):
+    """Answer a `Report` now and again on every change (gathered for `gather` seconds), until the job ended."""
+
+    kind: ClassVar[str] = "watch"
+    gather: float = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillJob(Message):
+    """End the job as killed; `now` leaves out the grace. Answered by `Done`."""
+
+    kind: ClassVar[str] = "kill-job"
+    actor: str
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Message):
+    """The job as it stands. `final` marks the last one of a `Watch`."""
+
+    kind: ClassVar[str] = "report"
+    report: JobReport
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Message):
+    """What was asked for is on its way."""
+
+    kind: ClassVar[str] = "done"
+
+
+MESSAGES: Mapping[str, type[Message]] = {
+    cls.kind: cls
+    for cls in (
+        Attach,
+        Ready,
+        ProgramStarted,
+        ProgramOutput,
+        ProgramExited,
+        Heartbeat,
+        Welcome,
+        Ack,
+        Prepare,
+        StartProgram,
+        StopProgram,
+        ReleaseExecutor,
+        SetLogLevel,
+        Refused,
+        GetReport,
+        Watch,
+        KillJob,
+        Report,
+        Done,
+    )
+}

@@ -1,0 +1,1 @@
+"""Sockets and TLS around the protocol, on asyncio."""

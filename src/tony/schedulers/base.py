@@ -1,0 +1,156 @@
+"""What a scheduler is: a client half that submits, and a half inside the application master that gets containers.
+
+Schedulers never import each other. What one cannot do is said in its `Capabilities` and refused at submit or emulated.
+*Missing is not finished*: an absent answer is "unknown" and asked again, never success.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tony.core.events import Event
+from tony.errors import Problem
+from tony.history.layout import Home, JobFolder
+from tony.model.codec import Json
+from tony.model.job import JobSpec
+from tony.model.record import JobRecord
+from tony.protocol.launch import Credentials, TaskPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a scheduler can do. Core and command line ask for a power, never for a scheduler's name.
+
+    Attributes:
+        gang: grants all of a job's containers together or none of them.
+        recover: containers survive the application master.
+        gpus: knows GPUs as a resource.
+        same_host: client, application master and executors share a machine, so a Unix socket reaches.
+        inherits_environment: programs get the submitter's environment underneath.
+        log_files: a client reads the tasks' log files directly.
+    """
+
+    gang: bool
+    recover: bool
+    gpus: bool
+    same_host: bool
+    inherits_environment: bool
+    log_files: bool
+
+
+#: Where a container source puts what happens: Granted, ContainerEnded, Queued, Unsatisfiable.
+Sink = Callable[[Event], None]
+
+
+class ContainerSource(ABC):
+    """The application master's half. All methods are called from the AM's one event loop and return at once
+    unless they are `async`. Every call may come twice; asking for what already is does nothing."""
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    async def open(self, sink: Sink) -> None:
+        """Connects to the scheduler. From now on events go to `sink`, called on the event loop.
+
+        Raises:
+            SchedulerError: the scheduler cannot be used.
+        """
+
+    @abstractmethod
+    async def recover(self) -> Sequence[str]:
+        """Ids of containers of earlier attempts that still live; empty on schedulers that keep none."""
+
+    @abstractmethod
+    def set_demand(self, role: str, total: int) -> None:
+        """Have `total` containers of a role in all, granted ones that have not ended included.
+
+        Answered by `Granted` events, at any time; by `Queued` while there is no room, with what is missing and behind
+        whom; by `Unsatisfiable` if it can never be. A lower total withdraws open requests and never takes a granted
+        container away. A granted container that ended no longer counts: the demand stands, so a new one is granted,
+        unless the total was lowered before.
+        """
+
+    @abstractmethod
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        """Starts the executor of a task in a granted container.
+
+        Raises:
+            SchedulerError: it could not be started; the container is gone (no `ContainerEnded` follows).
+        """
+
+    @abstractmethod
+    def release(self, container: str, patience: float) -> None:
+        """Gives a container back. Its executor was told to end; after `patience` seconds it is ended by force.
+
+        A container that never was launched is given back at once. `ContainerEnded` follows in every case.
+        """
+
+    @abstractmethod
+    def kill(self, container: str, reason: str) -> None:
+        """Ends a container and everything in it at once. `ContainerEnded` follows."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends every container that is left, gives everything back, leaves no process and no file behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedJob:
+    """A job that is staged and ready to be handed to a scheduler.
+
+    Attributes:
+        home: the submitter's state.
+        folder: the job's record; job.json, secret/ and staged/ are in place.
+        record: what is in job.json, unredacted.
+    """
+
+    home: Home
+    folder: JobFolder
+    record: JobRecord
+
+
+class Submitter(ABC):
+    """The client's half."""
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        """What this scheduler can never do for this job, with the arithmetic, and mistakes in its own settings."""
+
+    @abstractmethod
+    def render(self, job: PreparedJob) -> Json:
+        """The exact request that `submit` will send, pure, for golden tests and `--dry-run`. No secrets in it."""
+
+    @abstractmethod
+    async def submit(self, job: PreparedJob) -> None:
+        """Hands the job over. After this the client may die.
+
+        Raises:
+            SchedulerError: the scheduler refused it; nothing is left behind.
+        """
+
+    @abstractmethod
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        """Whether the job's application master lives; None if that cannot be told now."""
+
+    @abstractmethod
+    async def sweep(self, folder: JobFolder) -> None:
+        """Ends whatever an application master that died has left behind: executors, programs. May be called twice."""
+
+
+class Scheduler(ABC):
+    """One cluster manager: makes both halves."""
+
+    #: The word in the job file.
+    name: str = ""
+
+    @abstractmethod
+    def submitter(self, home: Home) -> Submitter:
+        """The client's half."""
+
+    @abstractmethod
+    def source(self, job: PreparedJob) -> ContainerSource:
+        """The application master's half."""

@@ -1,0 +1,25 @@
+"""Finds a scheduler by its word in the job file."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
+
+from tony.schedulers.base import Scheduler
+
+_HOMES = {"local": "tony.schedulers.local:LocalScheduler"}
+
+
+def names() -> tuple[str, ...]:
+    """Every word that `scheduler.name` may have."""
+    return tuple(_HOMES)
+
+
+def load(name: str) -> Scheduler:
+    """Makes the scheduler of that name.
+
+    Raises:
+        LookupError: there is none.
+    """
+    module, _, attribute = _HOMES[name].partition(":")
+    return cast(Scheduler, getattr(import_module(module), attribute)())

@@ -1,0 +1,1 @@
+"""Files: archives, the content-addressed cache, unpacking."""
