@@ -19,6 +19,8 @@ class JobRecord:
     Attributes:
         version: RECORD_VERSION of the writer; a reader refuses a higher one.
         submitted: seconds since 1970.
+        framework_module: where the framework's adapter lives, "module:Class".
+        framework_path: folder to add to sys.path for it; None for built-in ones.
         sources: dotted key -> where it was set, for every value that is not a default.
     """
 
@@ -30,4 +32,6 @@ class JobRecord:
     tony_version: str
     spec: JobSpec
     staged: StagedJob
+    framework_module: str
+    framework_path: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)

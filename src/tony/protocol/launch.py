@@ -30,7 +30,8 @@ class TaskPart:
 
     Attributes:
         am_address: `unix:<path>` or `tls:<host>:<port>`.
-        framework: the adapter's name; `framework_module` is where it lives ("module:Class").
+        framework_module: where the framework's adapter lives, "module:Class"; `framework_path` is a folder to add to
+            the end of sys.path for it, None for built-in ones.
         command: text for `bash -c`, or a tuple to execute; placeholders not yet filled in.
         env: the job's and the role's variables; placeholders not yet filled in.
         instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
@@ -49,8 +50,8 @@ class TaskPart:
     role: str
     index: int
     am_address: str
-    framework: str
     framework_module: str
+    framework_path: str | None
     command: str | tuple[str, ...]
     env: Mapping[str, str]
     instances: Mapping[str, int]

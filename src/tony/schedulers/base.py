@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tony.core.events import Event
 from tony.errors import Problem
-from tony.history.layout import Home, JobFolder
 from tony.model.codec import Json
 from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.protocol.launch import Credentials, TaskPart
 

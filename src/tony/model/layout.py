@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,13 +118,6 @@ class JobFolder:
     def events(self, attempt: int) -> Path:
         """The event log of one attempt."""
         return self.path / f"events.{attempt}.jsonl"
-
-    def event_segments(self) -> Iterator[Path]:
-        """The event logs there are, oldest attempt first."""
-        attempt = 1
-        while (path := self.events(attempt)).exists():
-            yield path
-            attempt += 1
 
     def work_of(self, task: TaskId) -> Path:
         """One task's working directory."""

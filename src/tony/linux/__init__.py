@@ -1,0 +1,1 @@
+"""What the kernel offers: processes, control groups, ports. Standard library only; knows nothing of jobs."""
