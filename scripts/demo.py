@@ -1,0 +1,86 @@
+"""Runs the main example as a newcomer would, then says what came of it and where it lies (`make demo`)."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = ROOT / ".venv" / "bin"
+EXAMPLE = ROOT / "examples" / "digits" / "job.toml"
+
+NEEDED_ACCURACY = (
+    95.0  # percent; a plain logistic regression reaches it, so less means that training went wrong
+)
+ACCURACY_LINE = re.compile(r"chief:0: held-out accuracy ([0-9.]+)%")  # printed by examples/digits/train.py
+
+
+def main() -> int:
+    # A folder of its own for each run: training goes on from checkpoints that it finds.
+    output = ROOT / "demo-output" / time.strftime("%Y%m%d-%H%M%S")
+    output.mkdir(parents=True)
+    # The tasks' `python` is the one that has TensorFlow.
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+
+    command = ["tony", "submit", shown(EXAMPLE), "--param", f"out={output}"]
+    print("Training on handwritten digits: TensorFlow, a chief, two workers and an evaluator.")
+    print(f"$ {shlex.join(command)}\n", flush=True)
+    started = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if status != 0:  # tony has said why
+        return status
+    return say_what_came(newest_job("digits"), output, seconds=time.monotonic() - started)
+
+
+def newest_job(name: str) -> dict[str, str]:
+    """The report of the last job that was submitted under a name."""
+    jobs = json.loads(ask("list", "--json"))
+    return max((job for job in jobs if job["name"] == name), key=lambda job: job["submitted"])
+
+
+def say_what_came(job: dict[str, str], output: Path, *, seconds: float) -> int:
+    found = ACCURACY_LINE.search(ask("logs", job["job"], "chief:0"))
+    accuracy = float(found[1]) if found else 0.0
+    folder = Path(job["folder"])
+    print(f"""
+Job {job["job"]} took {seconds:.0f} s. The model reads {accuracy:.1f} % of the digits that it never saw.
+
+  logs        {shown(folder / "logs")}
+  history     {shown(folder)}
+  model       {shown(output / "model.keras")}
+  summaries   {shown(output / "logs")}
+
+What to type next:
+
+  .venv/bin/tony history {job["job"]}
+  .venv/bin/tony logs {job["job"]} evaluator:0
+  .venv/bin/tensorboard --logdir {shlex.quote(shown(output / "logs"))}   # the evaluator's curve
+  .venv/bin/tony run -n 4 -- python -c "import os; print(os.environ['TASK_INDEX'])"
+""")
+    if accuracy <= NEEDED_ACCURACY:
+        print(f"That is too little: more than {NEEDED_ACCURACY:.0f} % was expected.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def ask(*arguments: str) -> str:
+    """What a `tony` command prints."""
+    return subprocess.run(
+        ["tony", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def shown(path: Path) -> str:
+    """A path as short as the reader, who stands in the checkout, can use it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # tony has stopped the job
+        sys.exit(130)
