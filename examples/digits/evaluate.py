@@ -41,9 +41,10 @@ def main() -> None:
                 tf.summary.scalar("accuracy", share, step=int(step))
                 tf.summary.scalar("loss", loss, step=int(step))
                 print(f"evaluator: step {int(step)}, held-out accuracy {share:.2%}", flush=True)
+            tf.summary.flush()
             if step >= options.steps:
                 return
-    raise SystemExit(f"evaluator: no new checkpoint for {PATIENCE} s after step {int(step)}: training has died")
+    raise SystemExit(f"evaluator: no new checkpoint for {PATIENCE} s; has training died at step {int(step)}?")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def main() -> None:
         with tf.GradientTape() as tape:
             logits = model(images, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            # Gradients are summed over the processes: divide by the size of the whole batch, not of the share.
+            # Gradients are summed over the processes: divide by the whole batch, not by the share.
             loss = tf.nn.compute_average_loss(losses, global_batch_size=BATCH)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
@@ -79,8 +79,10 @@ def main() -> None:
                 tf.summary.scalar("accuracy", share, step=now)
                 if now % CHECKPOINT_EVERY == 0 or now == options.steps:
                     manager.save(checkpoint_number=now)
+                    tf.summary.flush()
+                    progress = f"step {now}/{options.steps}, loss {loss:.3f}, accuracy {share:.3f}"
                     if is_chief:
-                        print(f"{me}: step {now}/{options.steps}, loss {loss:.3f}, accuracy {share:.3f}", flush=True)
+                        print(f"{me}: {progress}", flush=True)
 
     if is_chief:
         held_out = float(accuracy(model(test_x), test_y))
@@ -93,7 +95,8 @@ def main() -> None:
 def distribute(strategy: tf.distribute.Strategy, images: tf.Tensor, labels: tf.Tensor):
     """An endless iterator of batches; each process gets its own share of every one."""
     # The seed is fixed because every process shuffles the whole set and then keeps each n-th image.
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(images), seed=1).repeat().batch(BATCH)
+    data = tf.data.Dataset.from_tensor_slices((images, labels))
+    data = data.shuffle(len(images), seed=1).repeat().batch(BATCH)
     sharding = tf.data.Options()
     sharding.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return iter(strategy.experimental_distribute_dataset(data.with_options(sharding)))
