@@ -95,8 +95,17 @@ class InfraError(TonyError):
     exit_code = ExitCode.INFRASTRUCTURE
 
 
-class ConnectionFailed(InfraError):
-    """The other side cannot be reached, or went away in the middle."""
+class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it is raised
+    """The other side cannot be reached, or went away in the middle.
+
+    Attributes:
+        gone: True if nobody is there: the connection was refused, or the socket file does not exist. False if that
+            cannot be known: a time-out, an unknown host, a connection that broke.
+    """
+
+    def __init__(self, message: str, *, gone: bool = False) -> None:
+        self.gone = gone
+        super().__init__(message)
 
 
 class SchedulerError(InfraError):

@@ -15,7 +15,7 @@ class TaskId(NamedTuple):
     """One member of a role, written `worker:0`; stable for the job's life, never a rank."""
 
     role: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a task
 
     def __str__(self) -> str:
         return f"{self.role}:{self.index}"

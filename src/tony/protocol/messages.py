@@ -1,4 +1,4 @@
-"""Every message on the wire, as frozen dataclasses. Framing and the hello are in `framing.py`.
+"""Every message on the wire, as frozen dataclasses. Framing is in `framing.py`, the hello in `hello.py`.
 
 A frame is one JSON object: `{"k": <kind>, ...fields}`. Unknown fields are ignored, unknown kinds refused.
 

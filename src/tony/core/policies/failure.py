@@ -1,0 +1,58 @@
+"""What one task's failure means for the session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tony.core.state import State
+from tony.model.ids import TaskId
+from tony.model.states import FailurePolicy, RoleKind
+
+
+class Effect(Enum):
+    """What a failure does."""
+
+    TOLERATE = "tolerate"
+    FAIL_SESSION = "fail-session"  #: the restart policy has the next word
+    FAIL_JOB = "fail-job"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An effect and why."""
+
+    effect: Effect
+    reason: str
+
+
+def judge(state: State, task: TaskId) -> Judgement:
+    """What the failure of `task`, already counted in its role, means.
+
+    `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. An untracked role's
+    failure fails the session under every policy. The policies for tracked ones: see `FailurePolicy`; `chief-or-all`
+    is the original's rule.
+    """
+    role = state.roles[task.role]
+    policy = state.spec.failure_policy
+    if role.spec.stop_on_failure:
+        return Judgement(Effect.FAIL_JOB, f"{task.role} has stop_on_failure")
+    if policy is FailurePolicy.ANY_TASK:
+        return Judgement(Effect.FAIL_SESSION, 'failure_policy = "any-task": any failure counts')
+    if role.kind is RoleKind.SIDECAR:
+        return Judgement(Effect.TOLERATE, f"{task.role} is a sidecar")
+    if role.kind is RoleKind.UNTRACKED:
+        return Judgement(Effect.FAIL_SESSION, f"{task.role} is untracked: not waited for, but its failure counts")
+    if policy is FailurePolicy.ANY_TRACKED:
+        return Judgement(Effect.FAIL_SESSION, f"{task.role} is tracked: every one of its tasks must succeed")
+    return _chief_or_all(state, task)
+
+
+def _chief_or_all(state: State, task: TaskId) -> Judgement:
+    chief = state.spec.chief
+    if chief and (task == chief or task.role == chief.role == "chief"):
+        return Judgement(Effect.FAIL_SESSION, f"{task} is the chief")
+    tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
+    if all(not role.finished and role.ended == role.total and not role.succeeded for role in tracked):
+        return Judgement(Effect.FAIL_SESSION, "every tracked task failed")
+    return Judgement(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')

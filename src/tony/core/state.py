@@ -1,0 +1,230 @@
+"""What the machine remembers. Mutable, and changed by `machine.py` alone; everybody else reads."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tony.core.tables import JobMove, TaskMove, next_job_state, next_task_state
+from tony.core.timers import Timers
+from tony.model.exit import ExitStatus
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.report import Failure
+from tony.model.states import ENDED_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
+
+#: States in which a task's executor has registered for the session, or is past that.
+_REGISTERED_OR_BEYOND = frozenset({TaskState.REGISTERED, TaskState.RUNNING, TaskState.STOPPING, *ENDED_TASK_STATES})
+
+
+@dataclass(slots=True)
+class Task:
+    """One task.
+
+    Attributes:
+        since: when its state changed last.
+        session, try_: of its last `Start`; 0 before the first.
+        living: a `Start` was sent and nothing has proved yet that its program is over.
+        gone_at: when its container ended while the program was living, until its report comes or is given up.
+        fault: a failure of this try was judged already; its end is no second one.
+        launches: containers that went away in this session before the program was started.
+    """
+
+    id: TaskId
+    state: TaskState = TaskState.PENDING
+    since: float = 0.0
+    container: str | None = None
+    incarnation: str | None = None
+    executor_pid: int | None = None
+    host: str | None = None
+    address: str | None = None
+    tb_port: int | None = None
+    session: int = 0
+    try_: int = 0
+    pid: int | None = None
+    living: bool = False
+    gone_at: float | None = None
+    gone_why: str = ""
+    started: bool = False
+    fault: bool = False
+    launches: int = 0
+    status: ExitStatus | None = None
+    ended_at: float | None = None
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Container:
+    """One container that was granted and has not ended.
+
+    Attributes:
+        given_back: Release was asked for.
+        doomed: Kill was asked for; nothing in it counts on any more.
+    """
+
+    id: str
+    role: str
+    host: str
+    task: TaskId | None = None
+    given_back: bool = False
+    doomed: bool = False
+
+
+@dataclass(slots=True)
+class RoleState:
+    """One role, with the counters that policies read.
+
+    Attributes:
+        kind: as in the job, or `untracked` after an ignored group time-out.
+        ready: its `after` is satisfied in this session.
+        version: the spec version under which its programs were started in this session; 0 before.
+        finished: it succeeded in an earlier session and is not run again.
+        started: tasks whose program has been started in this session.
+        unplaced: indexes of tasks that wait for a container, a heap.
+    """
+
+    name: str
+    spec: Role
+    kind: RoleKind
+    tasks: list[Task]
+    counts: dict[TaskState, int]
+    ready: bool = False
+    version: int = 0
+    finished: bool = False
+    started: int = 0
+    demand: int = 0
+    unplaced: list[int] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def ended(self) -> int:
+        """Tasks that are over in this session, however."""
+        return sum(self.counts[state] for state in ENDED_TASK_STATES)
+
+    @property
+    def succeeded(self) -> int:
+        """Tasks that succeeded."""
+        return self.counts[TaskState.SUCCEEDED]
+
+    @property
+    def registered(self) -> int:
+        """Tasks that are registered in this session, or past that."""
+        return sum(self.counts[state] for state in _REGISTERED_OR_BEYOND)
+
+    def satisfies(self, condition: AfterCondition) -> bool:
+        """Whether a role that waits for this one may start."""
+        if self.finished:
+            return True
+        if condition is AfterCondition.SUCCEEDED:
+            return self.succeeded == self.total
+        if condition is AfterCondition.ENDED:
+            return self.ended == self.total
+        return self.started == self.total
+
+
+@dataclass(slots=True)
+class Final:
+    """The job's result, decided once."""
+
+    state: JobState
+    failure: Failure | None
+
+
+class State:
+    """Everything about one job."""
+
+    def __init__(self, job_id: str, spec: JobSpec) -> None:
+        self.job_id = job_id
+        self.spec = spec
+        self.job = JobState.SUBMITTED
+        self.attempt = 0
+        self.session = 0
+        self.version = 0
+        self.accepted_wall = 0.0
+        self.am_pid = 0
+        self.am_host = ""
+        self.settings = ""
+        self.queue_reason = ""
+        self.roles: dict[str, RoleState] = {}
+        self.tasks: dict[TaskId, Task] = {}
+        self.containers: dict[str, Container] = {}
+        self.timers = Timers()
+        self.living = 0
+        self.restarts_charged = 0
+        self.restarts_for_ports = 0
+        self.restart_reason = ""
+        self.restart_due = False
+        self.failures: list[Failure] = []
+        self.session_failure_count = 0
+        self.final: Final | None = None
+        self.ended_at: float | None = None
+        self.refused = 0
+        for name, role in spec.effective_roles.items():
+            tasks = [Task(TaskId(name, index)) for index in range(role.instances)]
+            counts = dict.fromkeys(TaskState, 0)
+            counts[TaskState.PENDING] = len(tasks)
+            self.roles[name] = RoleState(name, role, role.kind, tasks, counts)
+            self.tasks.update({task.id: task for task in tasks})
+
+    def move_task(self, task: Task, move: TaskMove, now: float) -> None:
+        """Takes one arrow of the task table and keeps the role's counters."""
+        target = next_task_state(task.state, move, str(task.id))
+        counts = self.roles[task.id.role].counts
+        counts[task.state] -= 1
+        counts[target] += 1
+        task.state = target
+        task.since = now
+
+    def move_job(self, move: JobMove) -> None:
+        """Takes one arrow of the job table."""
+        self.job = next_job_state(self.job, move)
+
+    def unplaced(self, role: RoleState, index: int) -> None:
+        """Notes that a task waits for a container."""
+        heapq.heappush(role.unplaced, index)
+
+    def place(self, role: RoleState) -> Task | None:
+        """The first task of a role that waits for a container, or None."""
+        while role.unplaced:
+            task = role.tasks[heapq.heappop(role.unplaced)]
+            if task.state is TaskState.REQUESTED:
+                return task
+        return None
+
+    @property
+    def active(self) -> bool:
+        """True as long as programs may be started: not restarting, stopping or ended."""
+        return self.job in (JobState.STARTING, JobState.QUEUED, JobState.RUNNING)
+
+    def roles_waiting_for(self, name: str) -> Iterator[RoleState]:
+        """Roles that name this one in `after` and have not become ready in this session."""
+        return (role for role in self.roles.values() if not role.ready and name in role.spec.after)
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """All that matters of the state, in plain sorted values: what a replay must reach."""
+        return {
+            "job": self.job.value,
+            "attempt": self.attempt,
+            "session": self.session,
+            "version": self.version,
+            "queue": self.queue_reason,
+            "living": self.living,
+            "restarts": [self.restarts_charged, self.restarts_for_ports, self.restart_due],
+            "failures": [[f.session, f.cause, f.task, f.at] for f in self.failures],
+            "final": self.final and [self.final.state.value, self.final.failure and self.final.failure.cause],
+            "timers": sorted(self.timers.all.items()),
+            "roles": [
+                [r.name, r.kind.value, r.ready, r.version, r.finished, r.started, r.demand] for r in self.roles.values()
+            ],
+            "containers": sorted([c.id, c.role, str(c.task), c.given_back, c.doomed] for c in self.containers.values()),
+            "tasks": [
+                [str(t.id), t.state.value, t.since, t.container, t.incarnation, t.address, t.session, t.try_, t.pid]
+                + [t.living, t.gone_at, t.started, t.fault, t.launches, t.ended_at]
+                for t in self.tasks.values()
+            ],
+        }

@@ -1,0 +1,127 @@
+"""The transition tables of tasks and of the job. The diagrams in the docs are generated from them.
+
+Two rules. Everything that changes a state goes through `next_task_state` or `next_job_state`. What is not in a table
+cannot happen: asking for it raises `InvalidTransition` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from tony.errors import InvalidTransition
+from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, JobState, TaskState
+
+
+class TaskMove(Enum):
+    """What can be done to a task."""
+
+    REQUEST = "request"  #: a container is asked for
+    PLACE = "place"  #: a container was granted, its executor is launched
+    RENEW = "renew"  #: the executor of an earlier session prepares for this one
+    REGISTER = "register"  #: the executor has its ports
+    REPLACE = "replace"  #: the container went away before the program was started: ask for another
+    START = "start"  #: the program is told to start
+    STOP = "stop"  #: the program is told to stop
+    SUCCEED = "succeed"  #: exit code 0
+    FAIL = "fail"  #: it failed, by itself or by one of its limits
+    LOSE = "lose"  #: container gone or silent while the program ran
+    END = "end"  #: ended by us
+    RESET = "reset"  #: a new session begins
+
+
+class JobMove(Enum):
+    """What can be done to a job."""
+
+    BEGIN = "begin"  #: an application master lives
+    QUEUE = "queue"  #: no room
+    ADMIT = "admit"  #: room
+    RUN = "run"  #: the first programs of the session start
+    RESTART = "restart"  #: the session failed, another one follows
+    OPEN = "open"  #: the next session begins
+    STOP = "stop"  #: the result is known
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    KILL = "kill"
+
+
+_T, _J = TaskState, JobState
+_WAITING_TASKS = (_T.PENDING, _T.REQUESTED, _T.STARTING, _T.REGISTERED)
+_ACTIVE_JOBS = (_J.SUBMITTED, _J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
+
+TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
+    (_T.PENDING, TaskMove.REQUEST): _T.REQUESTED,
+    (_T.REQUESTED, TaskMove.PLACE): _T.STARTING,
+    (_T.PENDING, TaskMove.RENEW): _T.STARTING,
+    (_T.STARTING, TaskMove.REGISTER): _T.REGISTERED,
+    (_T.STARTING, TaskMove.REPLACE): _T.REQUESTED,
+    (_T.REGISTERED, TaskMove.REPLACE): _T.REQUESTED,
+    (_T.REGISTERED, TaskMove.START): _T.RUNNING,
+    (_T.RUNNING, TaskMove.STOP): _T.STOPPING,
+    **{(state, TaskMove.SUCCEED): _T.SUCCEEDED for state in (_T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.FAIL): _T.FAILED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.LOSE): _T.LOST for state in (_T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.END): _T.STOPPED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.RESET): _T.PENDING for state in (*_WAITING_TASKS, *ENDED_TASK_STATES)},
+}
+
+JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
+    (_J.SUBMITTED, JobMove.BEGIN): _J.STARTING,
+    (_J.STARTING, JobMove.QUEUE): _J.QUEUED,
+    (_J.QUEUED, JobMove.ADMIT): _J.STARTING,
+    (_J.STARTING, JobMove.RUN): _J.RUNNING,
+    (_J.QUEUED, JobMove.RUN): _J.RUNNING,
+    **{(state, JobMove.RESTART): _J.RESTARTING for state in (_J.STARTING, _J.QUEUED, _J.RUNNING)},
+    (_J.RESTARTING, JobMove.OPEN): _J.STARTING,
+    **{(state, JobMove.STOP): _J.STOPPING for state in _ACTIVE_JOBS},
+    (_J.STOPPING, JobMove.SUCCEED): _J.SUCCEEDED,
+    (_J.STOPPING, JobMove.FAIL): _J.FAILED,
+    (_J.STOPPING, JobMove.KILL): _J.KILLED,
+}
+
+
+def next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
+    """Where `move` leads a task.
+
+    Raises:
+        InvalidTransition: the table has no such arrow.
+    """
+    try:
+        return TASK_TABLE[state, move]
+    except KeyError:
+        raise InvalidTransition(f"{who} is {state.value}: cannot {move.value}") from None
+
+
+def next_job_state(state: JobState, move: JobMove) -> JobState:
+    """Where `move` leads a job.
+
+    Raises:
+        InvalidTransition: the table has no such arrow.
+    """
+    try:
+        return JOB_TABLE[state, move]
+    except KeyError:
+        raise InvalidTransition(f"the job is {state.value}: cannot {move.value}") from None
+
+
+def _mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
+    """A state diagram of one table, in Mermaid's notation."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (state, move), target in table.items():
+        arrows.setdefault((state.value, target.value), []).append(move.value)
+    first = next(iter(table))[0].value
+    lines = ["stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [f"    {a} --> {b}: {', '.join(moves)}" for (a, b), moves in arrows.items()]
+    lines += [f"    {state.value} --> [*]" for state in sorted(ended, key=lambda s: str(s.value))]
+    return "\n".join(lines)
+
+
+def job_diagram() -> str:
+    """The job's states, for the docs."""
+    return _mermaid(JOB_TABLE, ENDED_JOB_STATES)
+
+
+def task_diagram() -> str:
+    """A task's states, for the docs."""
+    return _mermaid(TASK_TABLE, ENDED_TASK_STATES)

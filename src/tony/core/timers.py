@@ -1,0 +1,53 @@
+"""Named deadlines, as values: nothing here sleeps."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+
+class Timers:
+    """A set of names, each with a time. Setting, cancelling and asking for the next are O(log n) at most."""
+
+    __slots__ = ("_due", "_heap")
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def set(self, name: str, at: float) -> None:
+        """Sets or moves a deadline."""
+        if self._due.get(name) != at:
+            self._due[name] = at
+            heapq.heappush(self._heap, (at, name))
+
+    def cancel(self, name: str) -> None:
+        """Forgets a deadline; unknown names are fine."""
+        self._due.pop(name, None)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._due.clear()
+        self._heap.clear()
+
+    def pop_due(self, name: str, now: float) -> bool:
+        """True, once, if that deadline is set and has come."""
+        due = self._due.get(name)
+        if due is None or due > now:
+            return False
+        del self._due[name]
+        return True
+
+    def next(self) -> tuple[float, str] | None:
+        """The earliest deadline, or None."""
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._due
+
+    @property
+    def all(self) -> Mapping[str, float]:
+        """Every deadline that is set."""
+        return self._due
