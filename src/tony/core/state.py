@@ -223,8 +223,22 @@ class State:
             ],
             "containers": sorted([c.id, c.role, str(c.task), c.given_back, c.doomed] for c in self.containers.values()),
             "tasks": [
-                [str(t.id), t.state.value, t.since, t.container, t.incarnation, t.address, t.session, t.try_, t.pid]
-                + [t.living, t.gone_at, t.started, t.fault, t.launches, t.ended_at]
+                [
+                    str(t.id),
+                    t.state.value,
+                    t.since,
+                    t.container,
+                    t.incarnation,
+                    t.address,
+                    t.session,
+                    t.try_,
+                    t.pid,
+                    *_rest(t),
+                ]
                 for t in self.tasks.values()
             ],
         }
+
+
+def _rest(task: Task) -> list[object]:
+    return [task.living, task.gone_at, task.started, task.fault, task.launches, task.ended_at]

@@ -1,18 +1,18 @@
 """Where everything of a user and of a job lies. The only place that knows these names.
 
-    <home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
-      cache/                staged objects by digest; unpacked/ holds interpreters
-      jobs/<id>/            one job's record
-        job.json            who, when, and the resolved job file, secrets out
-        am.json             the living application master: pid, host, attempt, address
-        am.lock             held (flock) as long as the application master lives
-        am.log              its own log, over all attempts
-        events.<n>.jsonl    event log, one segment per attempt
-        summary.json        the last JobReport; there once the job has ended
-        logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
-        work/<role>-<index>/  the task's working directory
-        staged/             links to the job's objects in cache/, so that none is evicted under it
-        secret/             token, keys, unredacted job; owner only; removed when the job has ended
+<home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
+  cache/                staged objects by digest; unpacked/ holds interpreters
+  jobs/<id>/            one job's record
+    job.json            who, when, and the resolved job file, secrets out
+    am.json             the living application master: pid, host, attempt, address
+    am.lock             held (flock) as long as the application master lives
+    am.log              its own log, over all attempts
+    events.<n>.jsonl    event log, one segment per attempt
+    summary.json        the last JobReport; there once the job has ended
+    logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
+    work/<role>-<index>/  the task's working directory
+    staged/             links to the job's objects in cache/, so that none is evicted under it
+    secret/             token, keys, unredacted job; owner only; removed when the job has ended
 """
 
 from __future__ import annotations

@@ -1,0 +1,136 @@
+"""The machine's state as a report for people and programs. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tony.core.machine import Application
+from tony.core.state import RoleState, State, Task
+from tony.model.ids import TaskId
+from tony.model.report import AmReport, JobReport, TaskReport
+from tony.model.states import JobState, RoleKind, TaskState
+from tony.units import format_duration
+
+#: Missing tasks that are named one by one.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What the shell knows of a task and the machine does not: it changes too often to be an event.
+
+    Attributes:
+        last_output_age: seconds since the program's last line.
+        last_line: that line.
+    """
+
+    last_output_age: float | None = None
+    last_line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a report needs that is no part of the decisions."""
+
+    folder: str
+    user: str
+    submitted: float
+    live: Mapping[TaskId, Live]
+
+
+_NO_LIVE = Live()
+
+
+def report(app: Application, now: float, around: Surroundings) -> JobReport:
+    """The job as it stands at `now`. O(number of tasks)."""
+    state = app.state
+    am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
+    exit_code = app.exit_code
+    return JobReport(
+        job=state.job_id,
+        name=state.spec.name,
+        state=state.job,
+        session=state.session,
+        attempt=state.attempt,
+        exit_code=None if exit_code is None else int(exit_code),
+        folder=around.folder,
+        am=am,
+        tasks=tuple(_task(state, task, now, around.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()),
+        failure=state.final.failure if state.final else (state.failures[0] if state.failures else None),
+        framework=state.spec.framework,
+        scheduler=state.spec.scheduler,
+        user=around.user,
+        submitted=around.submitted,
+        ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
+        waiting=_waiting(state, now, around.live),
+    )
+
+
+def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
+    status = task.status
+    return TaskReport(
+        task=str(task.id),
+        role=task.id.role,
+        index=task.id.index,
+        state=task.state,
+        host=task.host,
+        pid=task.pid,
+        executor_pid=task.executor_pid,
+        session=task.session,
+        try_=task.try_,
+        exit_code=status.code if status else None,
+        signal=status.signal if status else None,
+        since=state.accepted_wall + task.since,
+        last_output_age=live.last_output_age if task.living else None,
+        note=task.note or _why(state, task),
+    )
+
+
+def _why(state: State, task: Task) -> str:
+    """Why a task does not run yet; empty when there is nothing to say."""
+    if task.state is TaskState.PENDING and state.session and state.active:
+        role = state.roles[task.id.role]
+        waits = [f"{name} {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
+        return f"waits until {', '.join(waits)}" if waits else ""
+    return {
+        TaskState.REQUESTED: "no container yet",
+        TaskState.STARTING: "container started, not registered",
+        TaskState.REGISTERED: "registered, waits for the rest of the gang",
+    }.get(task.state, "")
+
+
+def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
+    """Who is missing and why, one sentence; empty when nothing is waited for."""
+    if state.queue_reason and not state.final:
+        return state.queue_reason
+    if state.job is JobState.RESTARTING:
+        due = state.timers.all.get("restart")
+        if state.living:
+            return f"{state.living} program(s) of session {state.session} must stop first"
+        return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
+    if state.job is JobState.STOPPING:
+        stopping = [str(task.id) for task in state.tasks.values() if task.living]
+        return f"waiting for {_names(stopping)} to stop" if stopping else "giving containers back"
+    if not state.active:
+        return ""
+    missing = [t for role in state.roles.values() if _holds_up(role) for t in role.tasks if _absent(t)]
+    if not missing:
+        return ""
+    first = min(missing, key=lambda task: task.since)
+    last = live.get(first.id, _NO_LIVE).last_line or first.note
+    said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
+    return said + _why(state, first) + (f"; last line: {last}" if last else "")
+
+
+def _holds_up(role: RoleState) -> bool:
+    return role.ready and role.kind is not RoleKind.SIDECAR and role.registered < role.total
+
+
+def _absent(task: Task) -> bool:
+    return task.state in (TaskState.REQUESTED, TaskState.STARTING)
+
+
+def _names(tasks: list[str]) -> str:
+    more = len(tasks) - _NAMED
+    return ", ".join(tasks[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,63 @@
+"""Feeds an event log to a fresh machine: the same events must lead to the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tony.core.events import Snapshot
+from tony.core.machine import Application
+from tony.errors import InvalidTransition
+from tony.history.log import Entry
+from tony.model.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What came out.
+
+    Attributes:
+        app: the machine after the last event.
+        events: how many were fed; checked: how many digests were compared.
+        mismatch: where log and machine differ first, one sentence; None if they agree.
+        last_at, last_wall: of the last event.
+    """
+
+    app: Application
+    events: int
+    checked: int
+    mismatch: str | None
+    last_at: float
+    last_wall: float
+
+
+def replay(
+    job_id: str, spec: JobSpec, entries: Iterable[Entry], watch: Callable[[Entry, Application], None] | None = None
+) -> Replay:
+    """Runs the whole log. Stops at the first mismatch.
+
+    Args:
+        watch: called after each event, for those who want to see every step.
+    """
+    app = Application(job_id, spec)
+    events = checked = 0
+    at = wall = 0.0
+    mismatch = None
+    for entry in entries:
+        if entry.seq != events + 1:
+            mismatch = f"event {events + 1} is missing: the next one is {entry.seq}"
+            break
+        if isinstance(entry.event, Snapshot):
+            checked += 1
+            if app.digest() != entry.event.digest:
+                mismatch = f"the state before event {entry.seq} is not the one that was recorded there"
+                break
+        try:
+            app.handle(entry.event, entry.at)
+        except InvalidTransition as error:
+            mismatch = f"event {entry.seq} ({entry.event.kind}): {error}"
+            break
+        events, at, wall = entry.seq, entry.at, entry.wall
+        if watch:
+            watch(entry, app)
+    return Replay(app=app, events=events, checked=checked, mismatch=mismatch, last_at=at, last_wall=wall)
