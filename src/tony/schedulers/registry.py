@@ -21,5 +21,13 @@ def load(name: str) -> Scheduler:
     Raises:
         LookupError: there is none.
     """
-    module, _, attribute = _HOMES[name].partition(":")
-    return cast(Scheduler, getattr(import_module(module), attribute)())
+    return cast(Scheduler, getattr(import_module(module_of(name)), _HOMES[name].partition(":")[2])())
+
+
+def module_of(name: str) -> str:
+    """The package that a scheduler lives in.
+
+    Raises:
+        LookupError: there is none of that name.
+    """
+    return _HOMES[name].partition(":")[0]
