@@ -1,0 +1,99 @@
+"""Reading and closing one job's record: who submitted what, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from tony.errors import RecordError
+from tony.history.files import read_json, write_json
+from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.layout import JobFolder
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.report import JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+
+T = TypeVar("T")
+
+
+def read_job(folder: JobFolder) -> JobRecord | None:
+    """Who submitted what, without its secrets; None if there is no such job.
+
+    Raises:
+        RecordError: the record was written by a newer version, or is not a record.
+        StorageError: it cannot be read.
+    """
+    data = read_json(folder.job)
+    if data is None:
+        return None
+    check_version(folder, data)
+    return _decode(folder, JobRecord, data, "job.json")
+
+
+def check_version(folder: JobFolder, data: Json) -> None:
+    """Refuses the content of a `job.json` that a newer version has written.
+
+    Raises:
+        RecordError: it is of a newer version, or says nothing about its version.
+    """
+    version = data.get("version") if isinstance(data, Mapping) else None
+    if type(version) is not int:
+        raise RecordError(f"{folder.job} is not a job's record: it says no version")
+    if version > RECORD_VERSION:
+        writer = data.get("tony_version", "unknown")
+        raise RecordError(
+            f"{folder.job} has version {version}, written by tony {writer}; this one reads up to {RECORD_VERSION}. "
+            "Use a newer tony to look at this job."
+        )
+
+
+def read_summary(folder: JobFolder) -> JobReport | None:
+    """How the job ended; None as long as it has not.
+
+    Raises:
+        RecordError: the file is not a summary.
+        StorageError: it cannot be read.
+    """
+    data = read_json(folder.summary)
+    return None if data is None else _decode(folder, JobReport, data, "summary.json")
+
+
+def write_summary(folder: JobFolder, report: JobReport) -> None:
+    """Closes the record: after this the job has ended, for everybody.
+
+    Raises:
+        StorageError: the file system refused.
+    """
+    write_json(folder.summary, to_plain(report), durable=True)
+
+
+def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
+    """The job as it stands before anything of it runs: every task is pending."""
+    return JobReport(
+        job=record.job_id,
+        name=record.spec.name,
+        state=JobState.SUBMITTED,
+        session=0,
+        attempt=0,
+        exit_code=None,
+        folder=str(folder.path),
+        am=None,
+        tasks=tuple(
+            TaskReport(
+                task=str(task), role=task.role, index=task.index, state=TaskState.PENDING, since=record.submitted
+            )
+            for task in record.spec.task_ids
+        ),
+        failure=None,
+        framework=record.spec.framework,
+        scheduler=record.spec.scheduler,
+        user=record.user,
+        submitted=record.submitted,
+    )
+
+
+def _decode(folder: JobFolder, cls: type[T], data: Json, name: str) -> T:
+    try:
+        return from_plain(cls, data, ignore_unknown=True)
+    except DecodeError as error:
+        raise RecordError(f"{folder.path / name} is not what it should be: {error}") from error
