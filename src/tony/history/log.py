@@ -16,16 +16,18 @@ the disk: on the embedded scheduler a machine that loses power has lost the job 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tony.core.events import EVENTS, Event
 from tony.errors import RecordError, StorageError
 from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.job import JobSpec
 
 FORMAT = "tony-events"
 VERSION = 1
@@ -135,6 +137,12 @@ def read(segments: Iterator[Path] | list[Path]) -> Iterator[Entry]:
                         break
                     raise RecordError(f"{path}:{number}: a line is longer than {LONGEST_LINE} bytes")
                 yield _entry(path, number, line, attempt)
+
+
+def settings_digest(spec: JobSpec) -> str:
+    """Says whether two resolved jobs decide alike. Variables are left out: they decide nothing and may be secret."""
+    bare = replace(spec, env={}, roles={name: replace(role, env={}) for name, role in spec.roles.items()})
+    return hashlib.sha256(json.dumps(to_plain(bare), sort_keys=True).encode()).hexdigest()
 
 
 def segments(folder: Path) -> list[Path]:

@@ -105,3 +105,16 @@ class LaunchContext:
     task: TaskPart
     container: ContainerPart
     credentials: Credentials = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCredentials:
+    """Everything secret that the client makes for a job: `secret/credentials.json`.
+
+    Attributes:
+        am: what the application master proves itself with.
+        executors: what executors and clients prove themselves with; the token is the same.
+    """
+
+    am: Credentials = field(repr=False)
+    executors: Credentials = field(repr=False)

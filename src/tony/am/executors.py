@@ -1,0 +1,218 @@
+"""The application master's side of its executors: who is connected, what was acknowledged, who fell silent.
+
+Reports become events; an event's report is acknowledged when the log has it. Commands that could not be delivered are
+not queued: what an executor must know follows from the machine's state and is sent again when it attaches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tony import clock
+from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
+from tony.core.machine import Application
+from tony.core.view import Live
+from tony.model.ids import TaskId
+from tony.model.states import TaskState
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+from tony.rpc.connection import Connection
+
+log = logging.getLogger(__name__)
+
+#: Messages that one application master should have to handle, per second; heartbeats stretch to stay below.
+HEARTBEATS_PER_SECOND = 2000.0
+#: A check that comes later than this many intervals means that we ourselves stood still, not the executors.
+_LATE = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """One executor process, over all of its connections."""
+
+    task: TaskId
+    container: str
+    incarnation: str
+    pid: int
+    connection: Connection | None
+    heard: float
+    acked: int = 0
+    seen: int = 0
+    silent: bool = False
+    output_at: float | None = None
+    last_line: str = ""
+
+
+class Executors:
+    """All executors of a job.
+
+    Args:
+        feed: takes an event.
+        now: the job's time.
+    """
+
+    def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
+        self._app = app
+        self._attempt = attempt
+        self._feed = feed
+        self._now = now
+        self._peers: dict[TaskId, Peer] = {}
+        self._by_connection: dict[Connection, Peer] = {}
+        self._unacked: set[Peer] = set()
+        self._checked = clock.monotonic()
+        spec = app.state.spec
+        self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
+        self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
+
+    # --- from the wire --------------------------------------------------------------------------------------------
+
+    def attach(self, connection: Connection, message: msg.Attach) -> Peer | None:
+        """An executor says who it is. Refuses it, or answers Welcome; then the caller tells it what is wanted."""
+        try:
+            task = TaskId.parse(message.task)
+        except ValueError as error:
+            connection.refuse(Code.BAD_MESSAGE, str(error))
+            return None
+        if message.highest_attempt > self._attempt:
+            reason = f"this is attempt {self._attempt}; {task} has obeyed attempt {message.highest_attempt}"
+            log.error("refused: %s", reason)
+            connection.refuse(Code.STALE, reason)
+            return None
+        if not self._app.accepts(task, message.container, message.incarnation):
+            reason = f"{task} in {message.container} with incarnation {message.incarnation:.16} is not expected here"
+            log.warning("refused: %s", reason)
+            connection.refuse(Code.STALE, reason)
+            return None
+        peer = self._peers.get(task)
+        if peer is None or peer.incarnation != message.incarnation:
+            peer = Peer(task, message.container, message.incarnation, message.pid, connection, clock.monotonic())
+            self._peers[task] = peer
+        elif peer.connection is not None and peer.connection is not connection:
+            self._by_connection.pop(peer.connection, None)
+            peer.connection.close()
+        peer.connection, peer.heard = connection, clock.monotonic()
+        self._by_connection[connection] = peer
+        connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
+        return peer
+
+    def received(self, connection: Connection, message: msg.Message) -> bool:
+        """Takes a message of an attached executor; False if nobody has attached on this connection."""
+        peer = self._by_connection.get(connection)
+        if peer is None:
+            return False
+        peer.heard = clock.monotonic()
+        if isinstance(message, msg.Heartbeat):
+            age = message.last_output_age
+            peer.output_at = None if age is None else peer.heard - max(0.0, age)
+            peer.last_line = message.last_line[:200]
+        elif isinstance(message, msg.Reported):
+            self._reported(peer, connection, message)
+        else:
+            connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
+        return True
+
+    def _reported(self, peer: Peer, connection: Connection, message: msg.Reported) -> None:
+        if message.n <= peer.seen:
+            self._unacked.add(peer)
+            return
+        if message.n != peer.seen + 1:
+            connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")
+            return
+        event = self._event(peer, message)
+        if event is None:
+            connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
+            return
+        peer.seen = message.n
+        self._unacked.add(peer)
+        self._feed(event)
+
+    def _event(self, peer: Peer, message: msg.Reported) -> Event | None:
+        match message:
+            case msg.Ready():
+                return Registered(
+                    task=peer.task,
+                    container=peer.container,
+                    incarnation=peer.incarnation,
+                    session=message.session,
+                    address=message.address,
+                    tb_port=message.tb_port,
+                    ports=message.ports,
+                    pid=peer.pid,
+                )
+            case msg.ProgramStarted():
+                peer.output_at, peer.last_line = None, ""
+                return Started(task=peer.task, session=message.session, try_=message.try_, pid=message.pid)
+            case msg.ProgramOutput():
+                return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
+            case msg.ProgramExited():
+                at = round(max(0.0, self._now() - max(0.0, message.ago)), 6)
+                return Exited(task=peer.task, session=message.session, try_=message.try_, status=message.status, at=at)
+        return None
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone. That proves nothing: the executor comes back, falls silent, or its container ends."""
+        peer = self._by_connection.pop(connection, None)
+        if peer and peer.connection is connection:
+            peer.connection = None
+
+    # --- to the wire ----------------------------------------------------------------------------------------------
+
+    def acknowledge(self) -> None:
+        """Tells executors that the log has what they reported. Call after it was flushed."""
+        for peer in self._unacked:
+            peer.acked = peer.seen
+            if peer.connection:
+                peer.connection.send(msg.Ack(n=peer.acked))
+        self._unacked.clear()
+
+    def send(self, task: TaskId, message: msg.Message) -> None:
+        """Sends a command, if the executor is connected; otherwise it learns of it when it attaches."""
+        peer = self._peers.get(task)
+        if peer and peer.connection:
+            peer.connection.send(message)
+
+    def send_frame(self, task: TaskId, frame: bytes) -> None:
+        """Like `send`, for a frame that was built before."""
+        peer = self._peers.get(task)
+        if peer and peer.connection:
+            peer.connection.send_frame(frame)
+
+    def forget(self, container: str, task: TaskId) -> None:
+        """A container is gone, and its executor with it."""
+        peer = self._peers.get(task)
+        if peer and peer.container == container:
+            del self._peers[task]
+            self._unacked.discard(peer)
+            if peer.connection:
+                self._by_connection.pop(peer.connection, None)
+                peer.connection.close()
+
+    # --- liveness -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises Silent for every executor not heard of for the heartbeat time-out. Call about once per interval."""
+        now = clock.monotonic()
+        stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
+        self._checked = now
+        for peer in list(self._peers.values()):
+            if stood_still:
+                peer.heard = now
+            elif not peer.silent and now - peer.heard > self._timeout:
+                peer.silent = True
+                silence = round(now - peer.heard, 3)
+                self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence))
+
+    def live(self) -> dict[TaskId, Live]:
+        """What heartbeats said last, for reports."""
+        now = clock.monotonic()
+        running = (TaskState.RUNNING, TaskState.STOPPING)
+        return {
+            task: Live(
+                last_output_age=None if peer.output_at is None else max(0.0, now - peer.output_at),
+                last_line=peer.last_line,
+            )
+            for task, peer in self._peers.items()
+            if peer.last_line or self._app.state.tasks[task].state in running
+        }

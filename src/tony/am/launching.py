@@ -1,0 +1,45 @@
+"""What an executor is told at its birth, as far as the application master knows it."""
+
+from __future__ import annotations
+
+from tony.core.actions import Launch
+from tony.model.record import JobRecord
+from tony.protocol.launch import TaskPart
+
+#: Seconds an executor tries to reach an application master of which nothing says that it is dead.
+CONNECT_TIMEOUT = 60.0
+
+
+def task_part(record: JobRecord, attempt: int, launch: Launch, address: str) -> TaskPart:
+    """The task's part of a launch context."""
+    spec, task = record.spec, launch.task
+    role = spec.effective_roles[task.role]
+    command = spec.command_of(task.role)
+    return TaskPart(
+        job_id=record.job_id,
+        attempt=attempt,
+        session=launch.session,
+        container=launch.container,
+        role=task.role,
+        index=task.index,
+        am_address=address,
+        framework_module=record.framework_module,
+        framework_path=record.framework_path,
+        command=command if command is not None else "",
+        env=spec.env_of(task.role),
+        instances={name: r.instances for name, r in spec.effective_roles.items()},
+        procs={name: r.procs_per_task for name, r in spec.effective_roles.items()},
+        chief=str(spec.chief) if spec.chief else None,
+        num_tasks=spec.tracked_count,
+        distributed_mode=spec.distributed_mode,
+        params=spec.params,
+        memory=role.resources.memory,
+        gpus=role.resources.gpus,
+        vcores=role.resources.vcores,
+        wants_tb_port=task == spec.tensorboard_task,
+        port_range=spec.port_range_of(task.role),
+        stop_grace=spec.stop_grace_of(task.role),
+        lease=spec.orphan_grace,
+        connect_timeout=CONNECT_TIMEOUT,
+        log_limit=spec.log_limit,
+    )

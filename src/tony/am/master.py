@@ -1,0 +1,320 @@
+"""The only loop: takes events in, performs the machine's actions, and keeps the order that makes recovery possible.
+
+For every batch of events: append each to the log, let the machine handle it, flush the log once, then perform the
+actions and acknowledge the reports. So an effect is never seen before its cause is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+from tony import clock
+from tony.am.executors import Executors, Peer
+from tony.am.job_clock import JobClock
+from tony.am.launching import task_part
+from tony.am.watchers import Watchers
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.machine import Application
+from tony.core.view import Surroundings, report
+from tony.errors import SchedulerError
+from tony.frameworks.base import Framework
+from tony.history.log import LogWriter
+from tony.model.exit import ExitStatus
+from tony.model.report import JobReport
+from tony.model.states import TaskState
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+from tony.protocol.framing import encode_shared, encode_with_shared
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import JobCredentials
+from tony.rpc.connection import Connection
+from tony.schedulers.base import ContainerSource, PreparedJob
+
+log = logging.getLogger(__name__)
+
+#: Events between two digests in the log.
+SNAPSHOT_EVERY = 2000
+#: Seconds, beyond the stop grace, that a released executor has to end by itself.
+RELEASE_PATIENCE = 5.0
+#: Shared JSON of tasks that start without a cluster spec.
+_NO_SHARED = b"null"
+
+
+class Master:
+    """One attempt at running one job.
+
+    Args:
+        writer: this attempt's event log.
+        address: where executors reach this program; known for certain once the server listens.
+    """
+
+    def __init__(
+        self,
+        job: PreparedJob,
+        credentials: JobCredentials,
+        framework: Framework,
+        source: ContainerSource,
+        writer: LogWriter,
+        job_clock: JobClock,
+        attempt: int,
+        address: str,
+    ) -> None:
+        self.job = job
+        self.app = Application(job.record.job_id, job.record.spec)
+        self._credentials = credentials
+        self._framework = framework
+        self._source = source
+        self._writer = writer
+        self._clock = job_clock
+        self._attempt = attempt
+        self.address = address
+        self._inbox: deque[ev.Event] = deque()
+        self._scheduled = False
+        self._since_snapshot = 0
+        self._shared: dict[tuple[int, int], bytes] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
+        self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
+        self.watchers = Watchers(self.report)
+
+    async def run(self, started: ev.AttemptStarted) -> act.Finish:
+        """Runs the job to its end.
+
+        Raises:
+            SchedulerError: the scheduler cannot be used at all.
+        """
+        await self._source.open(self.feed)
+        liveness = asyncio.create_task(self._watch_liveness())
+        try:
+            self.feed(started)
+            return await self._finished
+        finally:
+            liveness.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(liveness, *self._tasks, return_exceptions=True)
+            if self._timer:
+                self._timer.cancel()
+
+    def report(self) -> JobReport:
+        """The job as it stands."""
+        record = self.job.record
+        around = Surroundings(
+            folder=str(self.job.folder.path),
+            user=record.user,
+            submitted=record.submitted,
+            live=self.executors.live(),
+        )
+        return report(self.app, self._clock.now(), around)
+
+    # --- events in ------------------------------------------------------------------------------------------------
+
+    def feed(self, event: ev.Event) -> None:
+        """Takes an event; it is handled soon, in order, together with what else comes until then."""
+        self._inbox.append(event)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        if self._finished.done():
+            self._inbox.clear()
+            return
+        try:
+            actions = self._handle_all()
+            self._writer.flush()
+            self.executors.acknowledge()
+            for action in actions:
+                self._perform(action)
+        except Exception as error:  # the outermost place of the loop: the job must end with a verdict
+            if not self._finished.done():
+                self._finished.set_exception(error)
+            return
+        self.watchers.changed()
+
+    def _handle_all(self) -> list[act.Action]:
+        actions: list[act.Action] = []
+        while self._inbox:
+            event = self._inbox.popleft()
+            self._log_event(event)
+            actions += self._handle(event)
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            actions += self._handle(ev.Snapshot(digest=self.app.digest()))
+            self._since_snapshot = 0
+        return actions
+
+    def _handle(self, event: ev.Event) -> list[act.Action]:
+        now = self._clock.now()
+        self._writer.append(event, now, clock.wall())
+        self._since_snapshot += 1
+        return self.app.handle(event, now)
+
+    def _log_event(self, event: ev.Event) -> None:
+        match event:
+            case ev.Exited(task=task, session=session, status=ExitStatus() as status):
+                log.info("%s of session %d ended: %s", task, session, status.describe())
+            case ev.ContainerEnded(container=container, cause=cause):
+                held = self.app.state.containers.get(container)
+                if held and held.task:
+                    self.executors.forget(container, held.task)
+                log.info("container %s (%s) ended: %s", container, held and held.task, cause)
+            case ev.UserCommand(actor=actor, what=what):
+                log.info("%s asked for: %s", actor, what)
+            case _:
+                log.debug("event %s", event)
+
+    # --- actions out ----------------------------------------------------------------------------------------------
+
+    def _perform(self, action: act.Action) -> None:
+        log.debug("action %s", action)
+        match action:
+            case act.Reconcile():
+                self._spawn(self._reconcile())
+            case act.SetDemand(role=role, total=total):
+                self._source.set_demand(role, total)
+            case act.Launch():
+                self._spawn(self._launch(action))
+            case act.Renew(task=task, session=session):
+                self.executors.send(task, msg.Prepare(session=session))
+            case act.Publish(spec=spec):
+                self._shared[spec.session, spec.version] = encode_shared(
+                    self._framework.shared(self.job.record.spec, spec)
+                )
+            case act.Start():
+                self._start(action)
+            case act.Stop(task=task, session=session, grace=grace, reason=reason):
+                self.executors.send(task, msg.StopProgram(session=session, grace=grace, reason=reason))
+            case act.Release(container=container):
+                self._release(container)
+            case act.Kill(container=container, reason=reason):
+                log.warning("ending container %s: %s", container, reason)
+                self._source.kill(container, reason)
+            case act.OpenSession(session=session, reason=reason):
+                log.info("session %d opens: %s", session, reason)
+                self.feed(ev.SessionOpened(session=session, reason=reason))
+            case act.Verdict(failure=failure, decision=decision, reason=reason):
+                log.warning("%s -> %s (%s)", failure.reason, decision, reason)
+            case act.WakeAt(at=at, name=name):
+                self._wake_at(at, name)
+            case act.Finish():
+                self._writer.append(ev.Snapshot(digest=self.app.digest()), self._clock.now(), clock.wall())
+                self._finished.set_result(action)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned)
+
+    def _spawned(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error and not self._finished.done():
+            self._finished.set_exception(error)
+
+    async def _reconcile(self) -> None:
+        self.feed(ev.ContainersFound(containers=tuple(await self._source.recover())))
+        self.feed(ev.ReconcileClosed())
+
+    async def _launch(self, action: act.Launch) -> None:
+        part = task_part(self.job.record, self._attempt, action, self.address)
+        try:
+            await self._source.launch(action.container, part, self._credentials.executors)
+        except SchedulerError as error:
+            log.warning("container %s for %s was not launched: %s", action.container, action.task, error)
+            self.feed(
+                ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
+            )
+
+    def _start(self, action: act.Start) -> None:
+        shared = self._shared.get((action.session, action.version), _NO_SHARED)
+        message = msg.StartProgram(
+            attempt=self._attempt, session=action.session, try_=action.try_, version=action.version, shared=None
+        )
+        self.executors.send_frame(action.task, encode_with_shared(message, shared))
+
+    def _release(self, container: str) -> None:
+        held = self.app.state.containers.get(container)
+        grace = 0.0
+        if held and held.task:
+            grace = self.job.record.spec.stop_grace_of(held.task.role)
+            self.executors.send(held.task, msg.ReleaseExecutor(grace=grace))
+        self._source.release(container, grace + RELEASE_PATIENCE)
+
+    def _wake_at(self, at: float, name: str) -> None:
+        if self._timer:
+            self._timer.cancel()
+        delay = max(0.0, at - self._clock.now())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake, at, name)
+
+    def _wake(self, at: float, name: str) -> None:
+        """Timers of the loop may fire a little early by our own clock; the machine would not take that."""
+        if self._clock.now() < at:
+            self._wake_at(at, name)
+        else:
+            self.feed(ev.Deadline(name=name))
+
+    # --- the wire -------------------------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """A peer has proved itself. It speaks first."""
+
+    def received(self, connection: Connection, message: msg.Message) -> None:
+        """A message of a peer that has proved itself."""
+        if connection.kind is PeerKind.EXECUTOR:
+            self._from_executor(connection, message)
+        else:
+            self._from_client(connection, message)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """A peer is gone."""
+        self.watchers.remove(connection)
+        self.executors.closed(connection)
+
+    def _from_executor(self, connection: Connection, message: msg.Message) -> None:
+        if isinstance(message, msg.Attach):
+            peer = self.executors.attach(connection, message)
+            if peer:
+                self._tell_wanted(peer)
+        elif not self.executors.received(connection, message):
+            connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
+
+    def _tell_wanted(self, peer: Peer) -> None:
+        """What an executor that comes (back) must know: it follows from the state, and is harmless when repeated."""
+        state = self.app.state
+        task = state.tasks[peer.task]
+        container = state.containers[peer.container]
+        if container.given_back:
+            self._release(container.id)
+        elif task.living and task.state is TaskState.RUNNING:
+            version = state.roles[task.id.role].version
+            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=version))
+        elif task.living:
+            grace = state.spec.stop_grace_of(task.id.role)
+            self.executors.send(task.id, msg.StopProgram(session=task.session, grace=grace, reason="stopping"))
+        elif task.state is TaskState.STARTING and task.incarnation == peer.incarnation:
+            self.executors.send(task.id, msg.Prepare(session=state.session))
+
+    def _from_client(self, connection: Connection, message: msg.Message) -> None:
+        match message:
+            case msg.GetReport():
+                connection.send(msg.Report(report=self.report()))
+            case msg.Watch(gather=gather):
+                self.watchers.add(connection, gather)
+            case msg.KillJob(actor=actor, now=at_once):
+                self.feed(ev.UserCommand(actor=actor[:200], what="kill-now" if at_once else "kill"))
+                connection.send(msg.Done())
+            case _:
+                connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
+
+    async def _watch_liveness(self) -> None:
+        while True:
+            await asyncio.sleep(self.executors.interval)
+            self.executors.check()
+            self.watchers.changed()

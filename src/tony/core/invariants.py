@@ -1,0 +1,87 @@
+"""What must be true of the machine after every event. Checked in tests and by `tony replay`, not while a job runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tony.core.machine import Application
+from tony.core.state import State
+from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, RoleKind, TaskState
+
+
+def broken(app: Application) -> list[str]:
+    """Every invariant that does not hold, one sentence each; empty when all is well. O(number of tasks)."""
+    state = app.state
+    return [*_counters(state), *_containers(state), *_programs(state), *_gang(state), *_ends(app)]
+
+
+def _counters(state: State) -> list[str]:
+    wrong = []
+    for role in state.roles.values():
+        real = Counter(task.state for task in role.tasks)
+        if any(role.counts[s] != real[s] for s in TaskState):
+            wrong.append(f"the counters of {role.name} are not its tasks' states")
+        if role.started != sum(task.started for task in role.tasks) and not role.finished:
+            wrong.append(f"{role.name} counts {role.started} started programs")
+    if state.living != sum(task.living for task in state.tasks.values()):
+        wrong.append("the counter of living programs is wrong")
+    return wrong
+
+
+def _containers(state: State) -> list[str]:
+    wrong = []
+    for container in state.containers.values():
+        if container.task is None and not container.given_back:
+            wrong.append(f"{container.id} belongs to nobody and is not given back")
+        if container.task and state.tasks[container.task].container != container.id:
+            wrong.append(f"{container.id} says it is {container.task}'s, which does not know it")
+    for task in state.tasks.values():
+        if task.container and task.container not in state.containers:
+            wrong.append(f"{task.id} holds {task.container}, which is gone")
+        if task.incarnation and not task.container:
+            wrong.append(f"{task.id} has an executor without a container")
+        if task.state in (TaskState.STARTING, TaskState.REGISTERED) and not task.container:
+            wrong.append(f"{task.id} is {task.state.value} without a container")
+    return wrong
+
+
+def _programs(state: State) -> list[str]:
+    wrong = []
+    for task in state.tasks.values():
+        if task.living and task.session != state.session:
+            wrong.append(f"a program of {task.id} from session {task.session} lives in session {state.session}")
+        if task.living and not task.container and task.gone_at is None:
+            wrong.append(f"{task.id} lives without a container")
+        may_live = (TaskState.RUNNING, TaskState.STOPPING)
+        if task.living != (task.state in may_live):
+            wrong.append(f"{task.id} is {task.state.value} and living is {task.living}")
+    return wrong
+
+
+def _gang(state: State) -> list[str]:
+    """A gang's programs start together: no role under a spec version has tasks that were not started with it."""
+    if state.spec.distributed_mode is DistributedMode.FCFS:
+        return []
+    waiting = (TaskState.PENDING, TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
+    return [
+        f"{role.name} was published without all of its tasks"
+        for role in state.roles.values()
+        if role.version and role.kind is not RoleKind.SIDECAR and any(role.counts[s] for s in waiting)
+    ]
+
+
+def _ends(app: Application) -> list[str]:
+    state = app.state
+    wrong = []
+    if (state.final is not None) != (state.job is JobState.STOPPING or state.job.ended):
+        wrong.append(f"the job is {state.job.value} and its result is {state.final}")
+    if state.job.ended:
+        if state.living or state.containers or state.timers.next():
+            wrong.append("the job ended with programs, containers or deadlines left")
+        if any(task.state not in ENDED_TASK_STATES for task in state.tasks.values()):
+            wrong.append("the job ended with tasks that have not")
+        if app.exit_code is None:
+            wrong.append("the job ended without an exit code")
+    if state.job is JobState.SUCCEEDED and state.final and state.final.failure:
+        wrong.append("the job succeeded with a failure")
+    return wrong
