@@ -3,6 +3,7 @@
     TonyError
     ├── UserError                 the input or the user's program
     │   ├── ConfigError           refused before anything started; carries all problems      exit 2
+    │   ├── ArchiveError          an archive that is damaged, or would write outside         exit 2
     │   ├── UnknownJobError       a job id that nobody knows                                 exit 2
     │   └── ProgramError          the user's program (or its limits) failed the job          exit 1
     ├── InfraError                cluster, network, machine                                  exit 3
@@ -77,6 +78,10 @@ class ConfigError(UserError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ArchiveError(UserError):
+    """An archive of the user's that is damaged, cannot be read, or holds what it may not hold."""
 
 
 class UnknownJobError(UserError):

@@ -1,0 +1,118 @@
+"""A job's secrets, made by whoever submits it: its token and, where messages can leave the machine, its certificates.
+
+Every job has a certificate authority of its own, whose key is thrown away as soon as it has signed: nobody, not even
+the job, can make another certificate later. Their names are explained in `tony.protocol.hello`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from tony.protocol.hello import AM_NAME, PEER_NAME
+from tony.protocol.launch import Credentials, JobCredentials
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+#: A job must not die of its certificates' age, and their keys are removed when it ends: longer than any job runs.
+_VALID = timedelta(days=3650)
+#: A node whose clock is behind the submitter's must not find the certificates too young.
+_CLOCK_SKEW = timedelta(days=1)
+
+
+def make_credentials(*, tls: bool) -> JobCredentials:
+    """The secrets of one new job.
+
+    Args:
+        tls: make certificates as well (about 2 ms, and 50 ms once to load what makes them).
+    """
+    token = secrets.token_hex(32)
+    if not tls:
+        plain = Credentials(token=token)
+        return JobCredentials(am=plain, executors=plain)
+    authority = _Authority()
+    return JobCredentials(am=authority.sign(token, AM_NAME), executors=authority.sign(token, PEER_NAME))
+
+
+class _Authority:
+    """The job's certificate authority; its key lives as long as this object."""
+
+    def __init__(self) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        # P-256: the curve that every OpenSSL has ready in assembler, and small on the wire.
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        # No two jobs' authorities share a name: an error then says "unknown authority", not "bad signature".
+        self._name = f"tony job {secrets.token_hex(4)}"
+        self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        builder = self._builder(self._name, self._key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+        self._certificate = self._signed(builder.add_extension(self._identifier, critical=False))
+
+    def sign(self, token: str, name: str) -> Credentials:
+        """Makes a key pair and the certificate for it."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        extensions: list[tuple[x509.ExtensionType, bool]] = [
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signs_certificates=False), True),
+            # Either side may listen, so each may be asked for as a server and as a client.
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False),
+            (x509.SubjectAlternativeName([x509.DNSName(name)]), False),
+            (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier), False),
+        ]
+        builder = self._builder(name, key.public_key())
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        return Credentials(token=token, ca=self._certificate, certificate=self._signed(builder), key=_private(key))
+
+    def _builder(self, name: str, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        from cryptography import x509
+        from cryptography.x509.oid import NameOID
+
+        now = datetime.now(UTC)
+        return x509.CertificateBuilder(
+            subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            issuer_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self._name)]),
+            public_key=public_key,
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - _CLOCK_SKEW,
+            not_valid_after=now + _VALID,
+        )
+
+    def _signed(self, builder: x509.CertificateBuilder) -> str:
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")

@@ -1,0 +1,397 @@
+"""One connection, of either side: TLS if there is any, the hello, then messages both ways.
+
+All callbacks run in the event loop's thread. Bytes come in through one buffer that a server's connections share, so an
+idle connection holds next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, cast
+
+from tony.errors import ConnectionFailed, ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.framing import Decoder, encode
+from tony.protocol.hello import PeerKind
+from tony.protocol.messages import Message, Refused
+from tony.rpc.sockets import peer_process, watch_for_death
+
+if TYPE_CHECKING:
+    from tony.rpc.tls import TlsPipe
+
+#: Bytes read from a socket at a time.
+READ_SIZE = 2**16
+#: Seconds that a closing connection waits for the other side to take what was sent last, and to close too.
+LINGER = 2.0
+
+
+class Phase(Enum):
+    """How far a connection is. It only goes down this list."""
+
+    SECURING = "securing"  #: TLS handshake
+    GREETING = "greeting"  #: hello and answer
+    OPEN = "open"  #: messages
+    CLOSING = "closing"  #: we are done; what still comes is thrown away
+    CLOSED = "closed"  #: nothing there any more
+
+
+class Side(ABC):
+    """What differs between the one who listens and the one who connects. Called by `Connection` only."""
+
+    #: Bytes that the other side's half of the greeting has.
+    greeting_size: int
+    #: Largest frame that comes in, and that may go out.
+    limit_in: int
+    limit_out: int
+
+    @abstractmethod
+    def began(self, connection: Connection) -> None:
+        """There is a transport."""
+
+    @abstractmethod
+    def greeting(self) -> bytes:
+        """What to send once the connection is secure."""
+
+    @abstractmethod
+    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+        """Judges the other side's half; answers which kind of peer is at the connecting end, and what to send.
+
+        Raises:
+            ProtocolError: the connection ends, after `refusal` of it was sent.
+        """
+
+    @abstractmethod
+    def refusal(self, error: ProtocolError) -> bytes:
+        """What to send before the end when `greeted` refused; may be nothing."""
+
+    @abstractmethod
+    def opened(self, connection: Connection) -> None:
+        """Messages may be sent from now on."""
+
+    @abstractmethod
+    def received(self, connection: Connection, message: Message) -> None:
+        """A message came."""
+
+    @abstractmethod
+    async def take(self, connection: Connection) -> Message | None:
+        """The next message that waits; None at the end."""
+
+    @abstractmethod
+    def ended(self, connection: Connection) -> None:
+        """Nothing more will be received; `connection.error` says why. `closed` follows."""
+
+    @abstractmethod
+    def closed(self, connection: Connection, was: Phase) -> None:
+        """It is gone, whether or not it had been opened; `was` is the phase in which its end began."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection between a program and its application master.
+
+    Attributes:
+        kind: who connected; both ends know. Right once the connection is open.
+        peer: the other end, for logs: `10.0.0.3:4711` or `pid 123`.
+        error: why it ended, once it has; None after an orderly end.
+        tag: for whoever handles the connection to hang something on; not looked at here.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_decoder",
+        "_drained",
+        "_end_began_in",
+        "_greeting",
+        "_lingering",
+        "_over",
+        "_phase",
+        "_side",
+        "_tls",
+        "_transport",
+        "error",
+        "kind",
+        "peer",
+        "tag",
+    )
+
+    def __init__(self, side: Side, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
+        """Made by `connect` and `Server` only.
+
+        Args:
+            buffer: what the transport reads into; may be shared by all connections of one event loop.
+        """
+        self._side = side
+        self._buffer = buffer
+        self._tls = tls
+        self._transport: asyncio.Transport | None = None
+        self._phase = Phase.SECURING
+        self._end_began_in: Phase | None = None
+        self._greeting = b""
+        self._decoder: Decoder | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
+        self.error: ProtocolError | ConnectionFailed | None = None
+        self.kind = kind
+        self.peer = "unknown"
+        self.tag: object = None
+
+    # --- for whoever uses it --------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is sent now has a chance to arrive."""
+        return self._phase is Phase.OPEN
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be received."""
+        return self._phase in (Phase.CLOSING, Phase.CLOSED)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes given to `send` that the kernel has not taken yet: the other side reads too slowly."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def proves(self, name: str) -> bool:
+        """Whether the other end's certificate carries a name; without TLS there is none to contradict it."""
+        return self._tls is None or self._tls.peer_is(name)
+
+    def send(self, message: Message) -> None:
+        """Sends a message. A connection that is over swallows it: its end is told in another way.
+
+        Raises:
+            ProtocolError: `too-long`, before anything was sent.
+        """
+        self.send_frame(encode(message, self._side.limit_out))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Sends a frame made by `framing.encode`, perhaps the same one to many.
+
+        A peer that lets more than two of the largest frames pile up does not read: the connection ends.
+        """
+        if self._phase is not Phase.OPEN:
+            return
+        self._write(frame)
+        if self.backlog > 2 * self._side.limit_out:
+            self.abort(ProtocolError(Code.SLOW_READER, f"{self.peer} does not read: {self.backlog} bytes wait for it"))
+
+    async def receive(self) -> Message | None:
+        """The next message; None once the connection is over, orderly or not (`error` knows why).
+
+        Only for connections made with `connect`; those of a server hand their messages to its handler.
+
+        Raises:
+            ProtocolError: the other side refused us (with its code), or broke the rules of the wire.
+        """
+        return await self._side.take(self)
+
+    def pause_reading(self) -> None:
+        """Leaves what comes in the kernel, so that its sender slows down."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Takes what comes again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    async def drain(self) -> None:
+        """Waits until little is left of what was sent. Ends at once when the connection is over."""
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
+
+    def refuse(self, code: Code, reason: str) -> None:
+        """Tells the other side why we will not hear of it, and closes."""
+        self._fail(ProtocolError(code, reason))
+
+    def close(self) -> None:
+        """Ends the connection once the other side has what was sent; after `LINGER` seconds anyway."""
+        self._close(None)
+
+    def abort(self, error: ProtocolError | None = None) -> None:
+        """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault."""
+        self._end(error)
+        if self._transport is not None and self._phase is not Phase.CLOSED:
+            self._phase = Phase.CLOSING
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Waits until nothing of the connection is left."""
+        if self._phase is not Phase.CLOSED:
+            if self._over is None:
+                self._over = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._over)
+
+    # --- called by the transport ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        sock: socket.socket = transport.get_extra_info("socket")
+        try:
+            if sock.family == socket.AF_UNIX:
+                self.peer = f"pid {peer_process(sock)}"
+            else:
+                self.peer = "{}:{}".format(*transport.get_extra_info("peername")[:2])
+                watch_for_death(sock)
+        except ProtocolError as error:
+            self._side.began(self)
+            self.abort(error)
+            return
+        self._side.began(self)
+        if self._tls is None:
+            self._secured()
+        else:
+            self._transport.write(self._tls.start())
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        data = memoryview(self._buffer)[:nbytes]
+        if self._phase is Phase.CLOSING:
+            return
+        if self._tls is None:
+            self._plain(data)
+        else:
+            self._encrypted(self._tls, data)
+
+    def eof_received(self) -> bool:
+        """The other side will send no more: for us that is the end."""
+        if self._phase is not Phase.CLOSING:
+            self._end(None)
+            self._linger()
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The transport's buffer is nearly empty."""
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._end(None if exc is None else ConnectionFailed(f"the connection to {self.peer} broke: {exc}"))
+        self._phase = Phase.CLOSED
+        self._transport = None
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self.resume_writing()
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+        self._decoder = self._tls = None
+        self._side.closed(self, self._end_began_in or Phase.SECURING)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _encrypted(self, tls: TlsPipe, data: memoryview) -> None:
+        try:
+            for plain in tls.feed(data):
+                self._flush(tls)
+                if self._phase is Phase.SECURING:
+                    self._secured()
+                elif plain:
+                    self._plain(plain)
+                else:
+                    self._close(None)
+                if self._phase is Phase.CLOSING or self._phase is Phase.CLOSED:
+                    return
+            self._flush(tls)
+        except ProtocolError as error:
+            self._flush(tls)
+            self._close(error)
+
+    def _flush(self, tls: TlsPipe) -> None:
+        outgoing = tls.outgoing()
+        if outgoing and self._transport is not None:
+            self._transport.write(outgoing)
+
+    def _secured(self) -> None:
+        self._phase = Phase.GREETING
+        self._write(self._side.greeting())
+
+    def _plain(self, data: bytes | memoryview) -> None:
+        if self._phase is Phase.GREETING:
+            missing = self._side.greeting_size - len(self._greeting)
+            self._greeting += data[:missing]
+            if len(data) < missing or not self._greet():
+                return
+            data = data[missing:]
+        if self._decoder is None:
+            return
+        self._decoder.feed(data)
+        self._deliver(self._decoder)
+
+    def _greet(self) -> bool:
+        try:
+            self.kind, answer = self._side.greeted(self, self._greeting)
+        except ProtocolError as error:
+            self._write(self._side.refusal(error))
+            self._close(error)
+            return False
+        self._greeting = b""
+        self._write(answer)
+        self._phase = Phase.OPEN
+        self._decoder = Decoder(self._side.limit_in)
+        self._side.opened(self)
+        return self._phase is Phase.OPEN
+
+    def _deliver(self, decoder: Decoder) -> None:
+        # Whoever gets a message may close the connection: the rest is not for us any more.
+        while self._phase is Phase.OPEN:
+            try:
+                message = decoder.next_message()
+            except ProtocolError as error:
+                self._fail(error)
+                return
+            if message is None:
+                return
+            if isinstance(message, Refused):
+                self._close(ProtocolError(message.code, message.reason))
+                return
+            self._side.received(self, message)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is None or not data:
+            return
+        if self._tls is None:
+            self._transport.write(data)
+        else:
+            for piece in self._tls.write(data):
+                self._transport.write(piece)
+
+    def _fail(self, error: ProtocolError) -> None:
+        if self._phase is Phase.OPEN:
+            self._write(encode(Refused(code=error.code, reason=str(error))))
+        self._close(error)
+
+    def _end(self, error: ProtocolError | ConnectionFailed | None) -> None:
+        if self._end_began_in is None:
+            self._end_began_in = self._phase
+            self.error = error
+            self._side.ended(self)
+
+    def _close(self, error: ProtocolError | ConnectionFailed | None) -> None:
+        """Says the last word and lets the other side close: closing first could destroy that word on its way."""
+        self._end(error)
+        if self._transport is None or self._phase in (Phase.CLOSING, Phase.CLOSED):
+            return
+        if self._tls is not None and self._tls.secured:
+            self._transport.write(self._tls.close())
+        self._transport.write_eof()
+        self._linger()
+
+    def _linger(self) -> None:
+        self._phase = Phase.CLOSING
+        if self._transport is not None:
+            self._lingering = asyncio.get_running_loop().call_later(LINGER, self._transport.abort)

@@ -1,0 +1,289 @@
+"""The listening side: lets in who has the job's token, and hands on what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tony.errors import InfraError, ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
+from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, encode_answer
+from tony.protocol.launch import Credentials
+from tony.protocol.messages import Message
+from tony.rpc.address import TlsAddress, UnixAddress, parse
+from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
+from tony.rpc.sockets import BACKLOG, listen_unix, remove_socket
+
+if TYPE_CHECKING:
+    import ssl
+
+log = logging.getLogger(__name__)
+
+#: Seconds from connection to complete hello. A handshake takes a few ms of ours; the rest is for a busy host's sake.
+HANDSHAKE_TIMEOUT = 10.0
+#: Connections that may be without a right hello at one time. More wait in the kernel's queue: of 10,000 executors
+#: that come at once each gets its turn, and none runs into the time-out because the others' handshakes go on.
+MOST_STRANGERS = 256
+#: Seconds between two log lines about the same kind of refusal.
+_QUIET = 5.0
+#: Seconds to wait when there are no file descriptors left.
+_NO_ROOM_PAUSE = 1.0
+
+
+class Handler(Protocol):
+    """Whoever gets the messages. Called in the event loop's thread, one call at a time; must not block.
+
+    An exception that leaves one of these ends that connection and goes to the loop's exception handler.
+    """
+
+    def connected(self, connection: Connection) -> None:
+        """A peer has shown the right token; `connection.kind` says who."""
+
+    def received(self, connection: Connection, message: Message) -> None:
+        """A message came, in the order they were sent."""
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """A connection is over, once for each `connected`; nothing comes after it. See `connection.error`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatistics:
+    """What a server has seen.
+
+    Attributes:
+        open: connections now that have shown the right token.
+        strangers: connections now that have not yet.
+        accepted: all there ever were.
+        messages: received from all of them.
+        refused: code -> how many connections ended with it, before or after the hello.
+    """
+
+    open: int
+    strangers: int
+    accepted: int
+    messages: int
+    refused: Mapping[str, int]
+
+
+class Server:
+    """Listens on one or more addresses for one application master."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        handler: Handler,
+        *,
+        handshake_timeout: float = HANDSHAKE_TIMEOUT,
+        most_strangers: int = MOST_STRANGERS,
+    ) -> None:
+        """Listens nowhere yet.
+
+        Args:
+            credentials: the application master's own.
+            handshake_timeout: seconds until a connection must have shown the right token.
+            most_strangers: connections that may be without it at one time.
+        """
+        self._credentials = credentials
+        self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers)
+        self._accepting: list[asyncio.Task[None]] = []
+        self._files: list[tuple[str, int]] = []
+
+    async def listen(self, address: str) -> str:
+        """Begins to listen.
+
+        Args:
+            address: `unix:/path` or `tls:host:port`; port 0 lets the kernel choose.
+
+        Returns:
+            The address to connect to, the real port in it.
+
+        Raises:
+            InfraError: the address cannot be had.
+            ValueError: no address, or credentials without certificates for `tls:`.
+        """
+        where = parse(address)
+        context: ssl.SSLContext | None = None
+        if isinstance(where, UnixAddress):
+            listener = listen_unix(where.path)
+            self._files.append((where.path, os.lstat(where.path).st_ino))
+        else:
+            from tony.rpc.tls import server_context
+
+            context = server_context(self._credentials)
+            listener = await _listen_tcp(where)
+            where = TlsAddress(host=where.host, port=listener.getsockname()[1])
+        task = asyncio.get_running_loop().create_task(self._side.accept(listener, context), name=f"accept {where}")
+        self._accepting.append(task)
+        return str(where)
+
+    def statistics(self) -> ServerStatistics:
+        """What was seen so far."""
+        return self._side.statistics()
+
+    async def close(self) -> None:
+        """Stops listening, and closes every connection after what was sent on it has gone out."""
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for path, inode in self._files:
+            remove_socket(path, inode)
+        self._accepting, self._files = [], []
+        await self._side.close()
+
+
+class _ListeningSide(Side):
+    """What all connections of a server share."""
+
+    greeting_size = HELLO_SIZE
+    limit_in = MAX_FROM_PEER
+    limit_out = MAX_FROM_AM
+
+    def __init__(self, token: str, handler: Handler, handshake_timeout: float, most_strangers: int) -> None:
+        self._token = token
+        self._handler = handler
+        self._handshake_timeout = handshake_timeout
+        self._most_strangers = most_strangers
+        self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._open: set[Connection] = set()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._buffer = bytearray(READ_SIZE)
+        self._accepted = self._messages = 0
+        self._refused: Counter[str] = Counter()
+        self._said: dict[str, tuple[float, int]] = {}
+
+    def statistics(self) -> ServerStatistics:
+        return ServerStatistics(
+            open=len(self._open),
+            strangers=len(self._strangers),
+            accepted=self._accepted,
+            messages=self._messages,
+            refused=dict(self._refused),
+        )
+
+    async def close(self) -> None:
+        everyone = [*self._open, *self._strangers]
+        for connection in everyone:
+            connection.close()
+        await asyncio.gather(*(connection.wait_closed() for connection in everyone))
+
+    # --- accepting ------------------------------------------------------------------------------------------------
+
+    async def accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Takes connections from a listening socket until cancelled; closes it then."""
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                await self._room.wait()
+                try:
+                    sock, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                        continue  # that connection was gone before we took it
+                    self._say("no-room", f"cannot take another connection: {error.strerror}")
+                    await asyncio.sleep(_NO_ROOM_PAUSE)
+                    continue
+                await loop.connect_accepted_socket(lambda: self._connection(context), sock)
+
+    def _connection(self, context: ssl.SSLContext | None) -> Connection:
+        if context is None:
+            return Connection(self, self._buffer, PeerKind.EXECUTOR, None)
+        from tony.rpc.tls import TlsPipe
+
+        return Connection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
+
+    def began(self, connection: Connection) -> None:
+        self._accepted += 1
+        loop = asyncio.get_running_loop()
+        self._strangers[connection] = loop.call_later(self._handshake_timeout, self._too_late, connection)
+        if len(self._strangers) >= self._most_strangers:
+            self._room.clear()
+
+    def _too_late(self, connection: Connection) -> None:
+        text = f"no complete hello within {self._handshake_timeout:g} s"
+        connection.abort(ProtocolError(Code.TIMEOUT, text))
+
+    def _stranger_no_more(self, connection: Connection) -> None:
+        timer = self._strangers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        if len(self._strangers) < self._most_strangers:
+            self._room.set()
+
+    # --- the hello ------------------------------------------------------------------------------------------------
+
+    def greeting(self) -> bytes:
+        return b""
+
+    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+        kind = check_hello(data, self._token)
+        if not connection.proves(PEER_NAME):
+            raise ProtocolError(Code.TLS, f"its certificate is of this job, but not for {PEER_NAME}")
+        return kind, encode_answer(None)
+
+    def refusal(self, error: ProtocolError) -> bytes:
+        return encode_answer(Code(error.code))
+
+    def opened(self, connection: Connection) -> None:
+        self._stranger_no_more(connection)
+        self._open.add(connection)
+        self._handler.connected(connection)
+
+    # --- afterwards -----------------------------------------------------------------------------------------------
+
+    def received(self, connection: Connection, message: Message) -> None:
+        self._messages += 1
+        self._handler.received(connection, message)
+
+    def ended(self, connection: Connection) -> None:
+        error = connection.error
+        if isinstance(error, ProtocolError):
+            self._refused[error.code] += 1
+            self._say(error.code, f"refused {connection.peer}: {error} ({error.code})")
+
+    def closed(self, connection: Connection, was: Phase) -> None:
+        self._stranger_no_more(connection)
+        if connection in self._open:
+            self._open.remove(connection)
+            self._handler.closed(connection, str(connection.error or "closed"))
+
+    async def take(self, connection: Connection) -> Message | None:
+        raise RuntimeError("the messages of this connection go to the server's handler")
+
+    def _say(self, about: str, text: str) -> None:
+        """Logs a line, but not the same kind again and again: a peer must not be able to fill our log."""
+        now = asyncio.get_running_loop().time()
+        last, kept_back = self._said.get(about, (-_QUIET, 0))
+        if now - last < _QUIET:
+            self._said[about] = (last, kept_back + 1)
+            return
+        self._said[about] = (now, 0)
+        more = f" (and {kept_back} more like it before)" if kept_back else ""
+        log.warning("%s%s", text, more)
+
+
+async def _listen_tcp(address: TlsAddress) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, number, _, target = found[0]
+        listener = socket.socket(family, kind, number)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(target)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise InfraError(f"cannot listen on {address}: {error.strerror or error}") from error
+    return listener

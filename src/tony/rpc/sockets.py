@@ -1,0 +1,114 @@
+"""Sockets as Linux has them: files with long paths, whose process is at the other end, dead peers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tony.errors import InfraError, ProtocolError
+from tony.protocol.errors import Code
+
+#: sun_path has 108 bytes, its closing zero included.
+_LONGEST_PATH = 107
+#: Connections that the kernel holds for us until we accept them; it takes the smaller of this and net.core.somaxconn.
+BACKLOG = 4096
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+@contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """A path of the same socket that the kernel's 108 bytes can hold, valid inside the block."""
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield path
+        return
+    folder, name = os.path.split(path)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A listening socket file that its owner alone may open. A stale one is replaced.
+
+    Raises:
+        InfraError: somebody listens there, or the path cannot be used.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        # The file gets its mode at birth, from the socket's own: no moment in which others may connect.
+        os.fchmod(listener.fileno(), 0o600)
+        with short_path(path) as short:
+            listener.bind(short)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise InfraError(f"cannot listen on the socket file {path}: {error.strerror or error}") from error
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise InfraError(f"cannot listen on {path}: there is a file in its place that is no socket; remove it")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as short:
+        probe.setblocking(False)
+        try:
+            probe.connect(short)
+        except ConnectionRefusedError:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+        except BlockingIOError:
+            pass  # its queue is full: somebody listens
+    raise InfraError(f"cannot listen on {path}: another process listens there")
+
+
+def remove_socket(path: str, inode: int) -> None:
+    """Removes our socket file, unless a successor has put its own in that place."""
+    with suppress(OSError):
+        if os.lstat(path).st_ino == inode:
+            Path(path).unlink()
+
+
+def peer_process(sock: socket.socket) -> int:
+    """The process id at the other end of a Unix socket, as the kernel knows it (0: outside our pid namespace).
+
+    Raises:
+        ProtocolError: `peer`, if it runs under another user than ours and is not root.
+    """
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    if uid not in (os.geteuid(), 0):
+        raise ProtocolError(Code.PEER, f"process {pid} belongs to user {uid}, not to {os.geteuid()}")
+    return int(pid)
+
+
+def watch_for_death(sock: socket.socket) -> None:
+    """Makes the kernel notice within about a minute that the host at the other end is gone.
+
+    Executors send heartbeats, which find out sooner; this is for those who only listen.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

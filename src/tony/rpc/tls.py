@@ -1,0 +1,158 @@
+"""TLS over any pipe of bytes, small enough for 10,000 connections in one process.
+
+asyncio's own TLS keeps 288 KB per connection in its buffers. Here the TLS engine reads and writes two memory buffers
+that never hold more than one piece. Both sides show a certificate of the job's own authority and check the other's
+*name in it*, which says what it is (`tony-am`, `tony-executor`), not where: containers run on any host.
+
+This module is imported only once TLS is used: an executor on a Unix socket does without its memory.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+
+from tony.errors import ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.hello import AM_NAME
+from tony.protocol.launch import Credentials
+
+#: Bytes given to the engine at a time. Its memory buffers grow to the largest piece and never shrink; a whole TLS
+#: record (16 KiB) at a time would cost each connection three times as much, smaller pieces cost processor time.
+PIECE = 4096
+
+
+def server_context(credentials: Credentials) -> ssl.SSLContext:
+    """What every connection of a listening application master shares. Raises ValueError without certificates."""
+    context = _context(credentials, ssl.PROTOCOL_TLS_SERVER)
+    # Tickets would let a peer resume; ours never does, and each costs memory and a message.
+    context.num_tickets = 0
+    return context
+
+
+def client_context(credentials: Credentials) -> ssl.SSLContext:
+    """What whoever connects needs. Raises ValueError without certificates."""
+    return _context(credentials, ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _context(credentials: Credentials, protocol: int) -> ssl.SSLContext:
+    if credentials.ca is None or credentials.certificate is None or credentials.key is None:
+        raise ValueError("these credentials have no certificates: the job was submitted without TLS")
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=credentials.ca)
+    # OpenSSL's Python door reads keys from files only; this one never touches a disk and has no name.
+    memory = os.memfd_create("pair")
+    try:
+        with open(memory, "w", encoding="ascii", closefd=False) as file:
+            file.write(credentials.certificate + credentials.key)
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
+    finally:
+        os.close(memory)
+    return context
+
+
+class TlsPipe:
+    """One connection's TLS: bytes in, bytes out, no socket."""
+
+    __slots__ = ("_engine", "_incoming", "_outgoing", "_secured")
+
+    def __init__(self, context: ssl.SSLContext, *, listens: bool) -> None:
+        """Makes one end.
+
+        Args:
+            listens: False for the end that connects: it asks for the application master's certificate. The one that
+                listens knows only after the hello which name to ask for: see `peer_is`.
+        """
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._engine = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=listens,
+            server_hostname=None if listens else AM_NAME,
+        )
+        self._secured = False
+
+    @property
+    def secured(self) -> bool:
+        """Whether the handshake is done, with a certificate of this job's authority at the other end."""
+        return self._secured
+
+    def peer_is(self, name: str) -> bool:
+        """Whether the other side's certificate carries a name."""
+        certificate = self._engine.getpeercert() or {}
+        return ("DNS", name) in certificate.get("subjectAltName", ())
+
+    def start(self) -> bytes:
+        """Begins the handshake; answers what to send."""
+        self._handshake()
+        return self._outgoing.read()
+
+    def feed(self, data: memoryview) -> Iterator[bytes]:
+        """Takes what came; yields what it means, as it gets it. Send `outgoing()` whenever it pauses.
+
+        Yields `b""` once, when the handshake is done, and again when the other side says that it is at the end.
+
+        Raises:
+            ProtocolError: `tls`. What is in `outgoing()` then tells the other side.
+        """
+        for start in range(0, len(data), PIECE):
+            self._incoming.write(data[start : start + PIECE])
+            if not self._secured:
+                if not self._handshake():
+                    continue
+                yield b""
+            yield from self._read()
+
+    def outgoing(self) -> bytes:
+        """What to send now, from handshake or engine."""
+        return self._outgoing.read()
+
+    def write(self, data: bytes | memoryview) -> Iterator[bytes]:
+        """Encrypts; yields pieces to send."""
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE):
+            self._engine.write(view[start : start + PIECE])
+            yield self._outgoing.read()
+
+    def close(self) -> bytes:
+        """Says that this side is at the end; answers what to send."""
+        try:
+            self._engine.unwrap()
+        except (ssl.SSLError, ValueError):
+            pass  # it waits for the other side's word, or there never was a handshake: what must go out is out
+        return self._outgoing.read()
+
+    def _handshake(self) -> bool:
+        try:
+            self._engine.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise _tls_error(error) from None
+        self._secured = True
+        return True
+
+    def _read(self) -> Iterator[bytes]:
+        while True:
+            try:
+                data = self._engine.read(4 * PIECE)
+            except ssl.SSLWantReadError:
+                return
+            except ssl.SSLZeroReturnError:
+                data = b""
+            except ssl.SSLError as error:
+                raise _tls_error(error) from None
+            yield data
+            if not data:
+                return
+
+
+def _tls_error(error: ssl.SSLError) -> ProtocolError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"the other side's certificate is not one of this job: {error.verify_message}"
+    else:
+        text = f"no TLS of this job: {(error.reason or 'broken').lower().replace('_', ' ')}"
+    return ProtocolError(Code.TLS, text)

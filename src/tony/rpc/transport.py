@@ -1,0 +1,186 @@
+"""The connecting side: `connect`, and the messages that wait until somebody takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tony.errors import ConnectionFailed, ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
+from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
+from tony.protocol.launch import Credentials
+from tony.protocol.messages import Message
+from tony.rpc.address import Address, UnixAddress, parse
+from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
+from tony.rpc.sockets import short_path
+
+if TYPE_CHECKING:
+    from tony.rpc.tls import TlsPipe
+
+#: Messages that wait for `receive` before we stop reading: a slow taker slows the sender instead of filling memory.
+_MOST_WAITING = 16
+#: Seconds between tries while the queue of a Unix socket is full: the kernel gives no sign when it no longer is.
+_QUEUE_FULL_PAUSE = 0.02
+
+
+async def connect(
+    address: str, credentials: Credentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
+) -> Connection:
+    """Connects to an application master; ready for messages when it answers.
+
+    Args:
+        address: `unix:/path` or `tls:host:port`.
+        kind: whom the credentials are of.
+        timeout: seconds for all of it: name, connection, TLS, hello.
+
+    Raises:
+        ConnectionFailed: nobody there (`gone`), no answer in time, or not the one it must be.
+        ProtocolError: the application master refused us: `token`, `version`, ...
+        ValueError: no address, or credentials without certificates for `tls:`.
+    """
+    where = parse(address)
+    tls: TlsPipe | None = None
+    if not isinstance(where, UnixAddress):
+        from tony.rpc.tls import TlsPipe, client_context
+
+        tls = TlsPipe(client_context(credentials), listens=False)
+    side = _ConnectingSide(address, kind, credentials.token)
+    connection = Connection(side, bytearray(READ_SIZE), kind, tls)
+    try:
+        async with asyncio.timeout(timeout):
+            sock = await _connected_socket(where)
+            try:
+                await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
+            except BaseException:
+                sock.close()
+                raise
+            await side.answered
+    except TimeoutError:
+        raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
+    except OSError as error:
+        raise ConnectionFailed(
+            f"cannot connect to {address}: {error.strerror or error}", gone=_is_gone(error)
+        ) from error
+    finally:
+        if not connection.is_open:
+            connection.abort()
+    return connection
+
+
+class _ConnectingSide(Side):
+    """What `connect` knows, and the messages that wait."""
+
+    greeting_size = ANSWER_SIZE
+    limit_in = MAX_FROM_AM
+    limit_out = MAX_FROM_PEER
+
+    def __init__(self, address: str, kind: PeerKind, token: str) -> None:
+        self._address = address
+        self._kind = kind
+        self._token = token
+        self._waiting: deque[Message] = deque()
+        self._wakeup: asyncio.Future[None] | None = None
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def began(self, connection: Connection) -> None:
+        connection.peer = self._address
+
+    def greeting(self) -> bytes:
+        return encode_hello(self._kind, self._token)
+
+    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
+        check_answer(data)
+        return self._kind, b""
+
+    def refusal(self, error: ProtocolError) -> bytes:
+        return b""
+
+    def opened(self, connection: Connection) -> None:
+        if not self.answered.done():
+            self.answered.set_result(None)
+
+    def received(self, connection: Connection, message: Message) -> None:
+        self._waiting.append(message)
+        if len(self._waiting) >= _MOST_WAITING:
+            connection.pause_reading()
+        self._wake()
+
+    def ended(self, connection: Connection) -> None:
+        self._wake()
+
+    def closed(self, connection: Connection, was: Phase) -> None:
+        self._wake()
+        if not self.answered.done():
+            self.answered.set_exception(_reason_of_failure(connection, was))
+
+    async def take(self, connection: Connection) -> Message | None:
+        while not self._waiting:
+            if connection.is_over:
+                if isinstance(connection.error, ProtocolError):
+                    raise connection.error
+                return None
+            self._wakeup = asyncio.get_running_loop().create_future()
+            await self._wakeup
+        if len(self._waiting) <= _MOST_WAITING // 2:
+            connection.resume_reading()
+        return self._waiting.popleft()
+
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+
+def _reason_of_failure(connection: Connection, was: Phase) -> Exception:
+    error = connection.error
+    if error is None:
+        step = "TLS handshake" if was is Phase.SECURING else "hello"
+        return ConnectionFailed(f"{connection.peer} closed the connection during the {step}")
+    if isinstance(error, ProtocolError) and error.code in (Code.TLS, Code.PEER):
+        # Perhaps a stranger got the address of an application master that is gone: another try may meet the real one.
+        return ConnectionFailed(f"not our application master at {connection.peer}: {error}")
+    return error
+
+
+async def _connected_socket(address: Address) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    if isinstance(address, UnixAddress):
+        return await _connected_unix(address.path)
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failures: list[OSError] = []
+    for family, kind, number, _, target in found:
+        sock = socket.socket(family, kind, number)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, target)
+            return sock
+        except OSError as error:
+            sock.close()
+            failures.append(error)
+        except BaseException:
+            sock.close()
+            raise
+    # One address that does not refuse but fails in another way leaves it open whether somebody is there.
+    raise next((error for error in failures if not _is_gone(error)), failures[0])
+
+
+async def _connected_unix(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        with short_path(path) as short:
+            while True:
+                with suppress(BlockingIOError):
+                    sock.connect(short)
+                    return sock
+                await asyncio.sleep(_QUEUE_FULL_PAUSE)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _is_gone(error: OSError) -> bool:
+    return isinstance(error, ConnectionRefusedError | FileNotFoundError)
