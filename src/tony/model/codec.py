@@ -2,7 +2,11 @@
 
 One codec serves the wire, the event log, the resolved job file and `--json`. It knows: bool, int, float, str, None,
 enums (by value), NamedTuples with a `parse` classmethod (as text), tuples of one type, pairs, mappings with text keys,
-unions, nested dataclasses, and `Json` (anything plain). A field name's trailing underscore is not written (`try_` -> `try`).
+unions, nested dataclasses, and `Json` (anything plain). A field name's trailing underscore is not written (`try_` is
+`try`).
+
+What `to_plain` gives, `from_plain` reads back as an equal value. What comes from elsewhere may be hostile: whatever it
+is, `from_plain` answers a value that fits the hints or raises `DecodeError` with a short text on one line.
 """
 
 from __future__ import annotations
@@ -21,6 +25,10 @@ Json = Any
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 
+#: What is its own plain form. Compared by exact type: an IntEnum is an int, too, but not this.
+_PLAIN = frozenset({str, int, bool, type(None)})
+#: Characters of a foreign key or value that an error shows.
+_SHOWN = 80
 
 
 class DecodeError(ValueError):
@@ -31,21 +39,10 @@ def to_plain(value: object) -> Json:
     """Turns a dataclass (or any value the codec knows) into plain JSON values.
 
     Raises:
-        TypeError: for a type the codec does not know.
+        TypeError: for a type the codec does not know, or a mapping whose keys are not text.
+        ValueError: for a number that is not finite: JSON has none.
     """
-    if value is None or isinstance(value, bool | int | float | str) and not isinstance(value, Enum):
-        return value
-    if isinstance(value, Enum):
-        return value.value
-    if dataclasses.is_dataclass(value):
-        return {key: to_plain(getattr(value, name)) for name, key in _names(type(value))}
-    if isinstance(value, tuple):
-        return str(value) if hasattr(value, "parse") else [to_plain(item) for item in value]
-    if isinstance(value, list):
-        return [to_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    raise TypeError(f"no plain form for {type(value).__name__}")
+    return value if type(value) in _PLAIN else _encoder_of(value)(value)
 
 
 def from_plain(cls: type[T], data: Json, *, ignore_unknown: bool = False) -> T:
@@ -57,28 +54,97 @@ def from_plain(cls: type[T], data: Json, *, ignore_unknown: bool = False) -> T:
     Raises:
         DecodeError: a missing or unknown field, or a value of the wrong type; says where.
     """
-    return cast(T, _decoder(cls, ignore_unknown)(data))
+    return cast(T, _decoder(cast(Any, cls), ignore_unknown)(data))
+
+
+# --- to plain -----------------------------------------------------------------------------------------------------
+
+
+def _encoder_of(value: object) -> _Convert:
+    cls: Any = type(value)
+    return _encoder(cls)
 
 
 @cache
-def _names(cls: type[Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((f.name, f.name.removesuffix("_")) for f in dataclasses.fields(cls))
+def _encoder(cls: Any) -> _Convert:
+    """How values of exactly this class are written; found once per class."""
+    if issubclass(cls, Enum):
+        return _enum_to_plain
+    if cls is float or issubclass(cls, float):
+        return _float_to_plain
+    for base in (str, int):
+        if issubclass(cls, base):
+            return base
+    if dataclasses.is_dataclass(cls):
+        return _dataclass_to_plain(cast(type[Any], cls))
+    if issubclass(cls, tuple):
+        return str if hasattr(cls, "parse") else _items_to_plain
+    if issubclass(cls, list):
+        return _items_to_plain
+    if issubclass(cls, Mapping):
+        return _mapping_to_plain
+    raise TypeError(f"no plain form for {cls.__name__}")
+
+
+def _enum_to_plain(value: Any) -> Json:
+    return value.value
+
+
+def _float_to_plain(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} has no plain form: JSON numbers are finite")
+    return float(value)
+
+
+def _items_to_plain(value: Any) -> list[Json]:
+    return [item if type(item) in _PLAIN else _encoder_of(item)(item) for item in value]
+
+
+def _mapping_to_plain(value: Any) -> dict[str, Json]:
+    plain: dict[str, Json] = {}
+    for key, item in value.items():
+        text = to_plain(key)
+        if not isinstance(text, str):
+            raise TypeError(f"no plain form for a mapping with a key of type {type(key).__name__}")
+        plain[text] = item if type(item) in _PLAIN else _encoder_of(item)(item)
+    return plain
+
+
+def _dataclass_to_plain(cls: type[Any]) -> _Convert:
+    names = tuple((field.name, _key(field.name)) for field in dataclasses.fields(cls))
+
+    def convert(value: Any) -> dict[str, Json]:
+        plain: dict[str, Json] = {}
+        for name, key in names:
+            item = getattr(value, name)
+            plain[key] = item if type(item) in _PLAIN else _encoder_of(item)(item)
+        return plain
+
+    return convert
+
+
+def _key(name: str) -> str:
+    return name.removesuffix("_")
+
+
+# --- from plain ---------------------------------------------------------------------------------------------------
 
 
 @cache
 def _decoder(hint: Any, ignore_unknown: bool) -> _Convert:
+    """How data for a type hint is read; found once per hint."""
     if hint is Any or hint is object:
         return _any
+    if hint is type(None):
+        return _none
     if hint is float:
         return _float
     if hint in (bool, int, str):
-        return lambda data: _scalar(hint, data)
-    if hint is type(None):
-        return _none
+        return _exactly(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return lambda data: _enum(hint, data)
+        return _enum(hint)
     if isinstance(hint, type) and hasattr(hint, "parse"):
-        return lambda data: _parsed(hint, data)
+        return _parsed(hint)
     if dataclasses.is_dataclass(hint):
         return _dataclass(cast(type[Any], hint), ignore_unknown)
     return _generic(hint, ignore_unknown)
@@ -87,13 +153,12 @@ def _decoder(hint: Any, ignore_unknown: bool) -> _Convert:
 def _generic(hint: Any, ignore_unknown: bool) -> _Convert:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return _union([(arg, _decoder(arg, ignore_unknown)) for arg in args])
-    if origin in (tuple, list):
-        many = origin is list or (len(args) == 2 and args[1] is Ellipsis)
-        if many:
-            return _sequence(_decoder(args[0], ignore_unknown), tuple if origin is tuple else list)
+        return _union(args, ignore_unknown)
+    if origin is list or (origin is tuple and len(args) == 2 and args[1] is Ellipsis):
+        return _sequence(_decoder(args[0], ignore_unknown), origin)
+    if origin is tuple:
         return _fixed([_decoder(arg, ignore_unknown) for arg in args])
-    if origin in (dict, Mapping) or origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping(_decoder(args[0], ignore_unknown), _decoder(args[1], ignore_unknown))
     raise TypeError(f"no decoder for {hint!r}")
 
@@ -108,7 +173,7 @@ def _none(data: Json) -> None:
 
 
 def _float(data: Json) -> float:
-    if isinstance(data, bool) or not isinstance(data, int | float):
+    if type(data) is not float and type(data) is not int:
         raise DecodeError(f"expected a number, not {_kind(data)}")
     try:
         number = float(data)
@@ -119,115 +184,204 @@ def _float(data: Json) -> float:
     return number
 
 
-def _scalar(hint: type, data: Json) -> Any:
-    if type(data) is not hint:
-        raise DecodeError(f"expected {hint.__name__}, not {_kind(data)}")
-    return data
+def _exactly(cls: type) -> _Convert:
+    expected = _KINDS[cls]
+
+    def convert(data: Json) -> Any:
+        if type(data) is not cls:
+            raise DecodeError(f"expected {expected}, not {_kind(data)}")
+        return data
+
+    return convert
 
 
-def _enum(hint: type[Enum], data: Json) -> Enum:
-    try:
-        return hint(data)
-    except ValueError:
-        known = ", ".join(str(member.value) for member in hint)
-        raise DecodeError(f"{data!r:.80} is not one of {known}") from None
+def _enum(cls: type[Enum]) -> _Convert:
+    # With the type beside the value, or True would be found where 1 is.
+    members = {(type(member.value), member.value): member for member in cls}
+    known = ", ".join(str(member.value) for member in cls)
+
+    def convert(data: Json) -> Enum:
+        if type(data) not in (str, int):
+            raise DecodeError(f"expected one of {known}, not {_kind(data)}")
+        try:
+            return members[type(data), data]
+        except KeyError:
+            raise DecodeError(f"{_show(data)} is not one of {known}") from None
+
+    return convert
 
 
-def _parsed(hint: Any, data: Json) -> Any:
-    if not isinstance(data, str):
-        raise DecodeError(f"expected text, not {_kind(data)}")
-    try:
-        return hint.parse(data)
-    except ValueError as error:
-        raise DecodeError(str(error)) from None
+def _parsed(cls: Any) -> _Convert:
+    parse = cls.parse
+
+    def convert(data: Json) -> Any:
+        if type(data) is not str:
+            raise DecodeError(f"expected text, not {_kind(data)}")
+        try:
+            return parse(data)
+        except ValueError as error:
+            raise DecodeError(_one_line(error)) from None
+
+    return convert
 
 
 def _sequence(item: _Convert, make: Callable[[Any], Any]) -> _Convert:
     def convert(data: Json) -> Any:
         if not isinstance(data, list | tuple):
             raise DecodeError(f"expected a list, not {_kind(data)}")
-        return make([_at(f"[{i}]", item, value) for i, value in enumerate(data)])
+        return make(_each([item] * len(data), data))
 
     return convert
 
 
 def _fixed(items: list[_Convert]) -> _Convert:
     def convert(data: Json) -> Any:
-        if not isinstance(data, list | tuple) or len(data) != len(items):
+        if not isinstance(data, list | tuple):
             raise DecodeError(f"expected a list of {len(items)}, not {_kind(data)}")
-        return tuple(_at(f"[{i}]", item, value) for i, (item, value) in enumerate(zip(items, data, strict=True)))
+        if len(data) != len(items):
+            raise DecodeError(f"expected a list of {len(items)}, not of {len(data)}")
+        return tuple(_each(items, data))
 
     return convert
+
+
+def _each(items: list[_Convert], data: list[Json] | tuple[Json, ...]) -> list[Any]:
+    values: list[Any] = []
+    try:
+        for item, value in zip(items, data, strict=True):
+            values.append(item(value))
+    except DecodeError as error:
+        raise _at(f"[{len(values)}]", error) from None
+    return values
 
 
 def _mapping(key: _Convert, item: _Convert) -> _Convert:
     def convert(data: Json) -> Any:
         if not isinstance(data, Mapping):
             raise DecodeError(f"expected a table, not {_kind(data)}")
-        return {_at(f".{k}", key, k): _at(f".{k}", item, value) for k, value in data.items()}
+        values: dict[Any, Any] = {}
+        k: object = None
+        try:
+            for k, value in data.items():
+                values[key(k)] = item(value)
+        except DecodeError as error:
+            raise _at(_place(k), error) from None
+        return values
 
     return convert
 
 
-def _union(options: list[tuple[Any, _Convert]]) -> _Convert:
+def _union(hints: tuple[Any, ...], ignore_unknown: bool) -> _Convert:
+    optional = type(None) in hints
+    options = [_decoder(hint, ignore_unknown) for hint in hints if hint is not type(None)]
+
     def convert(data: Json) -> Any:
-        failures: list[str] = []
-        if data is None and any(hint is type(None) for hint, _ in options):
+        if data is None and optional:
             return None
-        for hint, decode in options:
-            if hint is type(None):
-                continue
+        failures: list[str] = []
+        for decode in options:
             try:
                 return decode(data)
             except DecodeError as error:
                 failures.append(str(error))
-        raise DecodeError(failures[0] if failures else f"unexpected {_kind(data)}")
+        raise DecodeError(_best(failures, data))
 
     return convert
 
 
+def _best(failures: list[str], data: Json) -> str:
+    """The one to show of several reasons: from the form that fits best, which is where the mistake lies deepest."""
+    deeper = [failure for failure in failures if failure.startswith((".", "["))]
+    if deeper or len(failures) == 1:
+        return (deeper or failures)[0]
+    wanted = [f.removeprefix("expected ").removesuffix(f", not {_kind(data)}") for f in failures]
+    return f"expected {' or '.join(wanted)}, not {_kind(data)}"
+
+
 def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
-    hints = get_type_hints(cls)
-    fields = {f.name.removesuffix("_"): f for f in dataclasses.fields(cls)}
-    required = {
+    fields = {_key(field.name): field for field in dataclasses.fields(cls)}
+    required = frozenset(
         key
-        for key, f in fields.items()
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    }
-    decoders: dict[str, _Convert] = {}
+        for key, field in fields.items()
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+    # Filled at the first use, not now: a class may hold itself.
+    decoders: dict[str, tuple[str, _Convert]] = {}
+
+    def resolve() -> None:
+        hints = get_type_hints(cls)
+        decoders.update(
+            {key: (field.name, _decoder(hints[field.name], ignore_unknown)) for key, field in fields.items()}
+        )
 
     def convert(data: Json) -> Any:
         if not isinstance(data, Mapping):
             raise DecodeError(f"expected a table for {cls.__name__}, not {_kind(data)}")
         if not decoders:
-            decoders.update({key: _decoder(hints[f.name], ignore_unknown) for key, f in fields.items()})
+            resolve()
         arguments: dict[str, Any] = {}
-        for key, value in data.items():
-            if key in decoders:
-                arguments[fields[key].name] = _at(f".{key}", decoders[key], value)
-            elif not ignore_unknown:
-                raise DecodeError(f"unknown field {key!r:.80} in {cls.__name__}")
-        missing = [key for key in required if key not in data]
-        if missing:
-            raise DecodeError(f"{cls.__name__} lacks {', '.join(sorted(missing))}")
+        key: Any = None
+        try:
+            for key, value in data.items():
+                known = decoders.get(key)
+                if known is not None:
+                    arguments[known[0]] = known[1](value)
+                elif not ignore_unknown:
+                    raise _Unknown
+        except _Unknown:
+            raise DecodeError(f"unknown field {_show(key)} in {cls.__name__}") from None
+        except DecodeError as error:
+            raise _at(_place(key), error) from None
+        if not required <= data.keys():
+            missing = sorted(required - data.keys())
+            raise DecodeError(f"{cls.__name__} lacks {', '.join(missing)}")
         try:
             return cls(**arguments)
         except ValueError as error:
-            raise DecodeError(str(error)) from None
+            raise DecodeError(_one_line(error)) from None
 
     return convert
 
 
-def _at(where: str, decode: _Convert, value: Json) -> Any:
-    try:
-        return decode(value)
-    except DecodeError as error:
-        text = str(error)
-        raise DecodeError(f"{where}{text}" if text.startswith((".", "[")) else f"{where}: {text}") from None
+class _Unknown(Exception):  # noqa: N818 - it never leaves this module
+    """A field that the class does not have."""
+
+
+# --- what errors say ----------------------------------------------------------------------------------------------
+
+_KINDS: Mapping[type, str] = {
+    dict: "a table",
+    list: "a list",
+    str: "text",
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    type(None): "nothing",
+}
 
 
 def _kind(data: Json) -> str:
-    names = {dict: "a table", list: "a list", str: "text", bool: "a truth value", int: "a whole number"}
-    return names.get(type(data), "nothing" if data is None else type(data).__name__)
+    return _KINDS.get(type(data), type(data).__name__)
 
 
+def _at(place: str, error: DecodeError) -> DecodeError:
+    text = str(error)
+    return DecodeError(f"{place}{text}" if text.startswith((".", "[")) else f"{place}: {text}")
+
+
+def _place(key: object) -> str:
+    return f".{key}" if isinstance(key, str) and len(key) <= _SHOWN and key.isprintable() else f".{_show(key)}"
+
+
+def _show(data: object) -> str:
+    """A foreign value, short and harmless in a log and on a terminal."""
+    if not isinstance(data, str | int | float | None):
+        return _kind(data)
+    if isinstance(data, int) and abs(data) >= 10**_SHOWN:
+        return "a very large number"
+    return ascii(data[:_SHOWN] if isinstance(data, str) else data)
+
+
+def _one_line(error: ValueError) -> str:
+    text = str(error)[: 4 * _SHOWN]
+    return text if text.isprintable() else ascii(text)
