@@ -1,0 +1,41 @@
+"""A job's events, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from tony.client import facts
+from tony.client.inotify import FolderWatch
+from tony.history.event_tail import EventTail
+from tony.history.log import Entry
+from tony.model.layout import Home
+
+#: Seconds without an event after which it is looked whether anybody is left to write one.
+_LOOK_AGAIN = 1.0
+
+
+async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
+    """What has happened to a job, oldest first; with `follow` also what will, until it has ended.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: its log cannot be read.
+    """
+    folder = home.job(job_id)
+    record = facts.record_of(home, job_id)
+    tail = EventTail(folder)
+    with FolderWatch() as changes:
+        changes.add(folder.path)
+        while True:
+            last_look = not follow or folder.summary.exists()
+            for entry in tail.new():
+                yield entry
+            if last_look:
+                return
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await changes.wait_change()
+            except TimeoutError:
+                if facts.submitter_of(home, record).am_alive(folder) is False:
+                    await facts.report(home, job_id)

@@ -1,0 +1,107 @@
+"""How a job stands, from whoever knows: its living application master, its summary, or its record.
+
+*Missing is not finished.* A job without a summary has not ended: its application master is asked. If that one is dead,
+the record is closed with a verdict that says so; if nothing can be known, that is an error, never an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tony import clock
+from tony.client.closing import close_lost
+from tony.client.master import PATIENCE, ask_report
+from tony.errors import ConnectionFailed, InfraError, UnknownJobError
+from tony.history import log
+from tony.history.record import pending_report, read_job, read_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.schedulers import registry
+from tony.schedulers.base import Submitter
+
+#: Seconds that lie at most between a job's record and its application master's first sign of life.
+_SUBMITTING = 30.0
+#: Seconds between the making of its lock file and its first event, at most.
+_LOCKING = 2.0
+#: Seconds between two looks at a job that is just coming up, ending, or being closed by somebody else.
+_LOOK_AGAIN = 0.02
+
+
+def record_of(home: Home, job_id: str) -> JobRecord:
+    """Who submitted what.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: a newer version wrote it.
+    """
+    record = read_job(home.job(job_id))
+    if record is None:
+        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}.")
+    return record
+
+
+def submitter_of(home: Home, record: JobRecord) -> Submitter:
+    """The client's half of the scheduler that a job went to.
+
+    Raises:
+        InfraError: this installation does not know that scheduler.
+    """
+    try:
+        return registry.load(record.spec.scheduler).submitter(home)
+    except LookupError:
+        raise InfraError(
+            f"job {record.job_id} went to scheduler {record.spec.scheduler!r}, which this tony does not know"
+        ) from None
+
+
+async def report(home: Home, job_id: str) -> JobReport:
+    """The job as it stands.
+
+    A job whose application master died is closed first; the answer then is its verdict.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        ConnectionFailed: its application master lives, but cannot be reached or does not answer.
+    """
+    folder = home.job(job_id)
+    record: JobRecord | None = None
+    submitter: Submitter | None = None
+    give_up = clock.monotonic() + PATIENCE
+    while True:
+        ended = read_summary(folder)
+        if ended is not None:
+            return ended
+        record = record or record_of(home, job_id)
+        submitter = submitter or submitter_of(home, record)
+        found = await _look(folder, record, submitter)
+        if found is not None:
+            return found
+        if clock.monotonic() > give_up:
+            raise ConnectionFailed(
+                f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}"
+            )
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
+    """One look; None if things are changing right now and the next look will tell."""
+    if submitter.am_alive(folder) is False:
+        if _is_being_submitted(folder, record):
+            return pending_report(folder, record)
+        return await close_lost(folder, record, submitter)
+    try:
+        return await ask_report(folder)
+    except ConnectionFailed as error:
+        if not error.gone:
+            raise
+    return None if log.segments(folder.path) else pending_report(folder, record)
+
+
+def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
+    """Whether an application master may be about to come up: the record is new, and there is no trace of its life."""
+    try:
+        since, patience = folder.am_lock.stat().st_mtime, _LOCKING
+    except FileNotFoundError:
+        since, patience = record.submitted, _SUBMITTING
+    return clock.wall() - since < patience and not log.segments(folder.path)

@@ -1,0 +1,153 @@
+"""Following a job to its end: how it stands, and what its programs print."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from itertools import islice
+from typing import Protocol
+
+from tony.client import facts
+from tony.client.inotify import FolderWatch
+from tony.client.log_files import Line, Selection
+from tony.client.log_tail import LogTail
+from tony.client.master import watch
+from tony.errors import ConnectionFailed
+from tony.model.layout import Home
+from tony.model.report import JobReport
+
+#: Lines handed over at a time; between two portions everything else gets its turn.
+_PORTION = 500
+#: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before.
+_LOOK_AGAIN = 1.0
+
+
+class Viewer(Protocol):
+    """Whoever looks on. Called from the event loop; each call should be quick."""
+
+    def saw(self, report: JobReport) -> None:
+        """The job stands like this now."""
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """Programs printed these lines."""
+
+    def noticed(self, text: str) -> None:
+        """Something about the following itself: the connection broke, for instance."""
+
+
+async def follow(
+    home: Home, job_id: str, viewer: Viewer, selection: Selection | None = None, keep: int | None = None
+) -> JobReport:
+    """Tells `viewer` everything until the job has ended; answers its last report.
+
+    Every line that was printed has been told by then.
+
+    Args:
+        selection: which lines are told; all by default.
+        keep: lines of each stream to begin with; None for all.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    facts.record_of(home, job_id)
+    with LogTail(home.job(job_id).logs, selection or Selection(), keep) as tail:
+        printer = _Printer(tail, viewer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                printing = group.create_task(printer.run())
+                last = await _watch(home, job_id, viewer)
+                printing.cancel()
+        except BaseExceptionGroup as several:
+            raise _first(several) from None
+        await printer.finish()
+    return last
+
+
+async def _watch(home: Home, job_id: str, viewer: Viewer) -> JobReport:
+    last: JobReport | None = None
+    async with aclosing(reports(home, job_id, viewer.noticed)) as stream:
+        async for last in stream:
+            viewer.saw(last)
+    assert last is not None  # the stream ends with a report
+    return last
+
+
+class _Notice(Protocol):
+    def __call__(self, text: str, /) -> None: ...
+
+
+async def reports(home: Home, job_id: str, notice: _Notice) -> AsyncGenerator[JobReport, None]:
+    """The job as it stands, now and after every change, over all breaks of the connection; ends with the last report.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        ProtocolError: the application master refuses us.
+    """
+    folder = home.job(job_id)
+    with FolderWatch() as changes:
+        changes.add(folder.path)
+        while True:
+            try:
+                async with aclosing(watch(folder)) as stream:
+                    async for message in stream:
+                        yield message.report
+                        if message.final:
+                            return
+            except ConnectionFailed as error:
+                if not error.gone:
+                    notice(f"{error}; looking again")
+            report = await _ask(home, job_id, notice)
+            if report is not None:
+                yield report
+                if folder.summary.exists():
+                    return
+            await _wait_change(changes)
+
+
+async def _ask(home: Home, job_id: str, notice: _Notice) -> JobReport | None:
+    try:
+        return await facts.report(home, job_id)
+    except ConnectionFailed as error:
+        notice(f"{error}; looking again")
+        return None
+
+
+async def _wait_change(changes: FolderWatch) -> None:
+    try:
+        async with asyncio.timeout(_LOOK_AGAIN):
+            await changes.wait_change()
+    except TimeoutError:
+        return
+
+
+class _Printer:
+    """Hands lines to a viewer. What was read is handed over, even if it is cancelled in the middle."""
+
+    def __init__(self, tail: LogTail, viewer: Viewer) -> None:
+        self._tail = tail
+        self._viewer = viewer
+        self._lines: Iterator[Line] = tail.new_lines()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._hand_over()
+            changed = await self._tail.wait_change()
+            self._lines = self._tail.new_lines(changed)
+
+    async def finish(self) -> None:
+        """No program runs any more: the rest."""
+        await self._hand_over()
+        self._lines = self._tail.drain()
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        while portion := list(islice(self._lines, _PORTION)):
+            self._viewer.printed(portion)
+            await asyncio.sleep(0)
+
+
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = several.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,72 @@
+"""Where all state of a user lies: found, made, and kept from others."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+from tony.errors import StorageError
+from tony.model.layout import Home
+
+#: What names the folder in the environment.
+VARIABLE = "TONY_HOME"
+
+
+def find(environment: Mapping[str, str]) -> Home:
+    """The user's folder: `TONY_HOME`, else `~/.tony`. Nothing is made yet.
+
+    Args:
+        environment: of the process; without HOME the user's entry in the password file says where home is.
+
+    Raises:
+        StorageError: neither the environment nor the password file knows a home.
+    """
+    chosen = environment.get(VARIABLE)
+    if chosen:
+        return Home(Path(os.path.abspath(os.path.expanduser(chosen))))
+    home = environment.get("HOME") or _from_password_file()
+    return Home(Path(os.path.abspath(home)) / ".tony")
+
+
+def _from_password_file() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        raise StorageError(
+            f"no home folder: HOME is not set and user {os.geteuid()} is not in the password file. "
+            f"Set {VARIABLE} to a folder of yours."
+        ) from None
+
+
+def prepare(home: Home) -> None:
+    """Makes the folders that every job needs; may be called again.
+
+    What is made is readable by its owner only. A folder that the user had already and named in `TONY_HOME` keeps its
+    mode, since it may hold other things; `jobs/` and `cache/` in it are closed to others in every case.
+
+    Raises:
+        StorageError: a folder cannot be made or written, or belongs to somebody else.
+    """
+    for folder in (home.path, home.jobs, home.cache):
+        try:
+            folder.mkdir(mode=0o700, parents=folder == home.path, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot make {folder}: {error.strerror}. Set {VARIABLE} to a folder that you may write."
+            ) from error
+    for folder in (home.jobs, home.cache):
+        _close_to_others(folder)
+
+
+def _close_to_others(folder: Path) -> None:
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        raise StorageError(
+            f"{folder} belongs to user {status.st_uid}, not to you. Set {VARIABLE} to a folder of your own."
+        )
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
+    if not os.access(folder, os.W_OK):
+        raise StorageError(f"{folder} cannot be written. Set {VARIABLE} to a folder that you may write.")

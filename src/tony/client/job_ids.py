@@ -1,0 +1,70 @@
+"""A job's id: made, and found again from the part of it that a person types."""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+from datetime import UTC, datetime
+
+from tony.errors import UnknownJobError
+from tony.model.ids import JOB_ID
+from tony.model.layout import Home
+
+#: The word for the newest job.
+LAST = "last"
+_SHOWN = 3
+
+
+def new_job_id(scheduler: str, now: float) -> str:
+    """A new id such as `local-20260131-235959-0a1b2c`: sorts by time, and is safe as a folder's name.
+
+    Args:
+        now: seconds since 1970; written as UTC.
+    """
+    return f"{scheduler}-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def known(home: Home) -> list[str]:
+    """Ids of all jobs that have a record, oldest first."""
+    try:
+        names = [path.name for path in home.jobs.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((name for name in names if JOB_ID.fullmatch(name) and home.job(name).job.exists()), key=_age)
+
+
+def resolve(home: Home, text: str) -> str:
+    """The id that `text` means: an id, the beginning or the end of one that no other has, or `last`.
+
+    Raises:
+        UnknownJobError: none or several; the message names them, or the nearest ones.
+    """
+    if JOB_ID.fullmatch(text) and home.job(text).job.exists():
+        return text
+    ids = known(home)
+    if text == LAST and ids:
+        return ids[-1]
+    matches = [job_id for job_id in ids if text and (job_id.startswith(text) or job_id.endswith(text))]
+    if len(matches) == 1:
+        return matches[0]
+    raise UnknownJobError(_explain(home, text, ids, matches))
+
+
+def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
+    if matches:
+        return f"{len(matches)} jobs match {text!r}: {_some(matches[::-1])}. Write more of the id."
+    if not ids:
+        return f"there is no job {text!r}: {home.jobs} holds no job yet."
+    near = difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_some(ids[::-1])}."
+    return f"there is no job {text!r} in {home.jobs}; {hint}"
+
+
+def _some(ids: list[str]) -> str:
+    rest = len(ids) - _SHOWN
+    return ", ".join(ids[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _age(job_id: str) -> tuple[str, str]:
+    scheduler, _, rest = job_id.partition("-")
+    return rest, scheduler

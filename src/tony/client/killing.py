@@ -1,0 +1,54 @@
+"""Ending a job on somebody's word."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+
+from tony import clock
+from tony.client import facts
+from tony.client.master import PATIENCE, tell_kill
+from tony.errors import ConnectionFailed
+from tony.model.layout import Home
+from tony.model.report import JobReport
+
+_LOOK_AGAIN = 0.05
+
+
+async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
+    """Asks the application master to end the job; returns once that is on its way.
+
+    A job that has ended already is left as it is.
+
+    Args:
+        now: without the grace that programs have to save something.
+
+    Returns:
+        The job as it stood just before.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        ConnectionFailed: the application master lives and cannot be reached.
+    """
+    give_up = clock.monotonic() + PATIENCE
+    while True:
+        report = await facts.report(home, job_id)
+        if report.state.ended:
+            return report
+        try:
+            await tell_kill(home.job(job_id), user_name(), now)
+            return report
+        except ConnectionFailed as error:
+            # It may be coming up, or just have ended: then the next look at the job tells.
+            if not error.gone or clock.monotonic() > give_up:
+                raise
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+def user_name() -> str:
+    """Who we are, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.geteuid()}"

@@ -1,0 +1,76 @@
+"""The output of a job's tasks while they run: woken by the kernel, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tony.client.inotify import FolderWatch
+from tony.client.log_files import Line, LogName, Reader, Selection, find, readers
+
+
+class LogTail:
+    """Every wanted stream of a job, from the beginning (or the last lines) on. A context manager.
+
+    Args:
+        folder: the job's `logs/`; must exist.
+        keep: lines of each stream to begin with; None for all.
+    """
+
+    def __init__(self, folder: Path, selection: Selection, keep: int | None = None) -> None:
+        self._folder = folder
+        self._selection = selection
+        self._watch = FolderWatch()
+        self._watch.add(folder)
+        # Whatever is written from here on wakes us; what is there already is read by the first `new_lines`.
+        self._readers = {reader.name: reader for reader in readers(folder, find(folder, selection), keep)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watch.close()
+
+    async def wait_change(self) -> AbstractSet[Path] | None:
+        """Waits until something was printed; the answer is for `new_lines`."""
+        return await self._watch.wait_change()
+
+    def new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[Line]:
+        """What was printed to the files in `changed` (None: to any) since they were read last."""
+        for name in self._named(changed):
+            yield from self._lines_of(name)
+
+    def drain(self) -> Iterator[Line]:
+        """The rest, last lines without an end included. For when no program runs any more."""
+        for name in find(self._folder, self._selection):
+            yield from self._reader(name).drain()
+
+    def _named(self, changed: AbstractSet[Path] | None) -> list[LogName]:
+        if changed is None:
+            return find(self._folder, self._selection)
+        names = {LogName.parse(path.name) for path in changed}
+        return sorted(
+            (name for name in names if name is not None and self._selection.takes(name)),
+            key=lambda name: name.order,
+        )
+
+    def _lines_of(self, name: LogName) -> Iterator[Line]:
+        if name not in self._readers:
+            yield from self._end_earlier(name)
+        yield from self._reader(name).read()
+
+    def _end_earlier(self, name: LogName) -> Iterator[Line]:
+        """A new try begins: the earlier ones of this stream print no more, so their last words are due."""
+        for other, reader in list(self._readers.items()):
+            if (other.task, other.stream) == (name.task, name.stream) and other.order < name.order:
+                yield from reader.drain()
+
+    def _reader(self, name: LogName) -> Reader:
+        if name not in self._readers:
+            self._readers[name] = Reader(self._folder, name)
+        return self._readers[name]

@@ -1,0 +1,128 @@
+"""Talking to a job's living application master."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tony.errors import ConnectionFailed, ProtocolError, RecordError
+from tony.history.files import read_json
+from tony.model.codec import DecodeError, from_plain
+from tony.model.layout import JobFolder
+from tony.model.report import JobReport
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.messages import Done, GetReport, KillJob, Message, Report, Watch
+from tony.rpc.connection import Connection
+from tony.rpc.transport import connect
+
+#: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.
+PATIENCE = 10.0
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """What `am.json` says: who and where the application master is.
+
+    Attributes:
+        address: `unix:<path>` or `tls:<host>:<port>`.
+    """
+
+    pid: int
+    host: str
+    attempt: int
+    address: str
+
+
+def whereabouts(folder: JobFolder) -> Whereabouts | None:
+    """Where the application master is; None before it has come up.
+
+    Raises:
+        RecordError: the file is not what it should be.
+    """
+    data = read_json(folder.am)
+    try:
+        return None if data is None else from_plain(Whereabouts, data, ignore_unknown=True)
+    except DecodeError as error:
+        raise RecordError(f"{folder.am} is not what it should be: {error}") from error
+
+
+@asynccontextmanager
+async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[Connection]:
+    """A connection to the application master, closed at the end.
+
+    Raises:
+        ConnectionFailed: it cannot be reached. `gone` if it has not come up yet, or is no longer there.
+        ProtocolError: it refused us.
+    """
+    there = whereabouts(folder)
+    secret = read_json(folder.credentials)
+    if there is None or secret is None:
+        raise ConnectionFailed(f"job {folder.job_id} has no application master that could be asked", gone=True)
+    connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def ask_report(folder: JobFolder) -> JobReport:
+    """The job as it stands, from the one who knows. Raises as `reach` does."""
+    async with reach(folder) as connection:
+        connection.send(GetReport())
+        return (await _answer(connection, Report)).report
+
+
+async def tell_kill(folder: JobFolder, actor: str, now: bool) -> None:
+    """Asks for the job's end; returns once that is on its way. Raises as `reach` does."""
+    async with reach(folder) as connection:
+        connection.send(KillJob(actor=actor, now=now))
+        await _answer(connection, Done)
+
+
+async def watch(folder: JobFolder) -> AsyncGenerator[Report, None]:
+    """The job as it stands, now and after every change; ends after the final report, or when the connection does.
+
+    After the final report it waits (not for ever) until the application master has gone, so that whoever comes to the
+    end finds nothing running any more. Raises as `reach` does.
+    """
+    async with reach(folder) as connection:
+        connection.send(Watch())
+        while (message := await connection.receive()) is not None:
+            if isinstance(message, Report):
+                yield message
+                if message.final:
+                    await _wait_gone(connection)
+                    return
+
+
+async def _wait_gone(connection: Connection) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while await connection.receive() is not None:
+                pass
+    except (TimeoutError, ProtocolError):
+        return
+
+
+async def _answer(connection: Connection, kind: type[M]) -> M:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while (message := await connection.receive()) is not None:
+                if isinstance(message, kind):
+                    return message
+    except TimeoutError:
+        raise ConnectionFailed(f"{connection.peer} does not answer within {PATIENCE:g} s") from None
+    raise ConnectionFailed(f"{connection.peer} went away without an answer", gone=True)
+
+
+def _credentials(folder: JobFolder, secret: object) -> Credentials:
+    try:
+        return from_plain(JobCredentials, secret, ignore_unknown=True).executors
+    except DecodeError as error:
+        raise RecordError(f"{folder.credentials} is not what it should be: {error}") from error

@@ -1,0 +1,56 @@
+"""Reading on in a job's event log while it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tony.core.events import EVENTS
+from tony.errors import RecordError
+from tony.history.log import LONGEST_LINE, Entry, read_header, segments
+from tony.model.codec import DecodeError, from_plain
+from tony.model.layout import JobFolder
+
+
+class EventTail:
+    """Every event of a job, each once, over as many calls as it takes."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+        self._done = 0
+        self._offset = 0
+
+    def new(self) -> Iterator[Entry]:
+        """What was logged since the last call. A line that is not whole yet waits for the next one.
+
+        Raises:
+            RecordError: not an event log, or one of a newer version.
+        """
+        found = segments(self._folder.path)
+        for number, path in enumerate(found[self._done :], start=self._done + 1):
+            yield from self._read_on(path, number)
+            if number < len(found):  # a later attempt writes its own: this segment is complete
+                self._done, self._offset = number, 0
+
+    def _read_on(self, path: Path, attempt: int) -> Iterator[Entry]:
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
+                first = self._offset == 0
+                self._offset += len(line)
+                if first:
+                    read_header(path)
+                else:
+                    yield _entry(path, line, attempt)
+
+
+def _entry(path: Path, line: bytes, attempt: int) -> Entry:
+    try:
+        plain = json.loads(line)
+        event = from_plain(EVENTS[plain["event"]], plain["data"], ignore_unknown=True)
+        return Entry(
+            seq=int(plain["seq"]), at=float(plain["at"]), wall=float(plain["wall"]), attempt=attempt, event=event
+        )
+    except (KeyError, TypeError, ValueError, RecursionError, DecodeError) as error:
+        raise RecordError(f"{path}: not an event: {error!r:.200}") from None
