@@ -11,6 +11,7 @@
     summary.json        the last JobReport; there once the job has ended
     logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
     work/<role>-<index>/  the task's working directory
+    cgroups             the tasks' control groups while the job lives, for who cleans up after a dead master (local)
     staged/             links to the job's objects in cache/, so that none is evicted under it
     secret/             token, keys, unredacted job; owner only; removed when the job has ended
 """
@@ -96,6 +97,11 @@ class JobFolder:
         return self.path / "work"
 
     @property
+    def cgroups(self) -> Path:
+        """The tasks' control groups, one folder a line; there while the job lives, on `local` only."""
+        return self.path / "cgroups"
+
+    @property
     def staged(self) -> Path:
         """Links to the job's objects in the cache."""
         return self.path / "staged"
@@ -118,6 +124,10 @@ class JobFolder:
     def events(self, attempt: int) -> Path:
         """The event log of one attempt."""
         return self.path / f"events.{attempt}.jsonl"
+
+    def executor_log(self, task: TaskId) -> Path:
+        """What the executors of one task said themselves, one after the other."""
+        return self.logs / f"{task.role}-{task.index}.executor.log"
 
     def work_of(self, task: TaskId) -> Path:
         """One task's working directory."""
