@@ -1,19 +1,27 @@
-"""Sizes and durations: the only place where text such as `2g` or `10m` becomes a number."""
+"""Sizes and durations: the only place where text such as `2g` or `10m` becomes a number, and back."""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
-_SIZE_UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+#: Powers of 1024, smallest first.
+_SIZE_UNITS = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+#: Seconds in each unit, smallest first.
 _DURATION_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt])(?:i?b)?", re.IGNORECASE | re.ASCII)
-_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)", re.ASCII)
-_BARE = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:(b)|([kmgt])(?:i?b)?)", re.IGNORECASE | re.ASCII)
+_DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(ms|s|m|h|d)", re.ASCII)
+_BARE = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
+
+#: 1024 PiB. More is a slip of the pen on every machine there is, and it still fits the 63 bits that others count in.
+MAX_SIZE = 1024**6
+#: Ten years. More is a slip of the pen, and timers elsewhere overflow at some 292 years.
+MAX_DURATION = 3650 * 86400.0
 
 
 def parse_size(text: str) -> int:
-    """Reads `512m`, `2g`, `1.5g`, `1t`, `2GiB` as bytes (powers of 1024).
+    """Reads `512m`, `2g`, `1.5g`, `1t`, `2GiB`, `4096b` as bytes (powers of 1024; parts of a byte are dropped).
 
     Raises:
         ValueError: with a sentence that says what to write instead.
@@ -21,9 +29,14 @@ def parse_size(text: str) -> int:
     cleaned = text.strip()
     match = _SIZE.fullmatch(cleaned)
     if match:
-        return int(Decimal(match[1]) * _SIZE_UNITS[match[2].lower()])
+        size = Decimal(match[1]) * _SIZE_UNITS[(match[2] or match[3]).lower()]
+        if size > MAX_SIZE:
+            raise ValueError('a size beyond every machine. The most that can be written is "1048576t".')
+        return int(size)
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a size needs a unit. Write "{cleaned}m" (MiB) or "{cleaned}g" (GiB).')
+    if cleaned.startswith("-"):
+        raise ValueError("a size cannot be negative.")
     raise ValueError('not a size. Write a number with a unit: "512m", "2g", "1.5g", "1t".')
 
 
@@ -36,24 +49,54 @@ def parse_duration(text: str) -> float:
     cleaned = text.strip()
     match = _DURATION.fullmatch(cleaned)
     if match:
-        return float(Decimal(match[1]) * _DURATION_UNITS[match[2]])
+        seconds = float(Decimal(match[1]) * _DURATION_UNITS[match[2]])
+        if seconds > MAX_DURATION:
+            raise ValueError('longer than ten years. The most that can be written is "3650d".')
+        return seconds
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a duration needs a unit. Write "{cleaned}s" (seconds) or "{cleaned}m" (minutes).')
+    if cleaned.startswith("-"):
+        raise ValueError("a duration cannot be negative.")
     raise ValueError('not a duration. Write a number with a unit: "30s", "10m", "2h".')
 
 
-def format_size(size: int) -> str:
-    """Shortest exact-looking text for a number of bytes: `1g`, `1.5g`, `640m`, `17 bytes`."""
+def exact_size(size: int) -> str:
+    """Shortest text that `parse_size` reads as exactly this many bytes: `1g`, `1536m`, `17b`."""
     for unit in ("t", "g", "m", "k"):
-        factor = _SIZE_UNITS[unit]
-        if size >= factor:
-            return f"{_trim(size / factor)}{unit}"
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit}"
+    return f"{size}b"
+
+
+def exact_duration(seconds: float) -> str:
+    """Text that `parse_duration` reads as this many seconds: `2h`, `90s`, `1.5s`, `250ms`, `0s`."""
+    if seconds and seconds % 1 == 0:
+        for unit in ("d", "h", "m"):
+            if seconds % int(_DURATION_UNITS[unit]) == 0:
+                return f"{int(seconds) // int(_DURATION_UNITS[unit])}{unit}"
+    if 0 < seconds < 1 and (seconds * 1000) % 1 == 0:
+        return f"{int(seconds * 1000)}ms"
+    return f"{Decimal(repr(seconds)).normalize():f}s"
+
+
+def format_size(size: int) -> str:
+    """Text for a number of bytes as people say it, rounded: `1g`, `1.5g`, `640m`, `17 bytes`."""
+    for unit in ("t", "g", "m", "k"):
+        value = size / _SIZE_UNITS[unit]
+        if value >= 1 or round(value, 3) == 1:  # 1023.99m would be rounded to "1024m"
+            return f"{_trim(value)}{unit}"
     return f"{size} bytes"
 
 
 def format_duration(seconds: float) -> str:
-    """Text for a duration as people say it: `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
-    if seconds < 10:
+    """Text for a duration as people say it: `40 ms`, `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
+    if not math.isfinite(seconds):
+        return "for ever" if seconds > 0 else "unknown"
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
+    if 0 < seconds < 0.0995:
+        return f"{max(1, round(seconds * 1000))} ms"
+    if seconds < 9.95:
         return f"{_trim(seconds)} s"
     whole = round(seconds)
     if whole < 60:
