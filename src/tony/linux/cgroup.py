@@ -1,0 +1,307 @@
+"""Control groups: hard memory limits that the kernel enforces, and a handle on everything a program started.
+
+Both versions, found by what is mounted and where we stand in it:
+
+- v1: `<controller's mount>/<our own group>/tony/<name>`, one folder per controller (memory, cpu).
+- v2: the same below our own group if it may hand on the memory controller (only a group without processes of its own
+  may, or the root), else below the next group above us that has been delegated to us.
+
+Where neither is permitted `create` answers nothing and the caller measures instead. All functions take the folders
+that `create` answered and do nothing for none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from tony.linux.process import kill_until_none, send
+
+_PARENT = "tony"
+#: v1's default of `cpu.shares`, what one core is worth.
+_SHARES_PER_CORE = 1024
+_MANY_TIMES = 20
+
+
+def create(name: str, memory: int | None, cpu_shares: int | None, root: Path = Path("/")) -> tuple[str, ...]:
+    """Makes a group for one container's program.
+
+    Args:
+        name: of one folder; slashes become dashes.
+        memory: bytes, swap included; None for no limit.
+        cpu_shares: weight against other groups as in v1's `cpu.shares`: 1024 for one core; None for the default.
+        root: where /proc and the mount points are found; another one in tests.
+
+    Returns:
+        The group's folders. Empty if no memory limit can be set here.
+    """
+    name = name.replace("/", "-").replace("..", "-")
+    for controllers, group in _own_groups(root):
+        if "memory" in controllers:
+            return _create_v1(name, memory, cpu_shares, root)
+        if not controllers and (made := _create_v2(name, memory, cpu_shares, group, root)):
+            return made
+    return ()
+
+
+def enter(folders: Sequence[str], pid: int) -> None:
+    """Moves a process into the group; 0 means the caller, as a child does between fork and exec.
+
+    Raises:
+        OSError: not permitted, or the group is gone.
+    """
+    for folder in folders:
+        descriptor = os.open(f"{folder}/cgroup.procs", os.O_WRONLY)
+        try:
+            os.write(descriptor, b"%d" % pid)
+        finally:
+            os.close(descriptor)
+
+
+def oom_kills(folders: Sequence[str]) -> int:
+    """How many processes of the group the kernel has killed because the limit was reached, since the group was made."""
+    for folder in folders:
+        for file in ("memory.events", "memory.oom_control"):
+            for line in _read(f"{folder}/{file}").splitlines():
+                key, _, count = line.partition(" ")
+                if key == "oom_kill":
+                    return int(count)
+    return 0
+
+
+def peak(folders: Sequence[str]) -> int | None:
+    """Bytes, the most ever used at a time by the group (since `reset_peak`); None where the kernel does not tell."""
+    return _number(folders, "memory.peak", "memory.max_usage_in_bytes")
+
+
+def reset_peak(folders: Sequence[str]) -> None:
+    """Begins a new measurement of `peak`, where the kernel can (v1): several programs may use a group in turn."""
+    for folder in folders:
+        _try_write(f"{folder}/memory.max_usage_in_bytes", "0")
+
+
+def usage(folders: Sequence[str]) -> int | None:
+    """Bytes used by the group now, page cache included; None where there is no group."""
+    return _number(folders, "memory.current", "memory.usage_in_bytes")
+
+
+def limit(folders: Sequence[str]) -> int | None:
+    """Bytes the group may use; None for no limit or no group."""
+    found = _number(folders, "memory.max", "memory.limit_in_bytes")
+    # v1 says "no limit" as the largest number of whole pages in 63 bits.
+    return None if found is None or found >= 1 << 62 else found
+
+
+def processes(folders: Sequence[str]) -> list[int]:
+    """Pids of the group's members, those in groups that a program made below it included. Zombies are not members."""
+    found: dict[int, None] = {}
+    for folder in folders:
+        for path, _, _ in os.walk(folder):
+            found.update(dict.fromkeys(int(pid) for pid in _read(f"{path}/cgroup.procs").split()))
+    return list(found)
+
+
+def kill_all(folders: Sequence[str], timeout: float = 10.0) -> int:
+    """Kills (SIGKILL) every member until none is left, at most `timeout` seconds. Answers how many were found."""
+    own = os.getpid()
+
+    def kill() -> Collection[int]:
+        found = [pid for pid in processes(folders) if pid != own]
+        for folder in folders:
+            if found and _try_write(f"{folder}/cgroup.kill", "1"):
+                return found
+        for pid in found:
+            send(pid, signal.SIGKILL)
+        return found
+
+    return kill_until_none(kill, timeout) if folders else 0
+
+
+def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
+    """Removes the group, with groups that a program made below it. May be called twice.
+
+    Returns:
+        False if something is still in it after `timeout` seconds.
+    """
+
+    deadline = time.monotonic() + timeout
+    left = [folder for folder in folders if not _remove(Path(folder))]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.01)  # the dead leave the group a moment after they are gone
+        left = [folder for folder in left if not _remove(Path(folder))]
+    return not left
+
+
+def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path) -> tuple[str, ...]:
+    made = []
+    settings = {
+        # The limit of memory comes first: the sum with swap may never be lower.
+        "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
+        "cpu": [("cpu.shares", cpu_shares)],
+    }
+    for controller, values in settings.items():
+        above = _own_v1(controller, root)
+        folder = above and _make(above / _PARENT, name)
+        required = controller == "memory"
+        good = folder and all(
+            value is None or _try_write(f"{folder}/{file}", str(value)) or "memsw" in file for file, value in values
+        )
+        if good:
+            made.append(str(folder))
+        elif required:
+            remove([str(folder)] if folder else [])
+            return ()
+        elif folder:
+            remove([str(folder)])
+    return tuple(made)
+
+
+def _create_v2(name: str, memory: int | None, cpu_shares: int | None, group: str, root: Path) -> tuple[str, ...]:
+    mount = _mount("cgroup2", None, root)
+    above = mount and _hands_on_memory(mount, mount / group.lstrip("/"))
+    if not above:
+        return ()
+    parent = above / _PARENT
+    folder = _make(parent, name, lambda: _hand_on(parent))
+    if folder is None:
+        return ()
+    if memory is not None and not _try_write(f"{folder}/memory.max", str(memory)):
+        remove([str(folder)])
+        return ()
+    if memory is not None:
+        _try_write(f"{folder}/memory.swap.max", "0")
+    if cpu_shares is not None:
+        # The kernel's own translation: 2..262144 shares are weights of 1..10000.
+        weight = 1 + (min(max(cpu_shares, 2), 262144) - 2) * 9999 // 262142
+        _try_write(f"{folder}/cpu.weight", str(weight))
+    return (str(folder),)
+
+
+def _hands_on_memory(mount: Path, own: Path) -> Path | None:
+    """The lowest group, ours or one above it that is ours to use, whose children may have a memory limit."""
+    group = own
+    while group == mount or mount in group.parents:
+        if (group == own or _is_delegated(group)) and _hand_on(group):
+            return group
+        group = group.parent
+    return None
+
+
+def _is_delegated(group: Path) -> bool:
+    """Whether whoever manages the groups has left this one to us.
+
+    Root may write anywhere, so for root only the manager's mark counts.
+    """
+    if os.geteuid() != 0:
+        return os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
+    for mark in ("trusted.delegate", "user.delegate"):
+        try:
+            if os.getxattr(group, mark) == b"1":
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _hand_on(group: Path) -> bool:
+    """Lets a group's children have a memory limit (and a weight). Not possible for one that has processes itself."""
+    if "memory" not in _read(group / "cgroup.controllers").split():
+        return False
+    active = group / "cgroup.subtree_control"
+    if "memory" not in _read(active).split() and not _try_write(active, "+memory"):
+        return False
+    if "cpu" not in _read(active).split():
+        _try_write(active, "+cpu")
+    return os.access(group, os.W_OK)
+
+
+def _make(parent: Path, name: str, prepare: Callable[[], bool] = lambda: True) -> Path | None:
+    for _ in range(_MANY_TIMES):
+        try:
+            parent.mkdir(exist_ok=True)
+            if not prepare():
+                return None
+            (parent / name).mkdir(exist_ok=True)
+            return parent / name
+        except FileNotFoundError:
+            continue  # somebody removed the empty parent in between
+        except OSError:
+            return None
+    return None
+
+
+def _remove(folder: Path) -> bool:
+    try:
+        for path, _, _ in os.walk(folder, topdown=False):
+            os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    try:
+        folder.parent.rmdir()  # ours as well; refused as long as another group is in it
+    except OSError:
+        pass
+    return True
+
+
+def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
+    """Our group per hierarchy: its controllers (none for v2) and its path. v1 first: there memory is, if mixed."""
+    groups = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups.append((tuple(filter(None, controllers.split(","))), path))
+    return sorted(groups, key=lambda group: not group[0])
+
+
+def _own_v1(controller: str, root: Path) -> Path | None:
+    mount = _mount("cgroup", controller, root)
+    for controllers, path in _own_groups(root):
+        if mount and controller in controllers:
+            own = mount / path.lstrip("/")
+            # In a container the path may be the host's, while the mount begins at our group.
+            return own if own.is_dir() else mount
+    return None
+
+
+def _mount(kind: str, controller: str | None, root: Path) -> Path | None:
+    for line in _read(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        found, _, options = (*after.split(" "), "", "")[:3]
+        if found == kind and (controller is None or controller in options.split(",")):
+            return root / before.split(" ")[4].lstrip("/")
+    return None
+
+
+def _number(folders: Sequence[str], *files: str) -> int | None:
+    for folder in folders:
+        for file in files:
+            text = _read(f"{folder}/{file}").strip()
+            if text.isdigit():
+                return int(text)
+    return None
+
+
+def _read(path: str | Path) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _try_write(path: str | Path, text: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, text.encode())
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,170 @@
+"""Ports that are kept for a program that is not there yet.
+
+A bound socket that does not listen keeps its port from automatic assignment (`bind` to port 0, outgoing connections).
+With *both* SO_REUSEADDR and SO_REUSEPORT on it, a server that sets either of them can still bind the port and listen;
+one that sets neither cannot. Nothing makes a port exclusive to a program: `listeners` finds who else took it.
+
+The options are set *after* binding: bound without them, the holder gets a port that nobody has, not even another
+holder; set afterwards, they let servers in all the same, for Linux judges a conflict by the options that sockets have
+when the newcomer binds (a test tries it on the kernel at hand).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tony.errors import InfraError
+
+_LISTEN = "0A"
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+class PortsExhausted(InfraError):  # noqa: N818 - a noun reads better where it is raised
+    """No port is free where one was to be reserved."""
+
+
+class Reservation:
+    """One reserved port. Held until `close`, which may be called twice."""
+
+    __slots__ = ("_holder", "port")
+
+    def __init__(self, holder: socket.socket) -> None:
+        self._holder = holder
+        self.port: int = holder.getsockname()[1]
+
+    @property
+    def held(self) -> bool:
+        """False once it was given up."""
+        return self._holder.fileno() >= 0
+
+    def close(self) -> None:
+        """Gives the port up: the kernel may hand it to anybody."""
+        self._holder.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Somebody who listens on a port.
+
+    Attributes:
+        pid: None if another user's process, so that the kernel does not tell.
+        uid: the user it belongs to.
+        command: the beginning of its command line; empty where unknown.
+    """
+
+    port: int
+    uid: int
+    pid: int | None
+    command: str
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return f"a process of user {self.uid}"
+        return f"process {self.pid} ({self.command})"
+
+
+def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
+    """Reserves a port that nobody has, on all addresses of the host.
+
+    Args:
+        port_range: first and last port to choose from, both included; None lets the kernel choose.
+
+    Raises:
+        PortsExhausted: every port of the range is taken.
+    """
+    if port_range is None:
+        holder = _hold(0)
+        if holder is None:
+            raise PortsExhausted("no port could be reserved: the kernel has no free port left for automatic assignment")
+        return Reservation(holder)
+    first, last = port_range
+    size = last + 1 - first
+    # From anywhere, so that the executors of one host do not all try the same ones first.
+    begin = int.from_bytes(os.urandom(4), "big")
+    for step in range(size):
+        holder = _hold(first + (begin + step) % size)
+        if holder is not None:
+            return Reservation(holder)
+    raise PortsExhausted(
+        f"no port could be reserved: all {size} ports of port_range = {first}-{last} are taken on this host "
+        "or not permitted; give the job a wider port_range, or none to let the system choose"
+    )
+
+
+def listeners(port: int) -> list[Listener]:
+    """Everybody who listens on a port of this host, on whatever address."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return []
+    owners = _owners(inodes)
+    return [
+        Listener(port=port, uid=uid, pid=owners.get(inode), command=_command(owners.get(inode)))
+        for inode, uid in inodes.items()
+    ]
+
+
+def _hold(port: int) -> socket.socket | None:
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        try:
+            holder = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # a kernel without IPv6
+        try:
+            if family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            holder.bind((address, port))
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            return holder
+        except OSError as error:
+            holder.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return None
+            if family == socket.AF_INET:
+                raise
+    return None
+
+
+def _listening_inodes(port: int) -> dict[int, int]:
+    """Inode -> user of each socket that listens on the port."""
+    found = {}
+    for table in _TABLES:
+        try:
+            with open(table, encoding="ascii") as lines:
+                next(lines, None)
+                for line in lines:
+                    fields = line.split()
+                    if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                        found[int(fields[9])] = int(fields[7])
+        except OSError:
+            continue
+    return found
+
+
+def _owners(inodes: Iterable[int]) -> dict[int, int]:
+    """Inode -> a process that has it open, as far as we may look."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    owners: dict[int, int] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                inode = wanted.get(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+                if inode is not None:
+                    owners.setdefault(inode, int(pid))
+        except OSError:
+            continue
+    return owners
+
+
+def _command(pid: int | None) -> str:
+    if pid is None:
+        return ""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(200).replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""

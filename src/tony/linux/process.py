@@ -1,0 +1,195 @@
+"""What we need of Linux processes and Python does not offer: prctl, families, markers.
+
+A *marker* is text in the environment of a process and so of everything it starts, however often that forks, starts
+sessions of its own or loses its parent. It finds what a process tree does not: `/proc/<pid>/environ` is readable by
+the same user, and a process has to clear its environment to lose it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+
+
+def set_child_subreaper() -> None:
+    """Makes orphans among our descendants our children, instead of init's: nothing escapes by losing its parent."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_not_dumpable() -> None:
+    """Keeps other processes of the same user from reading our memory, and us from leaving it in a core file.
+
+    Afterwards /proc/self belongs to root: without privileges we cannot read our own environ any more.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def set_parent_death_signal(signum: int) -> None:
+    """Has the kernel send us a signal when the *thread* that started us ends. Forgotten by our own children.
+
+    It does not fire if the parent is already gone: compare `os.getppid()` afterwards.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: with the pid it names a process for ever. None if gone."""
+    found = _stat(pid)
+    return None if found is None else found[1]
+
+
+def descendants(pid: int) -> list[int]:
+    """All living processes below `pid`, itself not included, parents before children. Zombies are not listed."""
+    families: dict[int, list[int]] = {}
+    zombies = set()
+    for each in _pids():
+        found = _stat(each)
+        if found is None:
+            continue
+        families.setdefault(found[0], []).append(each)
+        if found[2]:
+            zombies.add(each)
+    result: list[int] = []
+    todo = [pid]
+    while todo:
+        children = families.pop(todo.pop(), [])
+        result += children
+        todo += children
+    return [each for each in result if each not in zombies]
+
+
+def with_marker(marker: str) -> list[int]:
+    """All living processes whose environment holds the text, such as `TONY_TASK=<job id>/`; we are never among them."""
+    text = marker.encode()
+    own = os.getpid()
+    return [pid for pid in _pids() if pid != own and has_marker(pid, text)]
+
+
+def has_marker(pid: int, marker: bytes) -> bool:
+    """Whether a process's environment holds the text; False if it cannot be read (gone, a zombie, another user's)."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            return marker in environ.read()
+    except OSError:
+        return False
+
+
+def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True) -> bool:
+    """Signals a process if it is `still` the one that was meant, with no chance to hit a successor of its pid.
+
+    Returns:
+        False if it is gone, is another one, or may not be signalled.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not still(pid):
+            return False
+        signal.pidfd_send_signal(handle, signum)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def sweep(marker: str, timeout: float = 10.0) -> int:
+    """Kills (SIGKILL) everything whose environment holds `marker`, until none is left.
+
+    Args:
+        timeout: seconds after which to give up on processes that do not die (stuck in the kernel).
+
+    Returns:
+        How many were killed.
+    """
+    text = marker.encode()
+
+    def kill() -> Collection[int]:
+        found = with_marker(marker)
+        return [pid for pid in found if send(pid, signal.SIGKILL, lambda pid: has_marker(pid, text))]
+
+    return kill_until_none(kill, timeout)
+
+
+def kill_until_none(kill: Callable[[], Collection[int]], timeout: float) -> int:
+    """Calls `kill` until it twice in a row finds nobody: one that is just executing shows no environment.
+
+    Args:
+        kill: signals all that it finds and answers their pids.
+
+    Returns:
+        How many were killed.
+    """
+    deadline = time.monotonic() + timeout
+    seen: set[int] = set()
+    pause = 0.001
+    clean = 0
+    while clean < 2:
+        found = kill()
+        seen.update(found)
+        clean = 0 if found else clean + 1
+        if time.monotonic() >= deadline:
+            break
+        if found or (clean < 2 and seen):
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+    return len(seen)
+
+
+def memory_of(pids: Iterable[int]) -> int:
+    """Bytes of memory that processes hold, pages that they share counted for each (RSS): cheap, never too low."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/statm", "rb") as statm:
+                total += int(statm.read().split()[1]) * _PAGE
+        except (OSError, IndexError, ValueError):
+            continue
+    return total
+
+
+def shared_memory_of(pids: Iterable[int]) -> int:
+    """Bytes of memory that processes hold, shared pages divided among their users (PSS): fair, but slow."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+                total += next((int(line.split()[1]) for line in rollup if line.startswith(b"Pss:")), 0) * 1024
+        except (OSError, ValueError):
+            total += memory_of([pid])
+    return total
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _stat(pid: int) -> tuple[int, int, bool] | None:
+    """Parent, start time, whether it is a zombie. The command's name may hold blanks and brackets: split behind it.
+
+    A process whose first thread has ended looks like a zombie, but is none as long as it has other threads.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        return int(fields[1]), int(fields[19]), fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")

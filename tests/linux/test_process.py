@@ -1,0 +1,161 @@
+"""Processes: found by family and by marker, killed until none is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tony.linux import process
+
+CHILD = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    text = f"TONY_TASK=test/{os.getpid()}/{os.urandom(4).hex()}"
+    yield text
+    process.sweep(text)
+
+
+def start(marker: str, *command: str) -> subprocess.Popen[str]:
+    key, _, value = marker.partition("=")
+    return subprocess.Popen(
+        command, env={**os.environ, key: value}, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_until(condition: Callable[[], bool], limit: float = 20) -> None:
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.005)
+
+
+def test_marker_finds_daemons_and_sweep_ends_them(marker: str, tmp_path: Path) -> None:
+    """A double-forked daemon in a session of its own carries its ancestor's marker and dies in the sweep."""
+    daemon = f"cd / && (setsid bash -c 'echo $$ > {tmp_path}/pid; exec sleep 600' &) ; exec sleep 600"
+    with start(marker, "bash", "-c", daemon) as child:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip() != "")
+        lost = int((tmp_path / "pid").read_text())
+        wait_until(lambda: {child.pid, lost} <= set(process.with_marker(marker)))
+        assert process.sweep(marker) >= 2
+        assert process.with_marker(marker) == []
+        assert child.wait(10) == -signal.SIGKILL
+
+
+def test_sweep_of_nobody_answers_zero() -> None:
+    """A marker that nobody has kills nobody."""
+    assert process.sweep("TONY_TASK=test/nobody/at-all") == 0
+
+
+def test_sweep_gives_up_after_its_timeout(marker: str) -> None:
+    """What cannot be killed does not hold the sweep for ever."""
+    assert process.kill_until_none(lambda: [1], timeout=0.05) == 1
+
+
+def test_descendants_are_listed_parents_first(marker: str) -> None:
+    """Children and grandchildren are found, our own process and zombies are not."""
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+    with start(marker, sys.executable, "-c", nested) as child:
+        assert child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        found = process.descendants(os.getpid())
+        assert found.index(child.pid) < found.index(grandchild)
+        assert os.getpid() not in found
+        os.kill(grandchild, signal.SIGKILL)
+        wait_until(lambda: child.pid not in process.descendants(os.getpid()))  # a zombie until waited for
+        child.wait()
+
+
+def test_start_time_tells_two_processes_apart() -> None:
+    """A process has a start time, a pid that is gone has none."""
+    assert process.start_time(os.getpid()) == process.start_time(os.getpid())
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert process.start_time(child.pid) is None
+    assert isinstance(process.start_time(1), int)
+
+
+def test_send_spares_a_successor_of_the_pid() -> None:
+    """A process that is not the one meant gets no signal; a gone one answers False."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        assert not process.send(child.pid, signal.SIGKILL, lambda pid: False)
+        assert child.poll() is None
+        assert process.send(child.pid, signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert not process.send(child.pid, signal.SIGKILL)
+
+
+def test_memory_grows_with_what_a_process_touches(marker: str) -> None:
+    """64 MiB that were written are seen, by both measures."""
+    code = "x = bytearray(b'x') * (64 << 20); print('ready', flush=True); import time; time.sleep(600)"
+    with start(marker, sys.executable, "-c", code) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        rss, pss = process.memory_of([child.pid]), process.shared_memory_of([child.pid])
+        assert 64 << 20 < pss <= rss < 128 << 20
+        assert process.memory_of([child.pid, child.pid]) == 2 * rss
+        child.kill()
+    assert process.memory_of([child.pid]) == 0
+
+
+PRCTL = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from tony.linux import process
+"""
+
+
+def run_isolated(code: str) -> str:
+    source = str(Path(process.__file__).parents[2])
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PRCTL + code, source], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_subreaper_inherits_orphans() -> None:
+    """A grandchild whose parent ends becomes ours."""
+    out = run_isolated("""
+process.set_child_subreaper()
+if os.fork() == 0:
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+(orphan,) = process.descendants(os.getpid())
+os.kill(orphan, signal.SIGKILL)
+print(os.wait()[0] == orphan)
+""")
+    assert out == "True\n"
+
+
+def test_parent_death_signal_ends_the_child() -> None:
+    """A child that asked for it dies with its parent."""
+    out = run_isolated("""
+process.set_child_subreaper()
+reading, writing = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        process.set_parent_death_signal(signal.SIGKILL)
+        os.write(writing, b"x")
+        time.sleep(600)
+    os.read(reading, 1)
+    os._exit(0)
+os.wait()
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+""")
+    assert out == f"{-signal.SIGKILL}\n"
+
+
+def test_not_dumpable_hides_memory() -> None:
+    """Afterwards our files in /proc belong to root."""
+    out = run_isolated("""
+process.set_not_dumpable()
+print(os.stat("/proc/self/environ").st_uid)
+""")
+    assert out == "0\n"
