@@ -2,6 +2,7 @@
 
 <home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
   cache/                staged objects by digest; unpacked/ holds interpreters
+  index.jsonl           one line for each job that has ended, for lists; may be deleted
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
     am.json             the living application master: pid, host, attempt, address
@@ -34,6 +35,11 @@ class Home:
     def cache(self) -> Path:
         """Staged objects by digest."""
         return self.path / "cache"
+
+    @property
+    def index(self) -> Path:
+        """One line for each job that has ended: a cache for lists."""
+        return self.path / "index.jsonl"
 
     @property
     def jobs(self) -> Path:

@@ -1,0 +1,95 @@
+"""A job's end in words: the earliest decisive failure first, then the others, then what to type next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError
+from tony.model.report import Failure, FailureClass, JobReport
+from tony.model.states import JobState
+from tony.units import format_duration
+
+_ERRORS: dict[FailureClass, type[TonyError]] = {
+    FailureClass.USER: ProgramError,
+    FailureClass.INFRASTRUCTURE: InfraError,
+    FailureClass.KILLED: KilledError,
+    FailureClass.PLATFORM: PlatformError,
+}
+
+
+def outcome(report: JobReport) -> str:
+    """One line: which job, how it ended, how long it took."""
+    took = ""
+    if report.submitted is not None and report.ended is not None:
+        took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
+    sessions = f" in session {report.session}" if report.session > 1 else ""
+    return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
+
+
+def page(report: JobReport) -> list[str]:
+    """What somebody reads whose job failed; nothing for a job that did not.
+
+    Names and a program's last lines stand in it as they are: whoever prints it must make them harmless.
+    """
+    failure = report.failure
+    if failure is None or report.state is JobState.SUCCEEDED:
+        return []
+    if failure.failure_class is FailureClass.KILLED:
+        return [f"{outcome(report)}: {failure.reason}"]
+    return [
+        f"{outcome(report)}: {_facts(failure)}",
+        *_reason(failure),
+        *_evidence(report, failure),
+        *_others(failure),
+        "",
+        "next:",
+        *(f"  {line}" for line in _next(report, failure)),
+    ]
+
+
+def error_of(report: JobReport) -> TonyError | None:
+    """The error that a failed job is, with the page as its text; None for one that did not fail."""
+    if report.failure is None or report.state is JobState.SUCCEEDED:
+        return None
+    return _ERRORS[report.failure.failure_class]("\n".join(page(report)))
+
+
+def _facts(failure: Failure) -> str:
+    """Task, host, and exit code or signal by name."""
+    where = " on ".join(filter(None, (failure.task, failure.host)))
+    if failure.signal:
+        how = failure.signal
+    elif failure.exit_code is not None:
+        how = f"exit code {failure.exit_code}"
+    else:
+        how = failure.cause.replace("-", " ")
+    return f"{where}: {how}" if where else how
+
+
+def _reason(failure: Failure) -> list[str]:
+    plain = f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}"
+    return [] if failure.reason == plain else [f"  {failure.reason}"]
+
+
+def _evidence(report: JobReport, failure: Failure) -> list[str]:
+    lines: list[str] = []
+    if failure.tail:
+        lines += ["  its last lines:", *(f"    {line}" for line in failure.tail)]
+    if failure.log:
+        lines.append(f"  all of it: {Path(report.folder) / failure.log}")
+    return lines
+
+
+def _others(failure: Failure) -> list[str]:
+    return ["", "after it:", *(f"  {line}" for line in failure.others)] if failure.others else []
+
+
+def _next(report: JobReport, failure: Failure) -> list[str]:
+    commands = []
+    if failure.task and failure.log:
+        session = f" --session {failure.session}" if report.session > 1 else ""
+        commands.append(f"tony logs {report.job} {failure.task}{session}")
+    commands.append(f"tony status {report.job}")
+    if failure.failure_class is not FailureClass.USER:
+        commands.append(f"tony events {report.job}")
+    return commands

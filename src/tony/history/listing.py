@@ -1,0 +1,188 @@
+"""All jobs of a home at a glance, without reading all of every record each time.
+
+`index.jsonl` in the home keeps one line for each job that has ended: what ended never changes. It is a cache and nothing
+more: it may be deleted, torn or out of date, and what it lacks is read from the records and added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tony.errors import RecordError, TonyError
+from tony.history.files import read_json
+from tony.history.record import check_version
+from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.ids import JOB_ID
+from tony.model.layout import Home, JobFolder
+from tony.model.report import JobReport
+from tony.model.states import JobState
+
+#: Lines of jobs that are gone, after which the index is written anew.
+_STALE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHead:
+    """One job in a list.
+
+    Attributes:
+        submitted, ended: seconds since 1970.
+        tasks: how many it has.
+        reason: why it failed, one sentence; empty otherwise.
+    """
+
+    job: str
+    name: str
+    state: JobState
+    user: str
+    scheduler: str
+    framework: str
+    tasks: int
+    submitted: float
+    ended: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a home holds.
+
+    Attributes:
+        ended: jobs with a summary.
+        open: jobs without one, as their record says; how they stand only their application master knows.
+        unreadable: job id -> why its record cannot be read.
+    """
+
+    ended: tuple[JobHead, ...]
+    open: tuple[JobHead, ...]
+    unreadable: Mapping[str, str]
+
+
+def scan(home: Home) -> Listing:
+    """Looks at every job of a home. Blocking; touches only the records that the index lacks."""
+    try:
+        ids = [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        ids = []
+    indexed, lines = _read_index(home)
+    ended: dict[str, JobHead] = {}
+    still_open: list[JobHead] = []
+    unreadable: dict[str, str] = {}
+    for job_id in ids:
+        if job_id in indexed:
+            ended[job_id] = indexed[job_id]
+            continue
+        try:
+            head = head_of(home.job(job_id))
+        except TonyError as error:
+            unreadable[job_id] = str(error)
+            continue
+        if head is None:
+            continue
+        if head.state.ended:
+            ended[job_id] = head
+        else:
+            still_open.append(head)
+    _update_index(home, indexed, ended, lines)
+    return Listing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
+
+
+def head_of(folder: JobFolder) -> JobHead | None:
+    """One job as its files tell; None if there is no such job.
+
+    Raises:
+        RecordError: its record is of a newer version, or damaged.
+        StorageError: its record cannot be read.
+    """
+    record = read_json(folder.job)
+    if record is None:
+        return None
+    check_version(folder, record)
+    summary = read_json(folder.summary)
+    spec = _table(record, "spec")
+    plain = {
+        "job": folder.job_id,
+        "name": spec.get("name"),
+        "state": JobState.SUBMITTED.value,
+        "user": record.get("user"),
+        "scheduler": spec.get("scheduler"),
+        "framework": spec.get("framework"),
+        "tasks": _count(spec),
+        "submitted": record.get("submitted"),
+    }
+    if summary is not None:
+        failure = _table(summary, "failure")
+        plain |= {
+            "state": summary.get("state"),
+            "ended": summary.get("ended"),
+            "exit_code": summary.get("exit_code"),
+            "reason": failure.get("reason", ""),
+        }
+    try:
+        return from_plain(JobHead, plain)
+    except DecodeError as error:
+        raise RecordError(f"{folder.path} is not a job's record: {error}") from error
+
+
+def head_of_report(report: JobReport) -> JobHead:
+    """One job as its application master tells."""
+    return JobHead(
+        job=report.job,
+        name=report.name,
+        state=report.state,
+        user=report.user,
+        scheduler=report.scheduler,
+        framework=report.framework,
+        tasks=len(report.tasks),
+        submitted=report.submitted or 0.0,
+        ended=report.ended,
+        exit_code=report.exit_code,
+        reason=report.failure.reason if report.failure else "",
+    )
+
+
+def _count(spec: Mapping[str, Json]) -> int:
+    roles = _table(spec, "roles")
+    return sum(int(role.get("instances", 1)) for role in roles.values()) if roles else 1
+
+
+def _table(data: Json, key: str) -> Mapping[str, Json]:
+    value = data.get(key) if isinstance(data, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _read_index(home: Home) -> tuple[dict[str, JobHead], int]:
+    """Job id -> what the index says of it, and how many lines it has. Lines that make no sense are left out."""
+    heads: dict[str, JobHead] = {}
+    lines: list[bytes] = []
+    with contextlib.suppress(OSError):
+        lines = home.index.read_bytes().splitlines()
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            head = from_plain(JobHead, json.loads(line))
+            if head.state.ended:
+                heads[head.job] = head
+    return heads, len(lines)
+
+
+def _update_index(home: Home, indexed: Mapping[str, JobHead], ended: Mapping[str, JobHead], lines: int) -> None:
+    new = [head for job_id, head in ended.items() if job_id not in indexed]
+    # A home that cannot be written can be listed all the same.
+    with contextlib.suppress(OSError):
+        if lines - len(ended) > _STALE:
+            draft = home.index.with_name(f".{home.index.name}.{os.getpid()}.new")
+            draft.write_bytes(_lines(ended.values()))
+            draft.replace(home.index)
+        elif new:
+            descriptor = os.open(home.index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb", buffering=0) as file:
+                file.write(b"\n" + _lines(new))
+
+
+def _lines(heads: Iterable[JobHead]) -> bytes:
+    return b"".join(json.dumps(to_plain(head), separators=(",", ":")).encode() + b"\n" for head in heads)
