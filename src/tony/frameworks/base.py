@@ -63,8 +63,12 @@ class Framework(ABC):
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
         """Task half: the variables of each process of the task, one mapping per process (`procs_per_task`).
 
-        `shared` is None in fcfs mode. The variables that every framework gives (JOB_NAME, TASK_INDEX...) are added by
-        `common_environment`, not here.
+        `shared` is None in fcfs mode. Called in the executor, with the standard library alone. The variables that every
+        framework gives (JOB_NAME, TASK_INDEX...) are added by `common_environment`, not here.
+
+        Raises:
+            UserError: the program cannot be told what it must know; the text says why and what to do. The task ends as
+                not launched.
         """
 
 

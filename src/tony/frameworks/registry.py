@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from tony.frameworks.base import Framework
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _BUILT_IN = {
     "tensorflow": "tony.frameworks.tensorflow:TensorFlow",
@@ -19,7 +23,7 @@ _GROUP = "tony.frameworks"
 
 def names() -> tuple[str, ...]:
     """Every word that `framework` may have: the built-in ones, then installed plug-ins."""
-    return (*_BUILT_IN, *sorted(point.name for point in entry_points(group=_GROUP) if point.name not in _BUILT_IN))
+    return (*_BUILT_IN, *sorted({point.name for point in _plug_ins()} - _BUILT_IN.keys()))
 
 
 def home_of(name: str) -> str:
@@ -30,8 +34,9 @@ def home_of(name: str) -> str:
     """
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    for point in entry_points(group=_GROUP, name=name):
-        return point.value
+    for point in _plug_ins():
+        if point.name == name:
+            return point.value
     raise LookupError(name)
 
 
@@ -46,3 +51,10 @@ def load(home: str) -> Framework:
     if not isinstance(adapter, Framework):
         raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
     return adapter
+
+
+def _plug_ins() -> Iterable[EntryPoint]:
+    # Imported here: it costs more than all else that an executor imports, and an executor never looks for plug-ins.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=_GROUP)

@@ -1,0 +1,33 @@
+"""Which roles start together.
+
+Roles with the same `after` become ready at the same moment, so the programs of one such group can wait for each other.
+Programs of different groups cannot: a role that starts when others have ended would wait for the dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.model.job import JobSpec, Role
+from tony.model.states import AfterCondition, RoleKind
+
+#: Roles of these names stand beside a computation, under every framework: they watch what the others write.
+BYSTANDERS = frozenset({"evaluator", "tensorboard"})
+
+
+def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
+    """The groups of roles that start together, and in each the roles by name; all in the job's order."""
+    groups: dict[frozenset[tuple[str, AfterCondition]], dict[str, Role]] = {}
+    for name, role in spec.effective_roles.items():
+        if role.instances:
+            groups.setdefault(frozenset(role.after.items()), {})[name] = role
+    return list(groups.values())
+
+
+def computing(roles: Mapping[str, Role]) -> dict[str, Role]:
+    """The roles of a group whose tasks compute together: no sidecars, no bystanders.
+
+    Evaluators that start by themselves (after the trainers, say) stand beside nobody: they compute together.
+    """
+    counted = {name: role for name, role in roles.items() if role.kind is not RoleKind.SIDECAR}
+    return {name: role for name, role in counted.items() if name not in BYSTANDERS} or counted

@@ -1,0 +1,74 @@
+"""JAX: where the coordinator is, how many processes there are, which one this is.
+
+JAX itself reads the coordinator's address and the device ids only. A program hands over the rest, in one line:
+
+    jax.distributed.initialize(
+        num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tony.errors import Problem
+from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.checks import whole_gang
+from tony.frameworks.ranks import place_of, places, to_shared, told_apart
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.job import JobSpec, Role
+
+
+class Jax(Framework):
+    """One JAX process per process, the coordinator in process 0. Shared value: O(roles)."""
+
+    name = "jax"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        uneven = [
+            Problem(
+                key=f"roles.{name}.gpus",
+                value=str(role.resources.gpus),
+                message=f"a JAX process owns its GPUs, and procs_per_task = {role.procs_per_task} processes cannot "
+                f"share {role.resources.gpus} evenly. Make gpus a multiple of procs_per_task.",
+            )
+            for name, role in spec.effective_roles.items()
+            if role.resources.gpus % role.procs_per_task
+        ]
+        return [*whole_gang(spec, self.name), *uneven]
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        found = places(spec, cluster)
+        devices = {name: _devices_per_process(spec.effective_roles[name]) for name in found}
+        return {"places": to_shared(found), "devices": {name: count for name, count in devices.items() if count}}
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        apart = told_apart(task)
+        place = place_of(shared["places"], task.task.role) if shared else None
+        if place is None:
+            return apart
+        devices = shared["devices"].get(task.task.role, 0)
+        first = place.first_rank + task.task.index * len(apart)
+        return [
+            {
+                "JAX_COORDINATOR_ADDRESS": place.coordinator,
+                "JAX_NUM_PROCESSES": str(place.world),
+                "JAX_PROCESS_ID": str(first + number),
+                **_device_ids(number, devices),
+                **variables,
+            }
+            for number, variables in enumerate(apart)
+        ]
+
+
+def _devices_per_process(role: Role) -> int:
+    """0: the process takes all that it sees. Several processes would each take all GPUs of the task."""
+    return role.resources.gpus // role.procs_per_task if role.procs_per_task > 1 else 0
+
+
+def _device_ids(number: int, devices: int) -> dict[str, str]:
+    """The GPUs of one process, counted among those that CUDA_VISIBLE_DEVICES leaves."""
+    if not devices:
+        return {}
+    return {"JAX_LOCAL_DEVICE_IDS": ",".join(str(number * devices + i) for i in range(devices))}

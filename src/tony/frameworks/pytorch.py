@@ -1,0 +1,47 @@
+"""PyTorch: the variables that `torch.distributed.init_process_group` reads, as torchrun would set them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tony.errors import Problem
+from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.checks import whole_gang
+from tony.frameworks.ranks import Place, local_rank, place_of, places, processes, to_shared, told_apart
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.job import JobSpec
+
+
+class PyTorch(Framework):
+    """One rank per process, a meeting point at rank 0. Shared value: role -> place, O(roles)."""
+
+    name = "pytorch"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        return whole_gang(spec, self.name)
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        return to_shared(places(spec, cluster))
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        place = place_of(shared, task.task.role)
+        if place is None:
+            return told_apart(task)
+        return [_rank(place, task, number) for number in range(processes(task))]
+
+
+def _rank(place: Place, task: TaskView, number: int) -> dict[str, str]:
+    host, _, port = place.coordinator.rpartition(":")
+    index = task.task.index
+    return {
+        "MASTER_ADDR": host.strip("[]"),  # an IPv6 address stands bare here, in brackets in a URL
+        "MASTER_PORT": port,
+        "WORLD_SIZE": str(place.world),
+        "RANK": str(place.first_rank + index * processes(task) + number),
+        **local_rank(task, number),
+        "GROUP_RANK": str(place.first_task + index),
+        # The original's names for the same. Its RANK was the task's index, its WORLD the number of tracked tasks.
+        "INIT_METHOD": f"tcp://{place.coordinator}",
+        "WORLD": str(place.world),
+    }

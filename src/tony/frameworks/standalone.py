@@ -1,0 +1,37 @@
+"""Standalone: exactly one task, which therefore has no peers to be told of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tony.errors import Problem
+from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.checks import one_process_per_task
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.job import JobSpec
+
+
+class Standalone(Framework):
+    """Adds nothing to the common variables; refuses a job of more than one task."""
+
+    name = "standalone"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        counts = {name: role.instances for name, role in spec.effective_roles.items()}
+        total = sum(counts.values())
+        problems = one_process_per_task(spec, self.name)
+        if total != 1:
+            listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+            message = (
+                f"a standalone job has exactly one task, this one has {total} ({listed}). Leave one role with "
+                'instances = 1, or write framework = "none".'
+            )
+            problems.insert(0, Problem(key="framework", value=self.name, message=message))
+        return problems
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        return None
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        return [{}]

@@ -1,0 +1,128 @@
+"""TensorFlow: TF_CONFIG for its cluster resolver, and the original's CLUSTER_SPEC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tony.errors import Problem, UserError
+from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.checks import one_process_per_task
+from tony.frameworks.gang import roles_together
+from tony.frameworks.variables import MAX_STRING, string_size
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.model.states import DistributedMode, RoleKind
+
+#: Characters that a host's name is taken to have before it is known: between `localhost` and a cloud's full names.
+ASSUMED_HOST = 32
+_ASSUMED_ADDRESS = "h" * ASSUMED_HOST + ":65535"
+
+Cluster = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """One of the two.
+
+    Attributes:
+        addresses: how many stand in it.
+        listed: bytes that they take, each with its quotes and comma.
+    """
+
+    name: str
+    value: str
+    addresses: int
+    listed: int
+
+    @property
+    def size(self) -> int:
+        return string_size(self.name, self.value)
+
+
+class TensorFlow(Framework):
+    """Every task gets the whole list of addresses. Shared value: that list, so a start costs O(tasks) per task.
+
+    In TF_CONFIG, `tensorboard` and sidecars are left out for all, `evaluator` for all but evaluators: TensorFlow waits
+    for whatever stands in there. CLUSTER_SPEC has every role. In fcfs mode there is neither.
+    """
+
+    name = "tensorflow"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        too_many = () if spec.distributed_mode is DistributedMode.FCFS else _too_many(spec)
+        return [*one_process_per_task(spec, self.name), *too_many]
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        outside = _outside(spec)
+        return {
+            "cluster": {role: list(addresses) for role, addresses in cluster.roles.items()},
+            "outside": [role for role in cluster.roles if role in outside],
+        }
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        if shared is None:
+            return [{}]
+        variables = _variables(shared["cluster"], shared["outside"], task.task)
+        for variable in variables:
+            if variable.size > MAX_STRING:
+                raise UserError(f"{task.task} cannot be started: {_arithmetic(variable)}.")
+        return [{variable.name: variable.value for variable in variables}]
+
+
+def _outside(spec: JobSpec) -> set[str]:
+    """Roles that stand in nobody's TF_CONFIG."""
+    sidecars = {name for name, role in spec.effective_roles.items() if role.kind is RoleKind.SIDECAR}
+    return (sidecars - {"evaluator"}) | {"tensorboard"}
+
+
+def _variables(cluster: Cluster, outside: Sequence[str], task: TaskId) -> tuple[_Variable, _Variable]:
+    seen = {role: addresses for role, addresses in cluster.items() if role not in outside}
+    if task.role != "evaluator":
+        seen.pop("evaluator", None)
+    config = {"cluster": seen, "task": {"type": task.role, "index": task.index}}
+    return _variable("TF_CONFIG", config, seen), _variable("CLUSTER_SPEC", cluster, cluster)
+
+
+def _variable(name: str, value: Json, cluster: Cluster) -> _Variable:
+    text = json.dumps(value, separators=(",", ":"))
+    lengths = [len(address) + len('"",') for addresses in cluster.values() for address in addresses]
+    return _Variable(name, text, len(lengths), sum(lengths))
+
+
+def _too_many(spec: JobSpec) -> Iterator[Problem]:
+    """Refuses a job whose list of addresses will hardly fit; `environment` measures it when the names are known."""
+    outside = sorted(_outside(spec))
+    for roles in roles_together(spec):
+        cluster = {name: [_ASSUMED_ADDRESS] * role.instances for name, role in roles.items()}
+        tasks = _with_longest_names([TaskId(name, role.instances - 1) for name, role in roles.items()])
+        longest = max((v for task in tasks for v in _variables(cluster, outside, task)), key=lambda v: v.size)
+        if longest.size > MAX_STRING:
+            biggest = max(roles, key=lambda name: roles[name].instances)
+            yield Problem(
+                key=f"roles.{biggest}.instances",
+                value=str(roles[biggest].instances),
+                message=f"{_arithmetic(longest)}. Host names are taken to have {ASSUMED_HOST} characters here. Use "
+                'fewer tasks, or framework = "none" if the programs do not read it.',
+            )
+
+
+def _with_longest_names(tasks: Sequence[TaskId]) -> list[TaskId]:
+    """The evaluator and the other task with the longest names: no other task's variables are longer."""
+    evaluators = [task for task in tasks if task.role == "evaluator"]
+    others = [task for task in tasks if task.role != "evaluator"]
+    return [max(some, key=lambda task: len(str(task))) for some in (evaluators, others) if some]
+
+
+def _arithmetic(variable: _Variable) -> str:
+    """Why it does not fit, and how many tasks would."""
+    each = variable.listed / variable.addresses
+    around = variable.size - variable.listed
+    fit = (MAX_STRING - around) * variable.addresses // variable.listed
+    return (
+        f"{variable.name} takes {variable.size:,} bytes for {variable.addresses:,} tasks ({each:.4g} each and {around} "
+        f"around them), but Linux gives one variable {MAX_STRING:,}: {fit:,} tasks would fit"
+    )

@@ -1,0 +1,45 @@
+"""The variables that every program gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tony.frameworks.base import common_environment
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.states import DistributedMode, RoleKind
+
+if TYPE_CHECKING:
+    from tests.frameworks.conftest import GangMaker
+
+ROLES = {"chief": Role(), "worker": Role(instances=2), "ps": Role(kind=RoleKind.UNTRACKED)}
+
+
+def test_common_variables(make_gang: GangMaker) -> None:
+    """Names and meanings are the original's: JOB_NAME is the role, TASK_NUM counts tracked tasks."""
+    view = make_gang(JobSpec(roles=ROLES)).view(TaskId("worker", 1))
+    assert common_environment(view) == {
+        "JOB_NAME": "worker",
+        "TASK_INDEX": "1",
+        "TASK_NUM": "3",
+        "JOB_ID": "job-1",
+        "SESSION_ID": "1",
+        "DISTRIBUTED_MODE": "GANG",
+    }
+
+
+@pytest.mark.parametrize("mode", list(DistributedMode))
+def test_mode_is_written_as_in_the_original(make_gang: GangMaker, mode: DistributedMode) -> None:
+    """GANG or FCFS, in capitals."""
+    view = make_gang(JobSpec(roles=ROLES, distributed_mode=mode)).view(TaskId("worker", 0))
+    assert common_environment(view)["DISTRIBUTED_MODE"] == mode.name
+
+
+def test_tensorboard_port(make_gang: GangMaker) -> None:
+    """TB_PORT appears only where a port was reserved for it."""
+    view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
+    assert common_environment(replace(view, tb_port=6006))["TB_PORT"] == "6006"
+    assert "TB_PORT" not in common_environment(view)

@@ -1,0 +1,66 @@
+"""Every adapter's output for whole jobs, letter by letter, in tests/golden/frameworks/.
+
+A golden file holds its own input: a job and the addresses of its tasks. After a change on purpose,
+`python tests/frameworks/test_golden.py` writes the outputs again; the difference is then read in the commit.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tony.frameworks.base import TaskView, common_environment
+from tony.frameworks.registry import home_of, load
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json, from_plain
+from tony.model.job import JobSpec
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "frameworks"
+
+
+def outputs(case: Json) -> Json:
+    """What the application master shares, and what each process of each task then gets."""
+    spec = from_plain(JobSpec, case["job"])
+    cluster = from_plain(ClusterSpec, case["cluster"])
+    framework = load(home_of(spec.framework))
+    shared = json.loads(json.dumps(framework.shared(spec, cluster)))
+    environments = {}
+    for task in spec.task_ids:
+        if task.role in cluster.roles:
+            view = TaskView(
+                job_id="job-1",
+                task=task,
+                session=cluster.session,
+                attempt=1,
+                try_=1,
+                instances={name: role.instances for name, role in spec.effective_roles.items()},
+                procs={name: role.procs_per_task for name, role in spec.effective_roles.items()},
+                chief=spec.chief,
+                num_tasks=spec.tracked_count,
+                mode=spec.distributed_mode,
+                address=cluster.roles[task.role][task.index],
+                tb_port=6006 if task == spec.tensorboard_task else None,
+            )
+            own = framework.environment(shared, view)
+            environments[str(task)] = [{**common_environment(view), **variables} for variables in own]
+    return {"shared": shared, "environments": environments}
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+def test_output_is_as_written_down(path: Path) -> None:
+    """A change of one letter in anybody's environment is seen."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    assert outputs(case) == {"shared": case["shared"], "environments": case["environments"]}
+
+
+def test_every_adapter_has_a_golden_file() -> None:
+    """One at least for each built-in framework."""
+    frameworks = {json.loads(path.read_text(encoding="utf-8"))["job"]["framework"] for path in GOLDEN.glob("*.json")}
+    assert frameworks == {"tensorflow", "pytorch", "jax", "none", "standalone"}
+
+
+if __name__ == "__main__":
+    for golden in sorted(GOLDEN.glob("*.json")):
+        given = json.loads(golden.read_text(encoding="utf-8"))
+        inputs = {key: given[key] for key in ("about", "job", "cluster")}
+        golden.write_text(json.dumps({**inputs, **outputs(given)}, indent=2) + "\n", encoding="utf-8")
