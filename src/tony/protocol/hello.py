@@ -8,7 +8,6 @@ Both sizes, the magic and the place of the version never change, so that any two
 
 from __future__ import annotations
 
-import hmac
 import struct
 from enum import Enum
 
@@ -68,6 +67,8 @@ def check_hello(data: bytes, token: str) -> PeerKind:
     Raises:
         ProtocolError: `bad-message`, `version` or `token`. The text holds nothing of what was received.
     """
+    import hmac  # brings OpenSSL, 4 MB, with it; those who only connect do without
+
     magic, version, number, given = _HELLO.unpack(data)
     if magic != _MAGIC:
         raise ProtocolError(Code.BAD_MESSAGE, "this is not a tony peer: its first bytes are not our hello")

@@ -95,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         kind: who connected; both ends know. Right once the connection is open.
         peer: the other end, for logs: `10.0.0.3:4711` or `pid 123`.
         error: why it ended, once it has; None after an orderly end.
+        closed_by_peer: whether an orderly end was the other side's wish.
         tag: for whoever handles the connection to hang something on; not looked at here.
     """
 
@@ -110,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         "_side",
         "_tls",
         "_transport",
+        "closed_by_peer",
         "error",
         "kind",
         "peer",
@@ -134,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._over: asyncio.Future[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self.error: ProtocolError | ConnectionFailed | None = None
+        self.closed_by_peer = False
         self.kind = kind
         self.peer = "unknown"
         self.tag: object = None
@@ -181,7 +184,8 @@ class Connection(asyncio.BufferedProtocol):
     async def receive(self) -> Message | None:
         """The next message; None once the connection is over, orderly or not (`error` knows why).
 
-        Only for connections made with `connect`; those of a server hand their messages to its handler.
+        Only for connections made with `connect` (those of a server hand their messages to its handler), and for one
+        taker at a time.
 
         Raises:
             ProtocolError: the other side refused us (with its code), or broke the rules of the wire.
@@ -211,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         """Ends the connection once the other side has what was sent; after `LINGER` seconds anyway."""
         self._close(None)
 
-    def abort(self, error: ProtocolError | None = None) -> None:
+    def abort(self, error: ProtocolError | ConnectionFailed | None = None) -> None:
         """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault."""
         self._end(error)
         if self._transport is not None and self._phase is not Phase.CLOSED:
@@ -235,11 +239,11 @@ class Connection(asyncio.BufferedProtocol):
             if sock.family == socket.AF_UNIX:
                 self.peer = f"pid {peer_process(sock)}"
             else:
-                self.peer = "{}:{}".format(*transport.get_extra_info("peername")[:2])
+                self.peer = _tcp_peer(transport)
                 watch_for_death(sock)
-        except ProtocolError as error:
+        except (ProtocolError, OSError) as error:
             self._side.began(self)
-            self.abort(error)
+            self.abort(error if isinstance(error, ProtocolError) else ConnectionFailed(f"{self.peer} is gone: {error}"))
             return
         self._side.began(self)
         if self._tls is None:
@@ -264,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The other side will send no more: for us that is the end."""
         if self._phase is not Phase.CLOSING:
-            self._end(None)
+            self._end(None, by_peer=True)
             self._linger()
         return False
 
@@ -303,6 +307,7 @@ class Connection(asyncio.BufferedProtocol):
                 elif plain:
                     self._plain(plain)
                 else:
+                    self._end(None, by_peer=True)
                     self._close(None)
                 if self._phase is Phase.CLOSING or self._phase is Phase.CLOSED:
                     return
@@ -367,18 +372,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._tls is None:
             self._transport.write(data)
         else:
-            for piece in self._tls.write(data):
-                self._transport.write(piece)
+            view = memoryview(data)
+            for start in range(0, len(view), READ_SIZE):
+                self._transport.write(b"".join(self._tls.write(view[start : start + READ_SIZE])))
 
     def _fail(self, error: ProtocolError) -> None:
         if self._phase is Phase.OPEN:
             self._write(encode(Refused(code=error.code, reason=str(error))))
         self._close(error)
 
-    def _end(self, error: ProtocolError | ConnectionFailed | None) -> None:
+    def _end(self, error: ProtocolError | ConnectionFailed | None, *, by_peer: bool = False) -> None:
         if self._end_began_in is None:
             self._end_began_in = self._phase
             self.error = error
+            self.closed_by_peer = by_peer
             self._side.ended(self)
 
     def _close(self, error: ProtocolError | ConnectionFailed | None) -> None:
@@ -395,3 +402,8 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.CLOSING
         if self._transport is not None:
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._transport.abort)
+
+
+def _tcp_peer(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")  # None if it was gone before we asked
+    return f"{name[0]}:{name[1]}" if name else "unknown"

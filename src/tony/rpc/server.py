@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tony.errors import InfraError, ProtocolError
+from tony.errors import ProtocolError
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
-from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, encode_answer
+from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, encode_answer, token_bytes
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
 from tony.rpc.address import TlsAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
-from tony.rpc.sockets import BACKLOG, listen_unix, remove_socket
+from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, said
 
 if TYPE_CHECKING:
     import ssl
@@ -34,8 +34,11 @@ HANDSHAKE_TIMEOUT = 10.0
 MOST_STRANGERS = 256
 #: Seconds between two log lines about the same kind of refusal.
 _QUIET = 5.0
+#: Characters of a log line about a peer.
+_LINE = 500
 #: Seconds to wait when there are no file descriptors left.
 _NO_ROOM_PAUSE = 1.0
+_CODES = frozenset(code.value for code in Code)
 
 
 class Handler(Protocol):
@@ -90,7 +93,11 @@ class Server:
             credentials: the application master's own.
             handshake_timeout: seconds until a connection must have shown the right token.
             most_strangers: connections that may be without it at one time.
+
+        Raises:
+            ValueError: the token is none.
         """
+        token_bytes(credentials.token)
         self._credentials = credentials
         self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers)
         self._accepting: list[asyncio.Task[None]] = []
@@ -118,7 +125,7 @@ class Server:
             from tony.rpc.tls import server_context
 
             context = server_context(self._credentials)
-            listener = await _listen_tcp(where)
+            listener = await listen_tcp(where)
             where = TlsAddress(host=where.host, port=listener.getsockname()[1])
         task = asyncio.get_running_loop().create_task(self._side.accept(listener, context), name=f"accept {where}")
         self._accepting.append(task)
@@ -188,7 +195,7 @@ class _ListeningSide(Side):
                 except OSError as error:
                     if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                         continue  # that connection was gone before we took it
-                    self._say("no-room", f"cannot take another connection: {error.strerror}")
+                    self._say("no-room", f"cannot take another connection: {said(error)}")
                     await asyncio.sleep(_NO_ROOM_PAUSE)
                     continue
                 await loop.connect_accepted_socket(lambda: self._connection(context), sock)
@@ -246,14 +253,17 @@ class _ListeningSide(Side):
     def ended(self, connection: Connection) -> None:
         error = connection.error
         if isinstance(error, ProtocolError):
-            self._refused[error.code] += 1
-            self._say(error.code, f"refused {connection.peer}: {error} ({error.code})")
+            # The other side may have refused us, in words of its own: they must not become counters and lines of ours.
+            code = str(error.code) if error.code in _CODES else "other"
+            self._refused[code] += 1
+            self._say(code, f"refused {connection.peer}: {error} ({code})")
 
     def closed(self, connection: Connection, was: Phase) -> None:
         self._stranger_no_more(connection)
         if connection in self._open:
             self._open.remove(connection)
-            self._handler.closed(connection, str(connection.error or "closed"))
+            orderly = "closed by the other side" if connection.closed_by_peer else "closed by us"
+            self._handler.closed(connection, str(connection.error or orderly))
 
     async def take(self, connection: Connection) -> Message | None:
         raise RuntimeError("the messages of this connection go to the server's handler")
@@ -267,23 +277,5 @@ class _ListeningSide(Side):
             return
         self._said[about] = (now, 0)
         more = f" (and {kept_back} more like it before)" if kept_back else ""
+        text = text if len(text) <= _LINE and text.isprintable() else ascii(text[:_LINE])
         log.warning("%s%s", text, more)
-
-
-async def _listen_tcp(address: TlsAddress) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, number, _, target = found[0]
-        listener = socket.socket(family, kind, number)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(target)
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        raise InfraError(f"cannot listen on {address}: {error.strerror or error}") from error
-    return listener

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from tony.errors import InfraError, ProtocolError
 from tony.protocol.errors import Code
+from tony.rpc.address import TlsAddress
 
 #: sun_path has 108 bytes, its closing zero included.
 _LONGEST_PATH = 107
@@ -19,6 +22,27 @@ _LONGEST_PATH = 107
 BACKLOG = 4096
 
 _CREDENTIALS = struct.Struct("3i")
+
+
+def said(error: OSError) -> str:
+    """What the system says of an error, without the numbers that Python puts around it."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)  # name look-ups count below zero
+
+
+async def resolve(address: TlsAddress) -> list[tuple[socket.AddressFamily, tuple[object, ...]]]:
+    """The places a name stands for, best first, as `socket.bind` and `connect` take them.
+
+    Raises:
+        OSError: an unknown name.
+    """
+    find = partial(socket.getaddrinfo, address.host, address.port, type=socket.SOCK_STREAM)
+    try:
+        # A number needs no waiting, and so no thread: an executor keeps to one.
+        found = find(flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().run_in_executor(None, find)
+    return [(family, target) for family, _, _, _, target in found]
 
 
 @contextmanager
@@ -52,7 +76,7 @@ def listen_unix(path: str) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise InfraError(f"cannot listen on the socket file {path}: {error.strerror or error}") from error
+        raise InfraError(f"cannot listen on the socket file {path}: {said(error)}") from error
     except BaseException:
         listener.close()
         raise
@@ -86,6 +110,28 @@ def remove_socket(path: str, inode: int) -> None:
     with suppress(OSError):
         if os.lstat(path).st_ino == inode:
             Path(path).unlink()
+
+
+async def listen_tcp(address: TlsAddress) -> socket.socket:
+    """A listening TCP socket.
+
+    Raises:
+        InfraError: the address cannot be had.
+    """
+    try:
+        family, target = (await resolve(address))[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(target)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise InfraError(f"cannot listen on {address}: {said(error)}") from error
+    return listener
 
 
 def peer_process(sock: socket.socket) -> int:

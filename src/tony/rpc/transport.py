@@ -16,7 +16,7 @@ from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
 from tony.rpc.address import Address, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
-from tony.rpc.sockets import short_path
+from tony.rpc.sockets import resolve, said, short_path
 
 if TYPE_CHECKING:
     from tony.rpc.tls import TlsPipe
@@ -48,7 +48,7 @@ async def connect(
         from tony.rpc.tls import TlsPipe, client_context
 
         tls = TlsPipe(client_context(credentials), listens=False)
-    side = _ConnectingSide(address, kind, credentials.token)
+    side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))
     connection = Connection(side, bytearray(READ_SIZE), kind, tls)
     try:
         async with asyncio.timeout(timeout):
@@ -62,11 +62,10 @@ async def connect(
     except TimeoutError:
         raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
     except OSError as error:
-        raise ConnectionFailed(
-            f"cannot connect to {address}: {error.strerror or error}", gone=_is_gone(error)
-        ) from error
+        raise ConnectionFailed(f"cannot connect to {address}: {said(error)}", gone=_is_gone(error)) from error
     finally:
         if not connection.is_open:
+            side.answered.cancel()
             connection.abort()
     return connection
 
@@ -78,10 +77,10 @@ class _ConnectingSide(Side):
     limit_in = MAX_FROM_AM
     limit_out = MAX_FROM_PEER
 
-    def __init__(self, address: str, kind: PeerKind, token: str) -> None:
+    def __init__(self, address: str, kind: PeerKind, hello: bytes) -> None:
         self._address = address
         self._kind = kind
-        self._token = token
+        self._hello = hello
         self._waiting: deque[Message] = deque()
         self._wakeup: asyncio.Future[None] | None = None
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,7 +89,7 @@ class _ConnectingSide(Side):
         connection.peer = self._address
 
     def greeting(self) -> bytes:
-        return encode_hello(self._kind, self._token)
+        return self._hello
 
     def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
         check_answer(data)
@@ -149,10 +148,9 @@ async def _connected_socket(address: Address) -> socket.socket:
     loop = asyncio.get_running_loop()
     if isinstance(address, UnixAddress):
         return await _connected_unix(address.path)
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     failures: list[OSError] = []
-    for family, kind, number, _, target in found:
-        sock = socket.socket(family, kind, number)
+    for family, target in await resolve(address):
+        sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setblocking(False)
         try:
             await loop.sock_connect(sock, target)
