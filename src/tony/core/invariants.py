@@ -29,7 +29,12 @@ def _counters(state: State) -> list[str]:
 
 
 def _containers(state: State) -> list[str]:
-    wrong = []
+    held = Counter(c.role for c in state.containers.values() if c.task and not c.given_back)
+    wrong = [
+        f"{r.name} counts {r.held} containers, not {held[r.name]}"
+        for r in state.roles.values()
+        if r.held != held[r.name]
+    ]
     for container in state.containers.values():
         if container.task is None and not container.given_back:
             wrong.append(f"{container.id} belongs to nobody and is not given back")

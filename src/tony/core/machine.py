@@ -115,7 +115,12 @@ class Application:
 
     def _reconcile_closed(self, event: ev.ReconcileClosed, now: float) -> None:
         if self.state.session == 0 and self.state.active:
-            self._out.append(act.OpenSession(session=1, reason="the job begins"))
+            self._open(1, "the job begins")
+
+    def _open(self, session: int, reason: str) -> None:
+        if self.state.opening < session:
+            self.state.opening = session
+            self._out.append(act.OpenSession(session=session, reason=reason))
 
     def _session_opened(self, event: ev.SessionOpened, now: float) -> None:
         state = self.state
@@ -173,9 +178,10 @@ class Application:
             if held and not held.given_back:
                 self.state.move_task(task, TaskMove.RENEW, now)
                 self._expect_registration(task, now)
-                if not held.doomed:
-                    self._out.append(act.Renew(task=task.id, session=self.state.session))
+                self._out.append(act.Renew(task=task.id, session=self.state.session))
             else:
+                if held:  # on its way out, and no program lives in it: the task need not wait for its end
+                    held.task = task.container = task.incarnation = task.executor_pid = None
                 self.state.move_task(task, TaskMove.REQUEST, now)
                 self.state.unplaced(role, task.id.index)
         self._demand(role, role.total, now)
@@ -205,6 +211,9 @@ class Application:
         state = self.state
         if event.container in state.containers:
             return
+        if state.job.ended:
+            self._out.append(act.Release(container=event.container))
+            return
         container = Container(event.container, event.role, event.host)
         state.containers[event.container] = container
         role = state.roles.get(event.role)
@@ -218,6 +227,7 @@ class Application:
         if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
             state.timers.set("job", now + state.spec.timeouts.job)
         container.task, task.container, task.host = task.id, container.id, container.host
+        state.roles[container.role].held += 1
         task.incarnation = task.executor_pid = None
         state.move_task(task, TaskMove.PLACE, now)
         self._expect_registration(task, now)
@@ -228,12 +238,28 @@ class Application:
     def _give_back(self, container: Container) -> None:
         if not container.given_back:
             container.given_back = True
+            self._no_longer_held(container)
             self._out.append(act.Release(container=container.id))
 
     def _doom(self, container: Container, reason: str) -> None:
         if not container.doomed:
-            container.doomed = container.given_back = True
+            if not container.given_back:
+                container.given_back = True
+                self._no_longer_held(container)
+            container.doomed = True
             self._out.append(act.Kill(container=container.id, reason=reason))
+
+    def _no_longer_held(self, container: Container) -> None:
+        """Lowers the demand to what is held and waited for: the scheduler must not replace what nobody wants."""
+        role = self.state.roles.get(container.role)
+        if role is None:
+            return
+        if container.task:
+            role.held -= 1
+        wanted = role.held + role.counts[TaskState.REQUESTED]
+        if wanted < role.demand:
+            role.demand = wanted
+            self._out.append(act.SetDemand(role=role.name, total=wanted))
 
     def _expect_registration(self, task: Task, now: float) -> None:
         if self.state.spec.timeouts.registration:
@@ -427,6 +453,8 @@ class Application:
         if task and task.container == container.id:
             task.container = task.incarnation = task.executor_pid = None
             self._lost_container(task, container, event, now)
+        if not container.given_back:
+            self._no_longer_held(container)
         self._maybe_end(now)
 
     def _lost_container(self, task: Task, container: Container, event: ev.ContainerEnded, now: float) -> None:
@@ -541,6 +569,9 @@ class Application:
         state.move_job(JobMove.RESTART)
         state.restart_reason = f"{failure.reason} ({decision.reason})"
         self._stop_all(state.restart_reason, now)
+        for task in state.tasks.values():
+            if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
+                state.move_task(task, TaskMove.RESET, now)
         for name in [
             n for n in state.timers.all if n.partition(":")[0] in ("registration", "group", "startup", "execution")
         ]:
@@ -560,8 +591,7 @@ class Application:
         state = self.state
         if state.job is JobState.RESTARTING and state.restart_due and state.living == 0:
             state.timers.cancel("stop-limit")
-            self._out.append(act.OpenSession(session=state.session + 1, reason=state.restart_reason))
-            state.restart_due = False
+            self._open(state.session + 1, state.restart_reason)
 
     # --- stopping -------------------------------------------------------------------------------------------------
 
@@ -718,6 +748,9 @@ class Application:
                 task.gone_at, task.gone_why = now, "its container's end was never confirmed"
                 self._over(task, now)
                 self._end_task(task, TaskMove.LOSE, now)
+            task.container = task.incarnation = task.executor_pid = None
+        for role in self.state.roles.values():
+            role.held = 0
         self.state.containers.clear()
         self._maybe_end(now)
 

@@ -81,6 +81,8 @@ class RoleState:
         version: the spec version under which its programs were started in this session; 0 before.
         finished: it succeeded in an earlier session and is not run again.
         started: tasks whose program has been started in this session.
+        held: containers that tasks of this role have and that were not given back.
+        demand: containers that the scheduler was last told to have for it.
         unplaced: indexes of tasks that wait for a container, a heap.
     """
 
@@ -93,6 +95,7 @@ class RoleState:
     version: int = 0
     finished: bool = False
     started: int = 0
+    held: int = 0
     demand: int = 0
     unplaced: list[int] = field(default_factory=list)
 
@@ -144,6 +147,7 @@ class State:
         self.job = JobState.SUBMITTED
         self.attempt = 0
         self.session = 0
+        self.opening = 0
         self.version = 0
         self.accepted_wall = 0.0
         self.am_pid = 0
@@ -210,7 +214,7 @@ class State:
         return {
             "job": self.job.value,
             "attempt": self.attempt,
-            "session": self.session,
+            "session": [self.session, self.opening],
             "version": self.version,
             "queue": self.queue_reason,
             "living": self.living,

@@ -52,7 +52,7 @@ class Pending:
     at: float | None = None
 
 
-class Broken(AssertionError):
+class BrokenPromiseError(AssertionError):
     """The machine broke a promise."""
 
 
@@ -91,7 +91,7 @@ class Simulation:
         self.log.append((event, self.now))
         wrong = broken(self.app)
         if wrong:
-            raise Broken("; ".join(wrong))
+            raise BrokenPromiseError("; ".join(wrong))
         self.actions += actions
         for action in actions:
             self._perform(action)
@@ -110,7 +110,7 @@ class Simulation:
             if not self.pending or (until and until()):
                 return
             self.deliver_pending()
-        raise Broken("the job does not come to rest")
+        raise BrokenPromiseError("the job does not come to rest")
 
     def advance(self) -> bool:
         """Lets time pass until the machine's next deadline; False if it waits for none."""
@@ -127,7 +127,7 @@ class Simulation:
             self.run()
             if self.finished or not self.advance():
                 return
-        raise Broken("the job does not end")
+        raise BrokenPromiseError("the job does not end")
 
     # --- user programs and faults ---------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Simulation:
                 self.pending += [Pending(ev.ContainersFound(containers=())), Pending(ev.ReconcileClosed())]
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
-                    raise Broken(f"session {session} opens while programs run")
+                    raise BrokenPromiseError(f"session {session} opens while programs run")
                 self.pending.append(Pending(ev.SessionOpened(session=session, reason=reason)))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
@@ -180,7 +180,7 @@ class Simulation:
                 self.lose(container, "killed")
             case act.Finish():
                 if self.running() or self.finished:
-                    raise Broken("finished with programs running, or twice")
+                    raise BrokenPromiseError("finished with programs running, or twice")
                 self.finished = action
 
     def _grant(self) -> None:
@@ -193,7 +193,9 @@ class Simulation:
                 self.pending.append(Pending(ev.Granted(container=f"c-{self._made}", role=role, host="h")))
 
     def _launch(self, container: str, task: TaskId, session: int) -> None:
-        if container in self.containers and container not in self.executors:
+        if container not in self.containers:
+            self.pending.append(Pending(ev.ActionFailed(action="launch", cause="it is gone", container=container)))
+        elif container not in self.executors:
             executor = Executor(task, container, f"i-{container}", session)
             self.executors[container] = executor
             self._register(executor)
@@ -220,7 +222,7 @@ class Simulation:
         executor = self._executor_of(task)
         if executor and session > executor.session:
             if executor.program:
-                raise Broken(f"{task} is renewed while its program runs")
+                raise BrokenPromiseError(f"{task} is renewed while its program runs")
             executor.session = session
             self._register(executor)
 
@@ -229,7 +231,7 @@ class Simulation:
         if executor is None or (action.session, action.try_) in executor.done:
             return
         if any(p.session != action.session for p in self.running()):
-            raise Broken("programs of two sessions at one time")
+            raise BrokenPromiseError("programs of two sessions at one time")
         executor.done.add((action.session, action.try_))
         program = Program(action.task, action.session, action.try_)
         if executor.stopped >= action.session:
