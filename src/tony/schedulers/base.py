@@ -120,6 +120,10 @@ class Submitter(ABC):
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         """What this scheduler can never do for this job, with the arithmetic, and mistakes in its own settings."""
 
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        """What the submitter should know although it is no mistake; a sentence or two each."""
+        return ()
+
     @abstractmethod
     def render(self, job: PreparedJob) -> Json:
         """The exact request that `submit` will send, pure, for golden tests and `--dry-run`. No secrets in it."""

@@ -10,7 +10,8 @@ from tony.errors import Problem
 from tony.schedulers.settings import SchedulerSetting, SettingType
 from tony.units import parse_size
 
-DEFAULT_LEDGER = Path("/tmp/tony-ledger")  # noqa: S108 - one for all users, whatever their TMPDIR says
+#: One for all users, whatever their TMPDIR says.
+DEFAULT_LEDGER = Path("/tmp/tony-ledger")
 DEFAULT_EXECUTOR = "tony.executor.main"
 
 SETTINGS: Sequence[SchedulerSetting] = (

@@ -1,0 +1,167 @@
+"""Claims on a machine's memory and GPUs, and who may have what. Pure.
+
+The rule: a claim is granted when it fits beside all granted claims *and* all older ones that still wait. So nothing
+that is granted ever delays an older claim, and nobody starves; yet a job without GPUs need not wait behind a job that
+waits for GPUs only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tony.schedulers.local.machine import Machine
+from tony.units import format_size
+
+#: Bytes of a claim's file; ours have a few hundred, and some 45 more for each GPU.
+MAX_BYTES = 64 * 1024
+_MAX_MEMORY = 1 << 60
+_MAX_GPUS = 1024
+_MAX_TEXT = 200
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one job wants, or holds, of the machine.
+
+    Attributes:
+        ticket: older tickets sort before younger ones; also the claim's name.
+        job, job_name: for people who wait behind it.
+        user: who owns the claim's file; not written in it.
+        memory: bytes.
+        gpus: how many devices.
+        devices: ids of the devices it holds; None as long as it waits.
+    """
+
+    ticket: str
+    job: str
+    job_name: str
+    user: str = ""
+    memory: int
+    gpus: int
+    devices: tuple[str, ...] | None = None
+
+    @property
+    def granted(self) -> bool:
+        """Whether it holds what it wants."""
+        return self.devices is not None
+
+
+def encode(claim: Claim) -> bytes:
+    """A claim as the content of its file."""
+    return json.dumps(
+        {
+            "ticket": claim.ticket,
+            "job": claim.job,
+            "name": claim.job_name,
+            "memory": claim.memory,
+            "gpus": claim.gpus,
+            "devices": claim.devices,
+        }
+    ).encode()
+
+
+def decode(content: bytes, ticket: str, user: str) -> Claim | None:
+    """Reads what anybody on the machine may have written; None for anything but a proper claim.
+
+    Args:
+        ticket: what the file's name says; a claim under a name that is not its own is a copy.
+        user: who owns the file.
+    """
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if len(content) > MAX_BYTES or not isinstance(data, dict) or data.get("ticket") != ticket:
+        return None
+    memory, gpus = _number(data.get("memory"), _MAX_MEMORY), _number(data.get("gpus"), _MAX_GPUS)
+    devices = data.get("devices")
+    if memory is None or gpus is None or not (devices is None or _is_devices(devices, gpus)):
+        return None
+    return Claim(
+        ticket=ticket,
+        job=_text(data.get("job")),
+        job_name=_text(data.get("name")),
+        user=user,
+        memory=memory,
+        gpus=gpus,
+        devices=None if devices is None else tuple(devices),
+    )
+
+
+def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | str:
+    """The claim with its devices if it may be granted now, else the reason why it waits."""
+    granted: list[Claim] = []
+    older: list[Claim] = []
+    for other in others:
+        if other.granted:
+            granted.append(other)
+        elif other.ticket < claim.ticket and _possible(other, claim, machine):
+            older.append(other)
+    memory = machine.memory - sum(other.memory for other in granted)
+    held = {device for other in granted for device in other.devices or ()}
+    devices = [device for device in machine.gpus if device not in held]
+    short_of_memory = claim.memory > memory - sum(other.memory for other in older)
+    short_of_gpus = claim.gpus > 0 and claim.gpus > len(devices) - sum(other.gpus for other in older)
+    if not short_of_memory and not short_of_gpus:
+        return replace(claim, devices=tuple(devices[: claim.gpus]))
+    wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
+    return f"waiting for {wants}{_behind(granted, older, gpus_only=not short_of_memory)}"
+
+
+def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:
+    """Whether the other can ever be granted on the machine as we see it: its owner may have set it larger than it is.
+
+    We know of the machine's GPUs only if we want some.
+    """
+    return other.memory <= machine.memory and (not claim.gpus or other.gpus <= len(machine.gpus))
+
+
+def _wants(claim: Claim, machine: Machine, memory: int | None, gpus: int | None) -> str:
+    parts = []
+    if memory is not None:
+        free = format_size(max(memory, 0))
+        parts.append(
+            f"{format_size(claim.memory)} of memory, of which {free} of {format_size(machine.memory)} are free"
+        )
+    if gpus is not None:
+        parts.append(f"{claim.gpus} of {len(machine.gpus)} GPUs, of which {gpus} are free")
+    return ", and ".join(parts)
+
+
+def _behind(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
+    holders = [claim for claim in granted if claim.gpus or not gpus_only]
+    waiters = [claim for claim in older if claim.gpus or not gpus_only]
+    text = f"; held by {_some(holders)}" if holders else ""
+    return text + (f"; first in line: {_some(waiters)}" if waiters else "")
+
+
+def _some(claims: Sequence[Claim]) -> str:
+    ordered = sorted(claims, key=lambda claim: claim.ticket)
+    rest = len(ordered) - _SHOWN
+    return ", ".join(map(_describe, ordered[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _describe(claim: Claim) -> str:
+    gpus = f", {claim.gpus} GPU{'s' if claim.gpus > 1 else ''}" if claim.gpus else ""
+    return f'{claim.job} "{claim.job_name}" of {claim.user} ({format_size(claim.memory)}{gpus})'
+
+
+def _number(value: object, most: int) -> int | None:
+    return value if type(value) is int and 0 <= value <= most else None
+
+
+def _is_devices(value: object, gpus: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == gpus
+        and all(isinstance(device, str) and len(device) <= _MAX_TEXT for device in value)
+    )
+
+
+def _text(value: object) -> str:
+    """Text from a stranger, safe to print on a terminal."""
+    text = value if isinstance(value, str) else "?"
+    return "".join(char if char.isprintable() else "?" for char in text[:_MAX_TEXT])

@@ -1,0 +1,152 @@
+"""Executors as processes of this machine: started, watched, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tony.model.codec import to_plain
+from tony.protocol.launch import LaunchContext
+
+#: Bytes of an executor's log that are looked at for its last line.
+_TAIL = 4096
+
+
+class Executor:
+    """A living executor. The kernel tells of its end (pidfd); nobody asks again and again.
+
+    Attributes:
+        pid: also its session's id.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, ended: Callable[[str], object]) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._log = log
+        self._ended = ended
+        self._gone = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._pidfd = os.pidfd_open(process.pid)
+        self._loop.add_reader(self._pidfd, self._over)
+
+    def kill(self) -> None:
+        """SIGKILL. May be called twice, or after its end."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    async def wait_gone(self) -> None:
+        """Returns once it has ended, and that was told."""
+        await self._gone.wait()
+
+    def _over(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        self._gone.set()
+        self._ended(f"its executor {describe_end(self._process.wait())}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        """Why it failed, as far as it said so itself."""
+        if self._process.returncode <= 0:
+            return ""
+        with contextlib.suppress(OSError), self._log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
+            if lines:
+                return f": {lines[-1].strip()}; all it said: {self._log}"
+        return ""
+
+
+def start(
+    argv: Sequence[str],
+    context: LaunchContext,
+    *,
+    env: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    inherited: Sequence[int],
+    ended: Callable[[str], object],
+) -> Executor:
+    """Starts an executor in a session of its own. To be called from the one thread that lives as long as the program.
+
+    Args:
+        context: goes by pipe; it holds secrets.
+        inherited: descriptors that it keeps open as long as it lives.
+        ended: called once, on the running loop, with how it ended.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                argv,
+                stdin=reading,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                env=env,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+    except OSError:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+    try:
+        executor = Executor(process, log, ended)
+    except OSError:
+        os.close(writing)
+        process.kill()
+        process.wait()
+        raise
+    _feed(writing, json.dumps(to_plain(context), separators=(",", ":")).encode())
+    return executor
+
+
+def describe_end(returncode: int) -> str:
+    """`ended with exit code 3`, `was killed by SIGKILL`."""
+    if returncode >= 0:
+        return f"ended with exit code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
+def _feed(descriptor: int, content: bytes) -> None:
+    """Writes and closes, without ever waiting for the reader: what the pipe does not hold, the loop writes later."""
+    os.set_blocking(descriptor, False)
+    loop = asyncio.get_running_loop()
+    rest = memoryview(content)
+
+    def write() -> bool:
+        """Whether all is written."""
+        nonlocal rest
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:
+            rest = rest[:0]  # it has ended; that is told elsewhere
+        return not rest
+
+    def write_more() -> None:
+        if write():
+            loop.remove_writer(descriptor)
+            os.close(descriptor)
+
+    if write():
+        os.close(descriptor)
+    else:
+        loop.add_writer(descriptor, write_more)

@@ -1,0 +1,85 @@
+"""Whether a job can ever fit on a machine, with the arithmetic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tony.errors import Problem
+from tony.model.job import JobSpec, Resources
+from tony.schedulers.local.machine import Machine
+from tony.schedulers.local.peak import coexisting, gpus_of, memory_of, total
+from tony.units import format_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thing:
+    """One kind of resource, and how people speak of it."""
+
+    key: str
+    of: Callable[[Resources], int]
+    has: int
+    text: Callable[[int], str]
+    machine: str
+    advice: str
+
+
+def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
+    """What of a job this machine can never give, even when nothing else runs."""
+    things = (
+        _Thing(
+            key="memory",
+            of=memory_of,
+            has=machine.memory,
+            text=format_size,
+            machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
+            advice="Ask for less memory or fewer instances",
+        ),
+        _Thing(
+            key="gpus",
+            of=gpus_of,
+            has=len(machine.gpus),
+            text=_gpus,
+            machine=f"{_gpus(len(machine.gpus))}{_because(machine.gpus_origin)}",
+            advice="Ask for fewer, or pretend some for a test with scheduler.local.gpus",
+        ),
+    )
+    return [problem for thing in things for problem in _misfits_of(spec, thing)]
+
+
+def _misfits_of(spec: JobSpec, thing: _Thing) -> list[Problem]:
+    roles = spec.effective_roles
+    too_large = [
+        Problem(
+            key=f"roles.{name}.{thing.key}",
+            value=thing.text(thing.of(role.resources)),
+            message=f"one task wants more than this machine has, {thing.machine}. {thing.advice}.",
+        )
+        for name, role in roles.items()
+        if role.instances and thing.of(role.resources) > thing.has
+    ]
+    if too_large:
+        return too_large
+    together = coexisting(spec, thing.of)
+    wanted = sum(total(roles[name], thing.of) for name in together)
+    if wanted <= thing.has:
+        return []
+    sums = " + ".join(
+        f"{name}: {roles[name].instances} x {thing.text(thing.of(roles[name].resources))}" for name in together
+    )
+    first = thing.key if len(together) == 1 else ""
+    return [
+        Problem(
+            key=f"roles.{together[0]}.{first}" if first else "roles",
+            message=f"the job wants {sums} = {thing.text(wanted)} at one time, this machine has {thing.machine}. "
+            f"{thing.advice}.",
+        )
+    ]
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU{'' if number == 1 else 's'}"
+
+
+def _because(origin: str) -> str:
+    return f" ({origin})" if origin else ""

@@ -1,0 +1,93 @@
+"""One job's claim on the machine over its whole life: obtained, kept from being cleaned away, given back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from tony.errors import SchedulerError
+from tony.model.record import JobRecord
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
+from tony.schedulers.local.line import obtain
+from tony.schedulers.local.machine import Machine
+from tony.schedulers.local.peak import Need
+
+#: Seconds between tries for a ledger that cannot be used.
+_BROKEN = 5.0
+#: Seconds between marks that the claim is in use: cleaners of /tmp take what is some days old.
+_REFRESH = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+class Holding:
+    """A claim for what one job needs.
+
+    Args:
+        reopen: opens the ledger again, should it have gone.
+        ledger: the open ledger; closed with the holding.
+    """
+
+    def __init__(
+        self, reopen: Callable[[], Ledger], ledger: Ledger, record: JobRecord, need: Need, machine: Machine
+    ) -> None:
+        self._reopen = reopen
+        self._ledger = ledger
+        self._machine = machine
+        self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=need.memory, gpus=need.gpus)
+        self._held: HeldClaim | None = None
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """Open files that executors inherit: with them the claim outlives us, as long as it is needed."""
+        return (self._held.descriptor,) if self._held else ()
+
+    async def obtain(self, say: Callable[[str], None]) -> tuple[str, ...]:
+        """Waits until the claim is granted, and answers its devices.
+
+        Args:
+            say: is told what is waited for, each time that changes.
+        """
+        while True:
+            try:
+                self._held = await obtain(self._ledger, self._wanted, self._machine, say)
+                return self._held.claim.devices or ()
+            except (SchedulerError, OSError) as error:
+                say(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
+                _log.warning("the ledger %s cannot be used: %s", self._ledger.path, error)
+            await asyncio.sleep(_BROKEN)
+            self._open_again()
+
+    async def keep(self) -> None:
+        """Keeps the claim's file from being taken for forgotten, and puts it back if it was. Runs until cancelled."""
+        while self._held:
+            await asyncio.sleep(_REFRESH)
+            try:
+                if not self._held.refresh():
+                    self._open_again()
+                    self._put_back(self._held)
+            except (SchedulerError, OSError, LedgerBusy) as error:
+                _log.warning("the claim on this machine cannot be refreshed: %s", error)
+
+    def close(self) -> None:
+        """Gives everything back."""
+        if self._held:
+            self._held.withdraw()
+            self._held = None
+        self._ledger.close()
+
+    def _put_back(self, lost: HeldClaim) -> None:
+        # Executors hold the removed file and cannot hold this one: it dies with us. Others see it at least until then.
+        with self._ledger.locked():
+            self._held = self._ledger.post(lost.claim)
+        lost.withdraw()
+
+    def _open_again(self) -> None:
+        try:
+            ledger = self._reopen()
+        except SchedulerError as error:
+            _log.warning("%s", error)
+        else:
+            self._ledger.close()
+            self._ledger = ledger

@@ -1,0 +1,126 @@
+"""Standing in line for memory and GPUs: from wanting to having, woken by the kernel and not by a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from tony import clock
+from tony.schedulers.local.claims import Claim, decide
+from tony.schedulers.local.inotify import FolderWatch
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy
+from tony.schedulers.local.machine import Machine
+
+#: Seconds after a change at which to look again: the kernel tells that a file was closed just before it unlocks it.
+_LOOK_AGAIN = (0.01, 0.1)
+#: Seconds between looks when nothing is heard, and when nothing can be heard (no inotify left for this user).
+_SAFETY, _DEAF = 5.0, 0.5
+#: Seconds between tries for a ledger that is locked, doubling; decisions take milliseconds.
+_BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
+#: Seconds that the ledger may be locked by others before that is said.
+_BUSY_PATIENCE = 2.0
+
+
+async def obtain(ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[str], None]) -> HeldClaim:
+    """Writes a claim down and waits until it is granted. Cancelled, it leaves the line.
+
+    Args:
+        say: is told what is waited for, each time that changes.
+
+    Raises:
+        SchedulerError: the ledger went away.
+        OSError: the file system refuses.
+    """
+    place = _Place(ledger, claim, machine, say)
+    try:
+        return await place.wait_granted()
+    except BaseException:
+        place.leave()
+        raise
+    finally:
+        place.stop_listening()
+
+
+class _Place:
+    """One claim's place in the line."""
+
+    def __init__(self, ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[str], None]) -> None:
+        self._ledger = ledger
+        self._claim = claim
+        self._machine = machine
+        self._say = say
+        self._held: HeldClaim | None = None
+        self._news = asyncio.Event()
+        self._watch: FolderWatch | None = None
+
+    async def wait_granted(self) -> HeldClaim:
+        held = await self._look()
+        if held:
+            return held
+        with contextlib.suppress(OSError):
+            self._watch = FolderWatch(self._ledger.path, self._news.set)
+        pauses = iter(_LOOK_AGAIN)
+        while True:
+            held = await self._look()
+            if held:
+                return held
+            if await self._changed(next(pauses, _SAFETY if self._watch else _DEAF)):
+                pauses = iter(_LOOK_AGAIN)
+
+    def leave(self) -> None:
+        if self._held:
+            self._held.withdraw()
+
+    def stop_listening(self) -> None:
+        if self._watch:
+            self._watch.close()
+
+    async def _changed(self, timeout: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    async def _look(self) -> HeldClaim | None:
+        """Decides as soon as nobody else does."""
+        since, pause = clock.monotonic(), _BUSY_FIRST
+        while True:
+            try:
+                with self._ledger.locked():
+                    return self._decide()
+            except LedgerBusy:
+                busy = clock.monotonic() - since
+                if busy > _BUSY_PATIENCE:
+                    self._say(f"waiting for the ledger {self._ledger.path}, which {_locker(self._ledger)} has locked")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _BUSY_MOST)
+
+    def _decide(self) -> HeldClaim | None:
+        others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
+        outcome = decide(self._claim, others, self._machine)
+        if self._held is None:
+            self._held = self._ledger.post(self._claim if isinstance(outcome, str) else outcome)
+        elif isinstance(outcome, Claim):
+            self._held.update(outcome)
+        if isinstance(outcome, str):
+            self._say(outcome)
+            return None
+        return self._held
+
+
+def _locker(ledger: Ledger) -> str:
+    """Who holds the ledger's lock, as the kernel's table says."""
+    status = os.stat(ledger.path)
+    lock_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            # "1: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF"; "->" in front marks one that waits
+            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == lock_id:
+                return f"process {fields[4]}"
+    return "another process"

@@ -1,0 +1,136 @@
+"""What this machine has to give: memory and GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from tony.schedulers.local.settings import LocalSettings
+from tony.units import format_size
+
+#: What jobs may hold of the memory; the rest is for the system, application masters and executors.
+SHARE = Fraction(9, 10)
+#: Seconds that nvidia-smi may take: it wakes sleeping devices one after the other.
+_SMI_TIMEOUT = 30.0
+_UUID = re.compile(r"\bGPU-[0-9a-f]{8}-[0-9a-f-]{27}\b")
+_MINOR = re.compile(r"Device Minor:\s*(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What all jobs of this machine may hold together, as one job sees it.
+
+    Attributes:
+        memory: bytes.
+        gpus: device ids, as CUDA_VISIBLE_DEVICES takes them.
+        memory_origin, gpus_origin: how we know, for people: `23.5g x 0.9`, `scheduler.local.gpus`.
+    """
+
+    memory: int
+    gpus: tuple[str, ...] = ()
+    memory_origin: str = ""
+    gpus_origin: str = ""
+
+
+def measure(settings: LocalSettings, *, with_gpus: bool, root: Path = Path("/")) -> Machine:
+    """What this machine has, or what the settings say that it has.
+
+    Args:
+        with_gpus: look for GPUs; that may take seconds, so only a job that wants some asks.
+        root: where /proc, /sys and /dev are found; another one in tests.
+    """
+    memory, memory_origin = _memory(settings, root)
+    gpus, gpus_origin = _gpus(settings, root) if with_gpus else ((), "")
+    return Machine(memory=memory, gpus=gpus, memory_origin=memory_origin, gpus_origin=gpus_origin)
+
+
+def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
+    if settings.memory is not None:
+        return settings.memory, "set by scheduler.local.memory"
+    total = _total_memory(root)
+    limit = _memory_limit(root)
+    whole = total if limit is None else min(total, limit)
+    what = "" if whole == total else " limit of our control group"
+    return int(whole * SHARE), f"{format_size(whole)}{what} x {float(SHARE):g}"
+
+
+def _total_memory(root: Path) -> int:
+    for line in _read(root / "proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemTotal":
+            return int(value.split()[0]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _memory_limit(root: Path) -> int | None:
+    """The lowest limit from our own control group up to the root, versions 1 and 2; None without any."""
+    limits = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            mount, file = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount, file = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        folder = mount / group.lstrip("/")
+        for place in (folder, *folder.parents):
+            text = _read(place / file).strip()
+            if text.isdigit():  # "max" means none
+                limits.append(int(text))
+            if place == mount:
+                break
+    return min(limits, default=None)
+
+
+def _gpus(settings: LocalSettings, root: Path) -> tuple[tuple[str, ...], str]:
+    if settings.gpus is not None:
+        return tuple(str(number) for number in range(settings.gpus)), "set by scheduler.local.gpus"
+    found = _gpus_of_driver(root)
+    if found is None:
+        found = _gpus_of_smi()
+    return found, "NVIDIA devices found"
+
+
+def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
+    """UUIDs of the devices that the driver shows and we may open; None if it does not tell."""
+    folder = root / "proc/driver/nvidia/gpus"
+    try:
+        files = sorted(folder.glob("*/information"))
+    except OSError:
+        return None
+    uuids = []
+    for file in files:
+        text = _read(file)
+        uuid, minor = _UUID.search(text), _MINOR.search(text)
+        if not uuid or not minor:
+            return None  # a device that nobody has used since the start has no UUID yet
+        # In a container the driver lists all devices of the machine; those that were handed in have a node.
+        if os.access(root / f"dev/nvidia{minor[1]}", os.R_OK | os.W_OK):
+            uuids.append(uuid[0])
+    return tuple(uuids) if files else None
+
+
+def _gpus_of_smi() -> tuple[str, ...]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    try:
+        answer = subprocess.run(
+            [program, "-L"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SMI_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ()
+    return tuple(_UUID.findall(answer.stdout)) if answer.returncode == 0 else ()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,115 @@
+"""How much of a machine a job holds at most at one time: that is what it asks for, at once and as a whole.
+
+A job that took its containers one by one could wait for another job that waits for it. So it makes one claim, for its
+peak. Two roles cannot live at the same time if one has to be over before the other starts; the peak is the heaviest
+set of roles of which any two can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import cache
+
+from tony.model.job import JobSpec, Resources, Role
+from tony.model.states import AfterCondition
+
+#: Up to so many roles in some order the peak is exact; beyond, the plain sum: never too low.
+EXACT_ROLES = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a job holds at most.
+
+    Attributes:
+        memory: bytes.
+        gpus: whole devices.
+    """
+
+    memory: int
+    gpus: int
+
+
+def peak(spec: JobSpec) -> Need:
+    """The most that a job's containers hold at one time. vcores are shares, and not counted."""
+    roles = spec.effective_roles
+    return Need(
+        memory=sum(total(roles[name], memory_of) for name in coexisting(spec, memory_of)),
+        gpus=sum(total(roles[name], gpus_of) for name in coexisting(spec, gpus_of)),
+    )
+
+
+def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:
+    """The roles that can live at one time and together weigh most, in the job's order."""
+    roles = spec.effective_roles
+    # With restarts a finished task keeps its container: it may have to run again.
+    rivals = exclusions(roles) if spec.max_restarts == 0 else {name: frozenset[str]() for name in roles}
+    weights = {name: total(role, weight) for name, role in roles.items()}
+    return tuple(name for name in _heaviest(rivals, weights) if weights[name])
+
+
+def total(role: Role, weight: Callable[[Resources], int]) -> int:
+    """What all tasks of a role hold together."""
+    return role.instances * weight(role.resources)
+
+
+def memory_of(resources: Resources) -> int:
+    """Bytes of one task."""
+    return resources.memory
+
+
+def gpus_of(resources: Resources) -> int:
+    """Devices of one task."""
+    return resources.gpus
+
+
+def exclusions(roles: Mapping[str, Role]) -> Mapping[str, Set[str]]:
+    """Role -> the roles that are over before it starts, or that start only when it is over."""
+    earlier = {name: _over_before(name, roles) for name in roles}
+    return {name: frozenset(earlier[name]) | {other for other in roles if name in earlier[other]} for name in roles}
+
+
+def _over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
+    """Roles that are over when `name` starts: it waits for their end, or a role that it waits for does."""
+    over: set[str] = set()
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        role = todo.pop()
+        for other, condition in roles[role].after.items():
+            if other not in roles:
+                continue
+            if condition is not AfterCondition.STARTED:
+                over.add(other)
+            if other not in seen:
+                seen.add(other)
+                todo.append(other)
+    return over
+
+
+def _heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
+    """Of all sets of roles without two rivals, the one with the largest sum of weights."""
+    bound = [name for name in rivals if rivals[name]]
+    if len(bound) > EXACT_ROLES:
+        return list(rivals)
+    bit = {name: 1 << i for i, name in enumerate(bound)}
+    against = [sum(bit[rival] for rival in rivals[name]) for name in bound]
+
+    @cache
+    def best(left: int) -> int:
+        """The largest sum over roles of the set `left`; about 2^(n/2) sets are ever asked for."""
+        if not left:
+            return 0
+        lowest = left & -left
+        i = lowest.bit_length() - 1
+        return max(best(left ^ lowest), weights[bound[i]] + best((left ^ lowest) & ~against[i]))
+
+    left, chosen = (1 << len(bound)) - 1, set()
+    for i, name in enumerate(bound):
+        if left & bit[name]:
+            left ^= bit[name]
+            if weights[name] + best(left & ~against[i]) >= best(left):
+                chosen.add(name)
+                left &= ~against[i]
+    return [name for name in rivals if not rivals[name] or name in chosen]

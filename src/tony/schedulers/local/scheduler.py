@@ -1,0 +1,22 @@
+"""The embedded scheduler: processes on this machine."""
+
+from __future__ import annotations
+
+from tony.model.layout import Home
+from tony.schedulers.base import ContainerSource, PreparedJob, Scheduler, Submitter
+
+
+class LocalScheduler(Scheduler):
+    """Makes both halves. Each is imported when it is asked for: the programs that need one never need the other."""
+
+    name = "local"
+
+    def submitter(self, home: Home) -> Submitter:
+        from tony.schedulers.local.submitter import LocalSubmitter
+
+        return LocalSubmitter(home)
+
+    def source(self, job: PreparedJob) -> ContainerSource:
+        from tony.schedulers.local.source import LocalSource
+
+        return LocalSource(job, adopt_orphans=True)

@@ -1,0 +1,371 @@
+"""The application master's half: containers are executors on this machine, within one claim on it.
+
+A container goes one way: granted, starting, running, ending. Its end is told when nothing of it lives any more: its
+executor has ended, and everything that executor had started is dead, its control group removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tony.bootstrap import command
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import ConfigError, SchedulerError, TonyError
+from tony.linux import cgroup, process
+from tony.model.ids import TaskId
+from tony.model.job import Resources
+from tony.model.staged import StagedRole
+from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.schedulers.base import ContainerSource, PreparedJob, Sink
+from tony.schedulers.local import executors, remains
+from tony.schedulers.local.allotment import Allotment
+from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.local.executors import Executor
+from tony.schedulers.local.fit import misfits
+from tony.schedulers.local.holding import Holding
+from tony.schedulers.local.machine import measure
+from tony.schedulers.local.peak import Need, peak
+from tony.schedulers.local.places import open_ledger
+from tony.schedulers.local.settings import read_settings
+from tony.storage.localize import Interpreter, localize
+
+#: Where tasks of one machine reach each other.
+HOST = "127.0.0.1"
+#: `cpu.shares` of one vcore: what the kernel gives a process without any.
+_SHARES_PER_VCORE = 1024
+#: Seconds between tries to end what does not die.
+_STUBBORN = 0.5
+#: Looks for the end of what was just killed, and seconds between.
+_STRAY_LOOKS, _STRAY_PAUSE = 100, 0.005
+#: Tries at the job's end; each waits some seconds for what is stuck in the kernel.
+_LAST_TRIES = 3
+
+_log = logging.getLogger(__name__)
+
+
+class _Stage(Enum):
+    GRANTED = "granted"  #: nothing runs in it
+    STARTING = "starting"  #: its files are laid down
+    RUNNING = "running"  #: its executor lives
+    ENDING = "ending"  #: what the executor left is ended
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Container:
+    """One container until its end has been told.
+
+    Attributes:
+        memory: bytes of the claim that it takes.
+        cause: why we end it; empty as long as we do not.
+        force: ends it when the patience of `release` is over.
+    """
+
+    id: str
+    role: str
+    resources: Resources
+    devices: tuple[str, ...]
+    stage: _Stage = _Stage.GRANTED
+    executor: Executor | None = None
+    groups: tuple[str, ...] = ()
+    cause: str = ""
+    force: asyncio.TimerHandle | None = None
+
+
+class LocalSource(ContainerSource):
+    """Containers on this machine.
+
+    Args:
+        executor_command: argv of the executor; by default the module that the settings name.
+        adopt_orphans: become the parent of everything below that loses its own, and end it with its executor. For a
+            process that is an application master and nothing else.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self, job: PreparedJob, *, executor_command: Sequence[str] | None = None, adopt_orphans: bool = False
+    ) -> None:
+        self._job = job
+        self._spec = job.record.spec
+        self._settings, problems = read_settings(self._spec.scheduler_settings)
+        if problems:
+            raise ConfigError(problems)
+        self._command = list(executor_command or command(self._settings.executor))
+        self._adopt_orphans = adopt_orphans
+        self._sink: Sink | None = None
+        self._holding: Holding | None = None
+        self._allotment: Allotment | None = None
+        self._demand: dict[str, int] = {}
+        self._containers: dict[str, _Container] = {}
+        self._never = ""
+        self._granted = 0
+        self._queued = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- the claim ------------------------------------------------------------------------------------------------
+
+    async def open(self, sink: Sink) -> None:
+        if self._sink:
+            return
+        self._sink = sink
+        if self._adopt_orphans:
+            process.set_child_subreaper()
+        ledger, notice = open_ledger(self._settings, self._job.home)
+        if notice:
+            _log.warning(notice)
+        need = peak(self._spec)
+        machine = await asyncio.to_thread(measure, self._settings, with_gpus=need.gpus > 0)
+        self._holding = Holding(
+            lambda: open_ledger(self._settings, self._job.home)[0], ledger, self._job.record, need, machine
+        )
+        self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
+        if not self._never:
+            self._spawn(self._obtain(self._holding, need))
+
+    async def _obtain(self, holding: Holding, need: Need) -> None:
+        devices = await holding.obtain(self._say_queued)
+        self._allotment = Allotment(need.memory, devices)
+        self._say_queued("")
+        self._grant()
+        await holding.keep()
+
+    async def recover(self) -> Sequence[str]:
+        return ()
+
+    # --- demand and grants ----------------------------------------------------------------------------------------
+
+    def set_demand(self, role: str, total: int) -> None:
+        impossible = self._impossible(role, total)
+        if impossible:
+            self._emit(Unsatisfiable(role=role, reason=impossible))
+            return
+        self._demand[role] = total
+        self._grant()
+
+    def _impossible(self, role: str, total: int) -> str:
+        if self._never and total:
+            return self._never
+        known = self._spec.effective_roles.get(role)
+        if known is None:
+            return f"the job has no role {role}"
+        if total > known.instances:
+            return f"{total} containers of {role} were asked for, and the job's claim has room for {known.instances}"
+        return ""
+
+    def _grant(self) -> None:
+        """Grants what is wanted and has room; says what has none."""
+        if self._allotment is None or self._sink is None:
+            return
+        short = []
+        for name, role in self._spec.effective_roles.items():
+            living = sum(container.role == name for container in self._containers.values())
+            missing = self._demand.get(name, 0) - living
+            while missing > 0:
+                devices = self._allotment.take(role.resources)
+                if devices is None:
+                    short.append(f"{missing} of {name}")
+                    break
+                self._new_container(name, role.resources, devices)
+                missing -= 1
+        self._say_queued(self._explain(short))
+
+    def _explain(self, short: Sequence[str]) -> str:
+        if not short or self._allotment is None:
+            return ""
+        held = ", ".join(sorted({container.role for container in self._containers.values()}))
+        return (
+            f"no room for {' and '.join(short)} within what the job holds ({self._allotment.describe_free()} free) "
+            f"until containers of {held} end"
+        )
+
+    def _new_container(self, role: str, resources: Resources, devices: tuple[str, ...]) -> None:
+        self._granted += 1
+        container = _Container(id=f"c-{self._granted}", role=role, resources=resources, devices=devices)
+        self._containers[container.id] = container
+        self._emit(Granted(container=container.id, role=role, host=HOST))
+
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        held = self._containers.get(container)
+        if held is None:
+            raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
+        if held.stage is not _Stage.GRANTED:
+            return
+        held.stage = _Stage.STARTING
+        try:
+            interpreter = await asyncio.to_thread(self._lay_down, TaskId(task.role, task.index))
+            if held.cause:
+                self._spawn(self._bury(held, held.cause))
+            elif self._sink:
+                self._start(held, task, credentials, interpreter)
+        except (TonyError, OSError) as error:
+            cgroup.remove(held.groups)
+            self._forget(held)
+            raise SchedulerError(f"the executor of {task.role}:{task.index} cannot be started: {error}") from error
+
+    def _lay_down(self, task: TaskId) -> Interpreter:
+        """Makes a task's working directory. Runs in a thread: archives are unpacked."""
+        folder = self._job.folder.work_of(task)
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        return localize(staged, self._job.home.cache, folder)
+
+    def _start(self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter) -> None:
+        name = TaskId(task.role, task.index)
+        folder = self._job.folder
+        held.groups = cgroup.create(
+            f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
+        )
+        remains.note_groups(folder.cgroups, held.groups)
+        marker = remains.executor_marker(folder.job_id, held.id)
+        part = ContainerPart(
+            host=HOST,
+            work_folder=str(folder.work_of(name)),
+            log_folder=str(folder.logs),
+            inherit_env=True,
+            marker=f"{marker}{secrets.token_hex(8)}",
+            python_path=interpreter.python_path,
+            python_env=interpreter.python_env,
+            gpu_devices=held.devices,
+            cgroup=held.groups,
+        )
+        held.executor = executors.start(
+            self._command,
+            LaunchContext(task=task, container=part, credentials=credentials),
+            env={**os.environ, remains.EXECUTOR_VARIABLE: marker},
+            folder=folder.path,
+            log=folder.executor_log(name),
+            inherited=self._holding.descriptors if self._holding else (),
+            ended=lambda how: self._executor_ended(held, how),
+        )
+        held.stage = _Stage.RUNNING
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    def release(self, container: str, patience: float) -> None:
+        held = self._containers.get(container)
+        if held is None:
+            return
+        if held.stage is not _Stage.RUNNING:
+            self._end(held, "it was given back")
+        elif not held.cause:
+            again = held.force.when() if held.force else float("inf")
+            loop = asyncio.get_running_loop()
+            if loop.time() + patience < again:
+                if held.force:
+                    held.force.cancel()
+                cause = f"it was given back, and its executor did not end within {patience:g} s"
+                held.force = loop.call_later(patience, self._end, held, cause)
+
+    def kill(self, container: str, reason: str) -> None:
+        held = self._containers.get(container)
+        if held:
+            self._end(held, f"killed: {reason}")
+
+    def _end(self, held: _Container, cause: str) -> None:
+        """Ends a container in any stage. One that is starting is ended by `launch`, which is in the middle of it."""
+        if held.cause or held.stage is _Stage.ENDING:
+            return
+        held.cause = cause
+        if held.stage is _Stage.GRANTED:
+            self._gone(held, cause)
+        elif held.executor:
+            held.executor.kill()
+
+    def _executor_ended(self, held: _Container, how: str) -> None:
+        if held.force:
+            held.force.cancel()
+        if self._sink:
+            self._spawn(self._bury(held, held.cause or how))
+
+    async def _bury(self, held: _Container, cause: str) -> None:
+        """Ends all that is left of a container, and tells its end."""
+        held.stage = _Stage.ENDING
+        while not await self._end_all(held):
+            _log.warning("something in container %s does not die; trying again", held.id)
+            await asyncio.sleep(_STUBBORN)
+        self._gone(held, cause)
+
+    def _gone(self, held: _Container, cause: str) -> None:
+        self._emit(ContainerEnded(container=held.id, cause=cause))
+        self._forget(held)
+
+    async def _end_all(self, held: _Container) -> bool:
+        dead = await asyncio.to_thread(remains.end_container, self._job.folder.job_id, held.id, held.groups)
+        return await self._end_strays() and dead
+
+    async def _end_strays(self) -> bool:
+        for _ in range(_STRAY_LOOKS):
+            if not self._adopt_orphans or remains.end_strays(self._executor_pids()):
+                return True
+            await asyncio.sleep(_STRAY_PAUSE)
+        return False
+
+    def _executor_pids(self) -> set[int]:
+        return {container.executor.pid for container in self._containers.values() if container.executor}
+
+    def _forget(self, held: _Container) -> None:
+        """Its share of the claim is free, and may be granted again."""
+        del self._containers[held.id]
+        if self._allotment:
+            self._allotment.give_back(held.resources.memory, held.devices)
+        self._grant()
+
+    async def close(self) -> None:
+        if self._sink is None:
+            return
+        self._sink = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        living = [container.executor for container in self._containers.values() if container.executor]
+        for executor in living:
+            executor.kill()
+        for executor in living:
+            await executor.wait_gone()
+        await self._end_rest()
+        self._containers.clear()
+        self._job.folder.cgroups.unlink(missing_ok=True)
+        if self._holding:
+            self._holding.close()
+
+    async def _end_rest(self) -> None:
+        groups = remains.noted_groups(self._job.folder.cgroups)
+        for _ in range(_LAST_TRIES):
+            dead = await asyncio.to_thread(remains.end_job, self._job.folder.job_id, groups)
+            if await self._end_strays() and dead:
+                return
+            await asyncio.sleep(_STUBBORN)
+        _log.error("something of the job does not die, and is left behind")
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def _say_queued(self, reason: str) -> None:
+        if reason != self._queued:
+            self._queued = reason
+            self._emit(Queued(reason=reason))
+
+    def _emit(self, event: Event) -> None:
+        """Tells the sink soon: never from inside a call of its own."""
+        asyncio.get_running_loop().call_soon(self._tell, event)
+
+    def _tell(self, event: Event) -> None:
+        if self._sink:
+            self._sink(event)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception():
+            _log.error("a bug: a task of the local scheduler failed", exc_info=task.exception())

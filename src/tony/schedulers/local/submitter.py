@@ -1,0 +1,108 @@
+"""The client's half: says what can never work, starts the application master, cleans up after a dead one."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Sequence
+
+from tony.bootstrap import command
+from tony.errors import Problem
+from tony.model.codec import Json
+from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.schedulers.base import Capabilities, PreparedJob, Submitter
+from tony.schedulers.local import places, remains
+from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.local.fit import misfits
+from tony.schedulers.local.machine import measure
+from tony.schedulers.local.peak import peak
+from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
+from tony.schedulers.local.start import master_command, start_master
+
+#: Tries to end what a dead application master left; each waits some seconds for what is stuck in the kernel.
+_TRIES = 3
+
+
+class LocalSubmitter(Submitter):
+    """Jobs as processes of this machine."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        settings, problems = read_settings(spec.scheduler_settings)
+        if settings.ledger is not None and (trouble := places.trouble_with(settings.ledger)):
+            problems.append(
+                Problem(
+                    key="scheduler.local.ledger",
+                    value=str(settings.ledger),
+                    message=f"cannot be the ledger: {trouble}. Leave it out, or name a folder that can be written.",
+                )
+            )
+        machine = measure(settings, with_gpus=peak(spec).gpus > 0)
+        return [*problems, *misfits(spec, machine)]
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        settings, _ = read_settings(spec.scheduler_settings)
+        trouble = "" if settings.ledger else places.trouble_with(DEFAULT_LEDGER)
+        return [places.fallback_notice(DEFAULT_LEDGER, trouble, places.own_ledger(self._home))] if trouble else []
+
+    def render(self, job: PreparedJob) -> Json:
+        spec = job.record.spec
+        settings, _ = read_settings(spec.scheduler_settings)
+        need = peak(spec)
+        return {
+            "scheduler": "local",
+            "master": {
+                "command": master_command(job.folder),
+                "folder": str(job.folder.path),
+                "output": str(job.folder.am_log),
+                "environment": "inherited",
+            },
+            "claim": {
+                "ledger": str(settings.ledger or DEFAULT_LEDGER),
+                "memory": need.memory,
+                "gpus": need.gpus,
+            },
+            "containers": {
+                name: {
+                    "instances": role.instances,
+                    "memory": role.resources.memory,
+                    "vcores": role.resources.vcores,
+                    "gpus": role.resources.gpus,
+                    "executor": command(settings.executor),
+                    "environment": ["inherited", remains.EXECUTOR_VARIABLE],
+                    "program_environment": sorted(spec.env_of(name)),
+                }
+                for name, role in spec.effective_roles.items()
+            },
+        }
+
+    async def submit(self, job: PreparedJob) -> None:
+        await start_master(job.folder)
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        try:
+            lock = os.open(folder.am_lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    async def sweep(self, folder: JobFolder) -> None:
+        groups = remains.noted_groups(folder.cgroups)
+        for _ in range(_TRIES):
+            if await asyncio.to_thread(remains.end_job, folder.job_id, groups):
+                break
+        folder.cgroups.unlink(missing_ok=True)
