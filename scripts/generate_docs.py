@@ -1,0 +1,45 @@
+"""Writes the parts of the docs that come from the code. `--check` only says whether they are up to date."""
+
+import re
+import sys
+from pathlib import Path
+
+from tony.config.sheet import settings_table_markdown
+from tony.core.tables import job_diagram, task_diagram
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def with_block(text: str, name: str, content: str) -> str:
+    """The text with the part between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    found = re.search(re.escape(begin) + ".*?" + re.escape(end), text, re.DOTALL)
+    if not found:
+        raise SystemExit(f"docs: no place marked {begin}")
+    return text[: found.start()] + f"{begin}\n{content}\n{end}" + text[found.end() :]
+
+
+def generated() -> dict[Path, str]:
+    """Every generated page with its content."""
+    architecture = (DOCS / "architecture.md").read_text()
+    architecture = with_block(architecture, "job states", f"```mermaid\n{job_diagram()}\n```")
+    architecture = with_block(architecture, "task states", f"```mermaid\n{task_diagram()}\n```")
+    settings = (DOCS / "settings.md").read_text()
+    settings = with_block(settings, "settings", settings_table_markdown().strip())
+    return {DOCS / "architecture.md": architecture, DOCS / "settings.md": settings}
+
+
+def main() -> int:
+    stale = [path for path, text in generated().items() if path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"docs: {path.relative_to(DOCS.parent)} is not what the code says; run `make docs`")
+        return bool(stale)
+    for path in stale:
+        path.write_text(generated()[path])
+        print(f"docs: wrote {path.relative_to(DOCS.parent)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Arrows point down: what each room of the house may import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tony
+
+PACKAGE = Path(tony.__file__).parent
+
+#: Room -> the rooms it may import. A room may always import itself.
+BELOW_MODEL = {"errors", "units", "clock", "bootstrap"}
+BASE = BELOW_MODEL | {"model", "linux"}
+PURE = BASE | {"core", "frameworks", "protocol", "config"}
+MIDDLE = PURE | {"schedulers", "storage", "rpc"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "units": set(),
+    "clock": set(),
+    "bootstrap": set(),
+    "model": BELOW_MODEL,
+    "linux": BELOW_MODEL,
+    "core": BELOW_MODEL | {"model"},
+    "frameworks": BELOW_MODEL | {"model"},
+    "protocol": BELOW_MODEL | {"model"},
+    "config": PURE | {"schedulers"},
+    "rpc": PURE,
+    "storage": PURE,
+    "schedulers": PURE | {"storage", "rpc"},
+    "history": MIDDLE,
+    "am": MIDDLE | {"history"},
+    "executor": MIDDLE,
+    "client": MIDDLE | {"history"},
+    "cli": MIDDLE | {"history", "client"},
+    "testing": MIDDLE | {"history", "am", "executor", "client"},
+}
+#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it.
+ONLY = {("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"}}
+#: No I/O, no clock, no randomness where decisions are made.
+IMPURE = {"asyncio", "time", "random", "os", "socket", "subprocess", "threading", "logging", "pathlib", "secrets"}
+PURE_ROOMS = ("core", "frameworks", "protocol")
+#: Where plug-ins are looked up: the one place of a pure room that may.
+LOOKUPS = {"frameworks/registry.py"}
+
+
+def _modules() -> Iterator[Path]:
+    return (path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py" or path.parent != PACKAGE)
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Every module imported anywhere in a file, also inside functions; type-checking blocks count too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path} imports relatively"
+            if node.module == "tony":
+                yield from (f"tony.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_point_down(path: Path) -> None:
+    """A module imports only rooms below its own."""
+    room = _room(path)
+    for module in _imports(path):
+        if module.startswith("tony.") and module != "tony.__version__":
+            target = module.split(".")[1]
+            assert target in ALLOWED[room] | {room}, f"{room} must not import {module}"
+            only = ONLY.get((room, target))
+            assert only is None or module in only, f"{room} must not import {module}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in _modules() if _room(p) in PURE_ROOMS], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_deciding_does_no_io(path: Path) -> None:
+    """Core, frameworks and protocol know no clock, no file, no socket and no chance."""
+    if str(path.relative_to(PACKAGE)) in LOOKUPS:
+        return
+    assert not {module.split(".")[0] for module in _imports(path)} & IMPURE
+
+
+@pytest.mark.parametrize("module", ["tony.executor.main", "tony.am.main", "tony.schedulers.local.source"])
+def test_what_runs_in_a_container_needs_only_the_standard_library(module: str) -> None:
+    """Executor and application master import with site-packages switched off."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import {module}; "
+        "print([m for m in sys.modules if 'site-packages' in (getattr(sys.modules[m], '__file__', None) or '')])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_public_names_are_what_they_say() -> None:
+    """Everything in `tony.__all__` can be had, and nothing else is public."""
+    assert sorted(tony.__all__) == [*dir(tony)]
+    for name in tony.__all__:
+        assert getattr(tony, name) is not None
