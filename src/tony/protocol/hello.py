@@ -100,8 +100,9 @@ def check_answer(data: bytes) -> None:
         raise ProtocolError(Code.VERSION, _versions(theirs=version))
     if status == 0:
         return
-    code = _STATUSES.get(status) or Code.BAD_MESSAGE
-    raise ProtocolError(code, f"the application master refused us: {_REASONS.get(code, f'status {status}')}")
+    code = _STATUSES.get(status)
+    reason = _REASONS.get(code, f"status {status}") if code else f"status {status}"
+    raise ProtocolError(code or Code.BAD_MESSAGE, f"the application master refused us: {reason}")
 
 
 def token_bytes(token: str) -> bytes:

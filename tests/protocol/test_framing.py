@@ -1,0 +1,199 @@
+"""Bytes become messages or a ProtocolError, in whatever pieces they come; messages become frames."""
+
+from __future__ import annotations
+
+import json
+import struct
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plain_values import PLAIN, values
+from tony.errors import ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.framing import (
+    MAX_FROM_AM,
+    MAX_FROM_PEER,
+    Decoder,
+    decode,
+    encode,
+    encode_shared,
+    encode_with_shared,
+)
+from tony.protocol.messages import MESSAGES, Ack, Heartbeat, Message, ReleaseExecutor, StartProgram
+
+CLASSES: list[Any] = list(MESSAGES.values())
+ANY_MESSAGE: st.SearchStrategy[Message] = st.sampled_from(CLASSES).flatmap(values)
+
+
+def frame(body: bytes) -> bytes:
+    """A body with its length in front."""
+    return struct.pack(">I", len(body)) + body
+
+
+def all_from(decoder: Decoder, pieces: list[bytes]) -> tuple[list[Message], str | None]:
+    """What a decoder makes of bytes in these pieces: the messages, and the code of the error that ended it."""
+    messages: list[Message] = []
+    try:
+        for piece in pieces:
+            decoder.feed(piece)
+            while (message := decoder.next_message()) is not None:
+                messages.append(message)
+    except ProtocolError as error:
+        return messages, error.code
+    return messages, None
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """The data in pieces, cut at these places (modulo its length)."""
+    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+CUTS = st.lists(st.integers(0, 2**16), max_size=8)
+#: Things that look like frames, and things that do not.
+BODIES = st.one_of(
+    st.binary(max_size=30),
+    PLAIN.map(lambda plain: json.dumps(plain).encode()),
+    st.builds(
+        lambda kind, plain: json.dumps({"k": kind, **plain}).encode(),
+        st.sampled_from([*MESSAGES, "nonsense"]),
+        st.dictionaries(st.sampled_from(["n", "session", "reason", "x"]), PLAIN, max_size=3),
+    ),
+    ANY_MESSAGE.map(lambda message: encode(message)[4:]),
+)
+STREAMS = st.lists(BODIES.map(frame) | st.binary(max_size=6), max_size=4).map(b"".join)
+
+
+@given(st.lists(ANY_MESSAGE, max_size=4), CUTS)
+@settings(deadline=None)
+def test_messages_arrive_as_they_were_sent(messages: list[Message], places: list[int]) -> None:
+    """Every message comes back equal and in order, wherever the network cuts the bytes."""
+    data = b"".join(encode(message) for message in messages)
+    assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == (messages, None)
+
+
+@given(STREAMS, CUTS)
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_give_messages_or_one_error_however_they_are_cut(data: bytes, places: list[int]) -> None:
+    """Hostile bytes end in a ProtocolError with one of our codes, at the same message for every way of cutting."""
+    whole = all_from(Decoder(200), [data])
+    assert all_from(Decoder(200), cut(data, places)) == whole
+    assert all_from(Decoder(200), [data[i : i + 1] for i in range(len(data))]) == whole
+    assert whole[1] in {None, Code.TOO_LONG, Code.NOT_JSON, Code.UNKNOWN_KIND, Code.BAD_MESSAGE}
+
+
+DEEP = b'{"k":"start-program","shared":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        (b"", Code.NOT_JSON, "a frame that is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"{", Code.NOT_JSON, "a frame that is not JSON: Expecting property name enclosed in double quotes"),
+        (b'{"k":"done"} x', Code.NOT_JSON, "a frame that is not JSON: Extra data"),
+        (b"\xff\xfe{}", Code.NOT_JSON, "a frame that is not JSON: not UTF-8"),
+        ('{"k":"done"}'.encode("utf-16"), Code.NOT_JSON, "a frame that is not JSON: not UTF-8"),
+        (b"\xef\xbb\xbf{}", Code.NOT_JSON, "a frame that is not JSON: "),
+        (b'{"k":"log-level","level":"\\ud800"}', Code.NOT_JSON, "a frame that is not JSON: not UTF-8"),
+        (b'{"k":"ack","n":NaN}', Code.NOT_JSON, "a frame that is not JSON: NaN is no JSON number"),
+        (b'{"k":"release","grace":-Infinity}', Code.NOT_JSON, "a frame that is not JSON: -Infinity is no JSON number"),
+        (b'{"k":"release","grace":1e999}', Code.NOT_JSON, "a frame that is not JSON: a number beyond what a double"),
+        (b'{"k":"ack","n":18446744073709551616}', Code.NOT_JSON, "a frame that is not JSON: a whole number beyond 64"),
+        (b'{"k":"ack","n":' + b"9" * 5000 + b"}", Code.NOT_JSON, "a frame that is not JSON: a whole number beyond 64"),
+        (DEEP, Code.NOT_JSON, "a frame that is nested too deeply"),
+        (b"[]", Code.NOT_JSON, "a frame that is not a JSON object"),
+        (b"null", Code.NOT_JSON, "a frame that is not a JSON object"),
+        (b"{}", Code.UNKNOWN_KIND, "no message of the kind None"),
+        (b'{"k":"nonsense"}', Code.UNKNOWN_KIND, "no message of the kind 'nonsense'"),
+        (b'{"k":["ack"]}', Code.UNKNOWN_KIND, "no message of the kind list"),
+        (b'{"k":"\\u001b[2J\xe2\x80\xae"}', Code.UNKNOWN_KIND, r"no message of the kind '\x1b[2J\u202e'"),
+        (b'{"k":"ack"}', Code.BAD_MESSAGE, "ack: Ack lacks n"),
+        (b'{"k":"ack","n":"1"}', Code.BAD_MESSAGE, "ack: .n: expected a whole number, not text"),
+        (b'{"k":"ack","n":true}', Code.BAD_MESSAGE, "ack: .n: expected a whole number, not a truth value"),
+    ],
+)
+def test_each_bad_frame_has_its_code(body: bytes, code: Code, text: str) -> None:
+    """The code is for programs, the text for people; neither repeats what could do harm in a log."""
+    decoder = Decoder(MAX_FROM_PEER)
+    decoder.feed(frame(body))
+    with pytest.raises(ProtocolError) as caught:
+        decoder.next_message()
+    assert caught.value.code == code
+    assert str(caught.value).startswith(text)
+    assert str(caught.value).isprintable()
+
+
+def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:
+    """Nobody waits for, or keeps, a body that may not come."""
+    decoder = Decoder(100)
+    decoder.feed(struct.pack(">I", 100))
+    assert decoder.next_message() is None
+    decoder = Decoder(100)
+    decoder.feed(struct.pack(">I", 101))
+    with pytest.raises(ProtocolError, match="a frame of 101 bytes; at most 100 are allowed") as caught:
+        decoder.next_message()
+    assert caught.value.code == Code.TOO_LONG
+
+
+def test_a_decoder_that_failed_says_so_again() -> None:
+    """After an error no byte is taken for a frame's beginning."""
+    decoder = Decoder(100)
+    decoder.feed(frame(b"[]"))
+    for _ in range(2):
+        with pytest.raises(ProtocolError) as caught:
+            decoder.next_message()
+        assert caught.value.code == Code.NOT_JSON
+        decoder.feed(encode(Ack(n=1)))
+
+
+def test_what_came_before_a_bad_frame_counts() -> None:
+    """One read may bring a good message and a bad one; the good one is handed on first."""
+    data = encode(Ack(n=1)) + frame(b"[]") + encode(Ack(n=2))
+    assert all_from(Decoder(100), [data]) == ([Ack(n=1)], Code.NOT_JSON)
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    """A new optional field needs no new version of the wire."""
+    assert decode(b'{"k":"release","grace":1.5,"new":{"a":[1]}}') == ReleaseExecutor(grace=1.5)
+
+
+@given(PLAIN)
+@settings(deadline=None)
+def test_a_shared_part_encoded_once_is_the_same_message(shared: Any) -> None:
+    """Putting the ready JSON text of `shared` into the frame gives the frame's usual meaning."""
+    message = StartProgram(attempt=1, session=2, try_=3, version=4, shared=shared)
+    head = StartProgram(attempt=1, session=2, try_=3, version=4, shared=None)
+    data = encode_with_shared(head, encode_shared(shared))
+    assert all_from(Decoder(MAX_FROM_AM), [data]) == ([message], None)
+
+
+def test_what_we_may_not_send_is_refused_before_it_is_sent() -> None:
+    """A sender hears of its own mistake; the other side never does."""
+    with pytest.raises(ProtocolError, match="a heartbeat of 1115 bytes; at most 1000 can be sent") as caught:
+        encode(Heartbeat(last_line="x" * 1024), limit=1000)
+    assert caught.value.code == Code.TOO_LONG
+    with pytest.raises(ProtocolError, match=r"a start-program of .* bytes; at most 1000 can be sent"):
+        encode_with_shared(StartProgram(attempt=1, session=1, try_=1, version=1, shared=None), b"9" * 1000, limit=1000)
+
+
+def test_half_characters_become_question_marks() -> None:
+    """A line of output that was no UTF-8 (surrogates, in Python) cannot break the connection."""
+    data = encode(Heartbeat(last_line="caf\udce9"))
+    messages, code = all_from(Decoder(MAX_FROM_PEER), [data])
+    assert (messages, code) == ([Heartbeat(last_line="caf?")], None)
+
+
+def test_a_pair_of_escapes_is_one_character() -> None:
+    """Other writers of JSON escape characters beyond 16 bits as pairs; only a half alone is refused."""
+    assert decode(b'{"k":"log-level","level":"\\ud83d\\ude00"}') == MESSAGES["log-level"](level="\U0001f600")  # type: ignore[call-arg]
+
+
+def test_many_small_messages_in_one_piece_are_all_found() -> None:
+    """A peer that sends thousands at once costs no more for each of them."""
+    messages: list[Message] = [Ack(n=n) for n in range(5000)]
+    data = b"".join(encode(message) for message in messages)
+    assert all_from(Decoder(MAX_FROM_PEER), [data]) == (messages, None)

@@ -1,0 +1,112 @@
+"""The hello lets in who has the job's token and our version, and tells everybody else why not."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.errors import ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.hello import (
+    ANSWER_SIZE,
+    HELLO_SIZE,
+    WIRE_VERSION,
+    PeerKind,
+    check_answer,
+    check_hello,
+    encode_answer,
+    encode_hello,
+)
+
+TOKEN = "0123456789abcdef" * 4
+OTHER = "f" * 64
+
+
+@pytest.mark.parametrize("kind", list(PeerKind))
+def test_the_right_token_is_let_in(kind: PeerKind) -> None:
+    """The other side learns who connects."""
+    hello = encode_hello(kind, TOKEN)
+    assert len(hello) == HELLO_SIZE
+    assert check_hello(hello, TOKEN) == kind
+    check_answer(encode_answer(None))
+
+
+def test_the_bytes_are_what_they_are() -> None:
+    """Sizes, magic and the version's place are the same in every version, or two versions could not tell."""
+    expected = b"TONY\x00\x01\x01\x00" + bytes.fromhex(TOKEN)
+    assert encode_hello(PeerKind.EXECUTOR, TOKEN, version=1) == expected
+    assert encode_answer(Code.TOKEN, version=1) == b"TONY\x00\x01\x02\x00"
+    assert (HELLO_SIZE, ANSWER_SIZE) == (40, 8)
+
+
+def refused(hello: bytes) -> ProtocolError:
+    """Why a hello is refused."""
+    with pytest.raises(ProtocolError) as caught:
+        check_hello(hello, TOKEN)
+    return caught.value
+
+
+def test_another_jobs_token_is_refused() -> None:
+    """The text holds neither token."""
+    error = refused(encode_hello(PeerKind.EXECUTOR, OTHER))
+    assert (error.code, str(error)) == (Code.TOKEN, "the token is not this job's")
+
+
+def test_another_version_is_refused_with_both_versions() -> None:
+    """The version comes before the token: a newer hello may hold something else in the token's place."""
+    error = refused(encode_hello(PeerKind.EXECUTOR, OTHER, version=WIRE_VERSION + 1))
+    assert error.code == Code.VERSION
+    assert f"speaks wire version {WIRE_VERSION + 1}, this one version {WIRE_VERSION}" in str(error)
+
+
+def test_something_else_than_a_hello_is_refused() -> None:
+    """A browser, or a port scanner."""
+    assert (
+        refused(b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept:".ljust(HELLO_SIZE)[:HELLO_SIZE]).code == "bad-message"
+    )
+
+
+def test_an_unknown_kind_of_peer_is_refused() -> None:
+    """Even with the right token."""
+    hello = bytearray(encode_hello(PeerKind.EXECUTOR, TOKEN))
+    hello[6] = 99
+    error = refused(bytes(hello))
+    assert (error.code, str(error)) == (Code.BAD_MESSAGE, "no kind of peer has the number 99")
+
+
+@given(st.binary(min_size=HELLO_SIZE, max_size=HELLO_SIZE))
+def test_no_other_bytes_are_let_in(data: bytes) -> None:
+    """Whatever comes is refused with a code that can be answered."""
+    assert refused(data).code in {Code.BAD_MESSAGE, Code.VERSION, Code.TOKEN}
+
+
+@pytest.mark.parametrize("code", [Code.VERSION, Code.TOKEN, Code.BAD_MESSAGE, Code.BUSY])
+def test_the_reason_reaches_who_was_refused(code: Code) -> None:
+    """Whoever connects raises the error that the other side had."""
+    version = WIRE_VERSION + 1 if code is Code.VERSION else WIRE_VERSION
+    with pytest.raises(ProtocolError) as caught:
+        check_answer(encode_answer(code, version))
+    assert caught.value.code == code
+
+
+@given(st.binary(min_size=ANSWER_SIZE, max_size=ANSWER_SIZE))
+def test_no_other_bytes_are_an_answer(data: bytes) -> None:
+    """A stranger at our address is no application master; a status of a later version is a refusal."""
+    with pytest.raises(ProtocolError):
+        check_answer(data)
+
+
+def test_an_unknown_status_is_a_refusal() -> None:
+    """A later version may have more reasons."""
+    with pytest.raises(ProtocolError, match="refused us: status 77"):
+        check_answer(struct.pack(">4sHBx", b"TONY", WIRE_VERSION, 77))
+
+
+@pytest.mark.parametrize("token", ["", "ab", "g" * 64, "a" * 63, "a" * 66, " ".join(["ab"] * 32), "é" * 64])
+def test_a_token_that_is_none_is_a_mistake_of_ours(token: str) -> None:
+    """It is found where it is used, and not shown."""
+    with pytest.raises(ValueError, match=r"^a token is 64 hex digits$"):
+        encode_hello(PeerKind.CLIENT, token)
