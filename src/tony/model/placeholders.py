@@ -1,0 +1,74 @@
+"""Placeholders in a job's commands and environment: `{role}`, `{index}`, `{params.lr}`.
+
+Commands are full of braces that are none of ours (`${HOME}`, `awk '{print $1}'`, JSON), so only braces around a name
+that we know count, and everything else stays as it is. A literal `{role}` is written `{{role}}`; `${role}` is the
+shell's. As in Python's format strings an odd number of braces is a placeholder inside pairs, an even number only pairs:
+`{{{role}}}` gives `{worker}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+#: What may stand in braces, beside `params.NAME` with the job's own names.
+NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")
+
+_PARAM = "params."
+_BRACES = re.compile(rf"(?<![${{])(\{{+)({'|'.join(NAMES)}|params\.[A-Za-z0-9_.-]+)(\}}+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """A placeholder that cannot be filled.
+
+    Attributes:
+        position: of its opening brace in the text, from 0.
+        name: what stands in the braces, such as `params.lr`.
+        message: what is wrong, one sentence.
+    """
+
+    position: int
+    name: str
+    message: str
+
+
+def check(text: str, params: Collection[str]) -> list[Mistake]:
+    """Finds placeholders of parameters that the job does not have, in the order of the text.
+
+    Args:
+        params: the names of the job's parameters, without `params.`.
+    """
+    mistakes = []
+    for match in _BRACES.finditer(text):
+        name = match[2].removeprefix(_PARAM)
+        if match[2] in NAMES or not _is_filled(match) or name in params:
+            continue
+        known = f"the job has {', '.join(sorted(params))}" if params else "the job has none"
+        message = f"{{{match[2]}}} names a parameter that is not in [params]: {known}"
+        mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
+    return mistakes
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Puts values in place of placeholders, and single braces in place of doubled ones around a known name.
+
+    Args:
+        values: name as it stands in the braces (`role`, `params.lr`) -> text. What is not in it stays as it is.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        opening, name, closing = match.groups()
+        if name not in values:
+            return match[0]
+        depth = min(len(opening), len(closing))
+        pairs = depth // 2
+        inner = values[name] if depth % 2 else name
+        return f"{opening[depth:]}{'{' * pairs}{inner}{'}' * pairs}{closing[depth:]}"
+
+    return _BRACES.sub(replace, text)
+
+
+def _is_filled(match: re.Match[str]) -> bool:
+    return min(len(match[1]), len(match[3])) % 2 == 1

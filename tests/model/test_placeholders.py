@@ -1,0 +1,66 @@
+"""Placeholders are filled, and every other brace of a command stays what it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.model.placeholders import NAMES, check, fill
+
+VALUES = {
+    "role": "worker",
+    "index": "3",
+    "num_tasks": "4",
+    "job_id": "local-1",
+    "session": "2",
+    "attempt": "1",
+    "params.lr": "0.1",
+    "params.out-dir": "/tmp/{role}",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("python train.py --task {role}:{index}", "python train.py --task worker:3"),
+        ("{num_tasks} {job_id} {session} {attempt} {params.lr}", "4 local-1 2 1 0.1"),
+        ("{{role}} is {role}", "{role} is worker"),
+        ("{{{role}}} and {{{{role}}}}", "{worker} and {{role}}"),
+        ('{"cluster": {"me": {index}}}', '{"cluster": {"me": 3}}'),
+        ('{"cluster": {"me": "{role}"}}', '{"cluster": {"me": "worker"}}'),
+        ("awk '{print $1}' {index}", "awk '{print $1}' 3"),
+        ("echo ${HOME} ${role} ${index:-0}", "echo ${HOME} ${role} ${index:-0}"),
+        ("touch {a,b} {rank} {} { role } {Role}", "touch {a,b} {rank} {} { role } {Role}"),
+        ("{role", "{role"),
+        ("role} }}{{", "role} }}{{"),
+        ("{params.out-dir}", "/tmp/{role}"),
+        ("{{params.lr}} {params.nobody}", "{params.lr} {params.nobody}"),
+        ("", ""),
+    ],
+)
+def test_fill(text: str, filled: str) -> None:
+    """Only known names in braces are replaced, once."""
+    assert filled == fill(text, VALUES)
+
+
+def test_check_names_unknown_parameters_with_their_place() -> None:
+    """Escaped ones, the shell's and unknown plain words are no mistakes."""
+    text = "run {params.lr} {params.lrr} {{params.x}} ${params.y} {rank} {params.z}"
+    found = check(text, ["lr"])
+    assert [(text.index("{params.lrr}"), "params.lrr"), (text.index("{params.z}"), "params.z")] == [
+        (mistake.position, mistake.name) for mistake in found
+    ]
+    assert found[0].message == "{params.lrr} names a parameter that is not in [params]: the job has lr"
+    assert "the job has none" in check("{params.lr}", [])[0].message
+
+
+@given(st.text())
+def test_text_without_our_names_stays(text: str) -> None:
+    """Whatever a command holds, nothing but our names in braces changes it."""
+    if not any(f"{{{name}}}" in text for name in (*NAMES, "params.lr", "params.out-dir")):
+        assert text == fill(text, VALUES)
+
+
+@given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "$", "role", "index", "params.lr", " "])).map("".join))
+def test_doubling_braces_of_known_names_is_literal(text: str) -> None:
+    """What check finds is empty for known names, whatever the braces."""
+    assert check(text, ["lr"]) == []
