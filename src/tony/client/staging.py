@@ -1,0 +1,236 @@
+"""Stages a job: what its keys name is checked, put into the cache, and kept there by links in the job's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from tony.errors import ArchiveError, ConfigError, Problem
+from tony.model.job import MIB, JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.staged import StagedItem, StagedJob, StagedRole
+from tony.storage import entries, wishes
+from tony.storage.biggest import biggest
+from tony.storage.cache import Cache, Stored
+from tony.storage.entries import FileEntry
+from tony.storage.failures import explained
+from tony.storage.manifest import Kind
+from tony.storage.pack import FileChangedError
+from tony.storage.scan import Scan
+from tony.storage.wishes import Refused, Wish
+from tony.units import format_size
+
+Notice = Callable[[str], None]
+
+#: More than this is said to be much: it is laid down for every task.
+LARGE = 500 * MIB
+#: As many mistakes of one folder are reported; the rest is counted.
+_SHOWN = 10
+
+
+def stage(
+    spec: JobSpec,
+    home: Home,
+    folder: JobFolder,
+    notice: Notice,
+    *,
+    sources: Mapping[str, str] = MappingProxyType({}),
+    same_host: bool = True,
+) -> StagedJob:
+    """Stages everything a job needs. What is in the cache already is not read again, let alone copied.
+
+    Args:
+        spec: with absolute paths.
+        folder: the job's; gets `staged/` with links to the job's objects.
+        notice: gets what is worth saying: sizes, warnings, what is left out.
+        sources: dotted key -> where it was set, for the problems.
+        same_host: the tasks run on this machine, so an interpreter's path must be here.
+
+    Raises:
+        ConfigError: all that cannot be staged.
+        StorageError: a file system says no.
+    """
+    cache = Cache(home.cache)
+    cache.prepare()
+    stager = _Stager(spec, home, cache, notice, sources, same_host)
+    plans = stager.plan()
+    stager.raise_problems()
+    roles = {name: stager.store(plan) for name, plan in plans.items()}
+    stager.raise_problems()
+    with explained(f"write {folder.staged}", folder.path):
+        folder.staged.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for digest in {item.digest for role in roles.values() for item in role.items}:
+            cache.link(digest, folder.staged)
+    return StagedJob(roles=roles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A wish and the words that it was made in."""
+
+    key: str
+    text: str
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What one role wants: things to stage, in order, or an interpreter on the nodes."""
+
+    asked: tuple[_Asked, ...]
+    python: str | None
+
+
+@dataclass(slots=True)
+class _Stager:
+    spec: JobSpec
+    home: Home
+    cache: Cache
+    notice: Notice
+    sources: Mapping[str, str]
+    same_host: bool
+    problems: dict[Problem, None] = field(default_factory=dict)  # a set that keeps its order
+    planned: dict[tuple[str, str], Wish | str | None] = field(default_factory=dict)
+    stored: dict[Wish, StagedItem | None] = field(default_factory=dict)
+
+    def refuse(self, key: str, value: str, message: str) -> None:
+        self.problems[Problem(key=key, value=value, message=message, source=self.sources.get(key))] = None
+
+    def raise_problems(self) -> None:
+        if self.problems:
+            raise ConfigError(tuple(self.problems))
+
+    # Looking at what is asked for.
+
+    def plan(self) -> dict[str, _Plan]:
+        files = {name: self.plan_files(name) for name in self.spec.effective_roles}
+        source = self.plan_source(files.values())
+        return {name: self.plan_role(name, source, files[name]) for name in files}
+
+    def plan_role(self, role: str, source: _Asked | None, files: tuple[_Asked, ...]) -> _Plan:
+        own = self.spec.effective_roles[role].python
+        key, text = (f"roles.{role}.python", own) if own else ("python", self.spec.python)
+        python = self.once(key, text, lambda: wishes.python(text, same_host=self.same_host)) if text else None
+        first = (source,) if source else ()
+        if isinstance(python, Wish) and text:
+            return _Plan(asked=(*first, *files, _Asked(key=key, text=text, wish=python)), python=None)
+        return _Plan(asked=(*first, *files), python=python if isinstance(python, str) else None)
+
+    def plan_files(self, role: str) -> tuple[_Asked, ...]:
+        keys = [("files", text) for text in self.spec.files]
+        keys += [(f"roles.{role}.files", text) for text in self.spec.effective_roles[role].files]
+        asked: dict[tuple[Path, str], _Asked] = {}
+        for key, text in keys:
+            wish = self.once(key, text, lambda text=text: self.plan_file(entries.parse(text)))  # type: ignore[misc]
+            if isinstance(wish, Wish):
+                asked.setdefault((wish.path, wish.name), _Asked(key=key, text=text, wish=wish))
+        self.refuse_clashes(tuple(asked.values()))
+        return tuple(asked.values())
+
+    def plan_file(self, entry: FileEntry) -> Wish:
+        return wishes.file(entry, self.own_folders(Path(entry.path)))
+
+    def plan_source(self, files: Iterable[tuple[_Asked, ...]]) -> _Asked | None:
+        text = self.spec.source
+        if not text:
+            return None
+        without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
+        wish = self.once("source", text, lambda: wishes.source(text, frozenset(without)))
+        return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
+
+    def once(self, key: str, text: str, look: Callable[[], Wish | str]) -> Wish | str | None:
+        """Looks at what one key says, the same words once for all roles; None if it was refused."""
+        if (key, text) not in self.planned:
+            self.planned[key, text] = None
+            try:
+                found = look()
+            except ValueError as error:
+                self.refuse(key, text, str(error))
+                return None
+            except OSError as error:
+                self.refuse(key, text, f"it cannot be read ({error.strerror}).")
+                return None
+            self.planned[key, text] = found
+            if isinstance(found, Wish) and found.scan:
+                self.refuse_content(key, text, found.scan)
+        return self.planned[key, text]
+
+    def refuse_content(self, key: str, text: str, scan: Scan) -> None:
+        for sentence in scan.refused[:_SHOWN]:
+            self.refuse(key, text, sentence)
+        if len(scan.refused) > _SHOWN:
+            self.refuse(key, text, f"... and {len(scan.refused) - _SHOWN} more of the kind.")
+
+    def refuse_clashes(self, asked: tuple[_Asked, ...]) -> None:
+        for later, earlier in entries.clashes([a.wish.name for a in asked]):
+            one, other = asked[later], asked[earlier]
+            self.refuse(
+                one.key,
+                one.text,
+                f"`{one.wish.name}` is in the way of `{other.wish.name}`, which `{other.text}` gives. "
+                "Write `path::name` for one of them.",
+            )
+
+    def own_folders(self, folder: Path) -> list[str]:
+        """Our own cache and records, as paths inside `folder`: packing them would never end."""
+        top = folder.resolve()
+        own = (path.resolve() for path in (self.home.cache, self.home.jobs))
+        return [str(path.relative_to(top)) for path in own if path != top and path.is_relative_to(top)]
+
+    # Storing it.
+
+    def store(self, plan: _Plan) -> StagedRole:
+        items = [self.store_once(asked) for asked in plan.asked]
+        return StagedRole(items=tuple(item for item in items if item is not None), python=plan.python)
+
+    def store_once(self, asked: _Asked) -> StagedItem | None:
+        if asked.wish not in self.stored:
+            self.stored[asked.wish] = None
+            try:
+                item, stored = wishes.store(asked.wish, self.cache, same_host=self.same_host)
+            except (ArchiveError, Refused) as error:
+                self.refuse(asked.key, asked.text, str(error))
+                return None
+            except FileChangedError as error:
+                message = f"{error.path} is written to while it is packed. Wait for it to end, or leave it out."
+                self.refuse(asked.key, asked.text, message)
+                return None
+            self.stored[asked.wish] = item
+            self.tell(asked, stored)
+        return self.stored[asked.wish]
+
+    def tell(self, asked: _Asked, stored: Stored) -> None:
+        wish, scan = asked.wish, asked.wish.scan
+        what = "source" if asked.key == "source" else wish.name
+        again = ", as before" if stored.reused else ""
+        if scan is None:
+            self.notice(f"{what}: {format_size(stored.size)}{again}")
+            if stored.size > LARGE and asked.key.endswith("files"):
+                self.notice(f"warning: {what} is large ({format_size(stored.size)}) and is laid down for every task.")
+            return
+        count = sum(found.kind is Kind.FILE for found in scan.found)
+        self.notice(f"{what}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{again}")
+        for sentence in scan.skipped[:_SHOWN]:
+            self.notice(f"warning: {what}: {sentence}")
+        if scan.ignored and not scan.found:
+            self.notice(f"warning: {what}: everything in {wish.path} is left out by .tonyignore or .gitignore")
+        if scan.size > LARGE:
+            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in biggest(scan))
+            self.notice(
+                f"warning: {what} is large ({format_size(scan.size)}) and is laid down for every task. The biggest in "
+                f"it: {parts}. Leave out what the job does not need with a .tonyignore file."
+            )
+
+
+def _replaced(source: Path, files: Iterable[tuple[_Asked, ...]]) -> set[str]:
+    """What lies in the source and is laid down by every role's `files` under the same name: not packed twice."""
+    top = os.path.abspath(source)
+    common: set[str] | None = None
+    for asked in files:
+        pairs = ((a.wish.name, os.path.abspath(entries.parse(a.text).path)) for a in asked)
+        own = {name for name, path in pairs if path == f"{top}/{name}"}
+        common = own if common is None else common & own
+    return common or set()

@@ -1,0 +1,137 @@
+"""Puts folders and files into the cache, reading only what changed since the last time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tony.storage import index as indexes
+from tony.storage.cache import Cache, Stored
+from tony.storage.failures import explained
+from tony.storage.index import Index, Stamp
+from tony.storage.manifest import Kind
+from tony.storage.pack import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
+from tony.storage.scan import Scan
+
+#: How often a folder that is changed while it is packed is tried again.
+_TRIES = 3
+
+
+def folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str) -> Stored:
+    """Puts a folder into the cache as one tar.
+
+    An unchanged folder costs one walk: its digest is put together from what the index remembers, nothing is read.
+
+    Args:
+        scan: what is in the folder.
+        again: scans once more, when the folder was changed meanwhile.
+        name: what messages call it.
+
+    Raises:
+        FileChangedError: the folder is changed faster than it can be packed.
+        StorageError: the file system says no.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return _folder(cache, scan, name)
+        except FileChangedError:
+            scan = again()
+    return _folder(cache, scan, name)
+
+
+def file(cache: Cache, path: Path, name: str) -> Stored:
+    """Puts one file into the cache as it is.
+
+    Raises:
+        FileChangedError: it was cut off while it was read.
+        StorageError: the file system says no.
+    """
+    with explained(f"stage {name}", cache.path):
+        stamp = Stamp.of(os.stat(path))
+        index = indexes.load(cache.index, path)
+        digest = index.digest_of("", stamp)
+        if digest is not None and cache.has(digest, stamp.size):
+            return Stored(digest=digest, size=stamp.size, reused=True)
+        if index.object_size == stamp.size and cache.has(index.object_digest, stamp.size):
+            read = _read(path.parent, path.name)  # touched, perhaps: reading is cheaper than copying
+            if read.digest == index.object_digest:
+                indexes.save(cache.index, path, replace(index, files=_stamps({"": read})))
+                return Stored(digest=read.digest, size=stamp.size, reused=True)
+        stored, read = _copy_in(cache, path, name, stamp.size)
+        new = Index(files=_stamps({"": read}), object_digest=stored.digest, object_size=stored.size)
+        indexes.save(cache.index, path, new)
+        return stored
+
+
+def is_checked(cache: Cache, path: Path, digest: str, use: str) -> bool:
+    """Whether an archive with this content was found to be fit for a use (a value of Placement)."""
+    index = indexes.load(cache.index, path)
+    return index.object_digest == digest and use in index.checked
+
+
+def set_checked(cache: Cache, path: Path, digest: str, use: str) -> None:
+    """Remembers that an archive is fit for a use."""
+    index = indexes.load(cache.index, path)
+    if index.object_digest == digest:
+        with explained(f"write to the cache {cache.path}", cache.path):
+            indexes.save(cache.index, path, replace(index, checked=(*index.checked, use)))
+
+
+def _folder(cache: Cache, scan: Scan, name: str) -> Stored:
+    with explained(f"stage {name}", cache.path):
+        index = indexes.load(cache.index, scan.root)
+        if cache.has(index.object_digest, index.object_size) and _looks_alike(scan, index):
+            known, read = _contents(scan, index)
+            if tree_digest(scan.found, known) == index.tree:
+                if read:
+                    files = {**index.files, **_stamps(read)}
+                    indexes.save(cache.index, scan.root, replace(index, files=files))
+                return Stored(digest=index.object_digest, size=index.object_size, reused=True)
+        with cache.writing(f"stage {name}", packed_size(scan.found)) as writer:
+            read = pack(scan.root, scan.found, writer.write)
+            stored = writer.commit()
+        tree = tree_digest(scan.found, {path: content.digest for path, content in read.items()})
+        new = Index(files=_stamps(read), tree=tree, object_digest=stored.digest, object_size=stored.size)
+        indexes.save(cache.index, scan.root, new)
+        return stored
+
+
+def _looks_alike(scan: Scan, index: Index) -> bool:
+    """Whether names and sizes allow that nothing changed; only then is it worth reading before packing."""
+    sizes = {path: stamp.size for path, (stamp, _) in index.files.items()}
+    return sizes == {f.path: f.size for f in scan.found if f.kind is Kind.FILE}
+
+
+def _contents(scan: Scan, index: Index) -> tuple[dict[str, str], dict[str, ReadFile]]:
+    """The digest of every file, and those that had to be read for it."""
+    digests, read = {}, {}
+    for f in scan.found:
+        if f.stamp is None:
+            continue
+        digest = index.digest_of(f.path, f.stamp)
+        if digest is None:
+            read[f.path] = _read(scan.root, f.path)
+            digest = read[f.path].digest
+        digests[f.path] = digest
+    return digests, read
+
+
+def _read(root: Path, path: str) -> ReadFile:
+    with opened(root / path, path) as source:
+        return source.read(lambda _: None)
+
+
+def _stamps(read: Mapping[str, ReadFile]) -> dict[str, tuple[Stamp, str]]:
+    return {path: (content.stamp, content.digest) for path, content in read.items()}
+
+
+def _copy_in(cache: Cache, path: Path, name: str, size: int) -> tuple[Stored, ReadFile]:
+    with cache.writing(f"stage {name}", size) as writer, opened(path, name) as source:
+        if source.clone_into(writer.file):
+            writer.adopt()
+            stored = writer.commit()
+            return stored, ReadFile(digest=stored.digest, stamp=source.stamp())
+        read = source.read(writer.write)
+        return writer.commit(), read

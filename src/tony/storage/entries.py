@@ -1,0 +1,75 @@
+"""The language of `files` in a job file: `path`, `path::name`, `path#archive`, and both together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tony.config.paths import split_entry
+
+#: `hdfs://host/x`, also after somebody took it for a path and made it absolute and its slashes single.
+_REMOTE = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9+.-]+):/{1,3}[^/]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One entry.
+
+    Attributes:
+        path: of the file, folder or archive.
+        name: what it is called in the task's working directory; may have folders in it.
+        unpack: it is an archive and `name` shall be a folder with its content.
+    """
+
+    path: str
+    name: str
+    unpack: bool = False
+
+
+def parse(text: str) -> FileEntry:
+    """Reads one entry.
+
+    Raises:
+        ValueError: with a sentence that says what to write instead.
+    """
+    path, given, unpack = split_entry(text)
+    if not path:
+        raise ValueError("there is no path. Write `path`, `path::name` or `path#archive`.")
+    name = path.rstrip("/").rpartition("/")[2] if given is None else given
+    if given is None and name in ("", ".", ".."):
+        raise ValueError(f"it has no name of its own. Give it one: `{path}::name`.")
+    return FileEntry(path=path, name=_clean(name), unpack=unpack)
+
+
+def remote_scheme(path: str) -> str | None:
+    """The scheme of an address such as `hdfs://host/x`; None for a path."""
+    match = _REMOTE.search(path)
+    return match[1] if match else None
+
+
+def clashes(names: Sequence[str]) -> list[tuple[int, int]]:
+    """Pairs of positions whose names cannot both be there: equal, or one below the other. Later one first."""
+    return [
+        (later, earlier)
+        for later, name in enumerate(names)
+        for earlier, other in enumerate(names[:later])
+        if _same_place(name, other)
+    ]
+
+
+def _same_place(name: str, other: str) -> bool:
+    return name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/")
+
+
+def _clean(name: str) -> str:
+    if name.startswith("/"):
+        raise ValueError(
+            f'the name "{name}" is absolute. Names are inside the working directory: leave the first / off.'
+        )
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError(f'the name "{name}" leads out of the working directory. Leave the `..` out.')
+    if not parts or "\0" in name:
+        raise ValueError("the name after :: is empty. Write `path::name`.")
+    return "/".join(parts)

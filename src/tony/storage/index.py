@@ -1,0 +1,128 @@
+"""Remembers the digests of files outside the cache, so that what did not change need not be read again.
+
+One small file per staged folder or file. A digest counts as long as size, modification time, change time and inode
+are what they were when the content was read. As in git, a file that changed moments before it was read is not
+remembered: a second change inside the same tick of the file system's clock would leave all four as they are. Losing an
+index, or two clients writing one at once, costs reading and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tony.model.codec import Json
+
+#: Raised when what we pack, or how, changes: the digests of folders are then no longer those of older versions.
+_VERSION = 1
+#: The coarsest clock of a file system in use, FAT's.
+_TICK = 2.0
+
+
+class Stamp(NamedTuple):
+    """What tells that a file changed, without reading it."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """From what the file system says."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+    def settled(self, read_at: float) -> Stamp:
+        """The same if a change after `read_at` (seconds since 1970) would show in it, else one that fits nothing."""
+        if max(self.mtime_ns, self.ctime_ns) < (read_at - _TICK) * 1e9:
+            return self
+        return self.unsettled()
+
+    def unsettled(self) -> Stamp:
+        """One that knows the size and fits no file: no file has inode 0."""
+        return Stamp(self.size, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What is known of one folder (or file).
+
+    Attributes:
+        files: path inside the folder (empty for a single file) -> stamp and digest.
+        tree: digest over the folder's names, modes and contents; empty for a single file.
+        object_digest, object_size: what was made of it.
+        checked: uses of an archive that were found to be sound: values of Placement.
+    """
+
+    files: Mapping[str, tuple[Stamp, str]] = field(default_factory=dict)
+    tree: str = ""
+    object_digest: str = ""
+    object_size: int = 0
+    checked: tuple[str, ...] = ()
+
+    def digest_of(self, path: str, stamp: Stamp) -> str | None:
+        """The digest of a file's content, if it did not change."""
+        known = self.files.get(path)
+        return known[1] if known is not None and known[0] == stamp else None
+
+
+def load(folder: Path, source: Path) -> Index:
+    """Reads what is known of `source`; nothing, if that cannot be read."""
+    try:
+        return _from_plain(json.loads(_place(folder, source).read_text(encoding="ascii")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Index()
+
+
+def save(folder: Path, source: Path, index: Index) -> None:
+    """Replaces what is known of `source`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    place = _place(folder, source)
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        part.write_text(json.dumps(_to_plain(index), separators=(",", ":")), encoding="ascii")
+        os.replace(part, place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def now() -> float:
+    """The time to compare stamps with: the wall clock, as file systems use it."""
+    return time.time()
+
+
+def _place(folder: Path, source: Path) -> Path:
+    return folder / f"{hashlib.sha256(os.fsencode(source)).hexdigest()[:32]}.json"
+
+
+def _to_plain(index: Index) -> Json:
+    return {
+        "version": _VERSION,
+        "tree": index.tree,
+        "object": [index.object_digest, index.object_size],
+        "checked": list(index.checked),
+        "files": [[path, *stamp, digest] for path, (stamp, digest) in index.files.items()],
+    }
+
+
+def _from_plain(data: Json) -> Index:
+    if data["version"] != _VERSION:
+        return Index()
+    digest, size = data["object"]
+    return Index(
+        files={path: (Stamp(*stamp), digest) for path, *stamp, digest in data["files"]},
+        tree=data["tree"],
+        object_digest=digest,
+        object_size=size,
+        checked=tuple(data["checked"]),
+    )

@@ -1,0 +1,178 @@
+"""Python interpreters of jobs: unpacked once per node and content, or already on the node.
+
+    <cache>/unpacked/
+      <sha256>/               the environment, with bin/python in it
+      <sha256>.json           written last: the environment is complete and works
+
+An environment is prepared in its final place, since conda-unpack writes that place into files; what a killed process
+leaves has no `.json` and is removed by the next one. Unlike objects, environments are forced to disk before that file
+is written: they live long, and nobody compares their thousands of files again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tony.errors import ArchiveError, StorageError
+from tony.model.staged import StagedItem
+from tony.storage.cache import Cache
+from tony.storage.copying import remove_tree
+from tony.storage.failures import explained
+from tony.storage.formats import Format
+from tony.storage.manifest import Kind
+from tony.storage.prepare import prepare, require_runnable
+from tony.storage.trees import remove_leftovers
+from tony.storage.unpack import unpack
+
+_NAMES = ("python", "python3")
+#: Raised when environments are prepared in another way: those of older versions are then unpacked again.
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """How a program gets the job's Python.
+
+    Attributes:
+        python_path: folders to put in front of PATH.
+        python_env: further variables.
+    """
+
+    python_path: tuple[str, ...] = ()
+    python_env: Mapping[str, str] = field(default_factory=dict)
+
+
+def prefix_in(kinds: Mapping[str, Kind]) -> str | None:
+    """Where in an archive the environment is: empty, or the one folder at the top that holds it; None: nowhere."""
+    if _has_python(kinds, ""):
+        return ""
+    holding = [path for path in kinds if "/" not in path and _has_python(kinds, f"{path}/")]
+    return holding[0] if len(holding) == 1 else None
+
+
+def from_archive(cache: Cache, item: StagedItem) -> Interpreter:
+    """The interpreter of a venv or conda-pack archive, unpacked if this node does not have it yet.
+
+    Raises:
+        ArchiveError: the archive holds no Python, or cannot be unpacked.
+        StorageError: the file system says no, or the environment cannot work on this node.
+    """
+    place = cache.unpacked / item.digest
+    if not _is_complete(place):
+        with explained(f"unpack {item.name}", cache.unpacked), cache.lock(f"python-{item.digest}"):
+            if not _is_complete(place):
+                _make(cache, item, place)
+    require_runnable(place / "bin" / "python", f"the archive {item.name}")
+    return Interpreter(python_path=(str(place / "bin"),), python_env=environment_of(place))
+
+
+def from_node(python: str, beside: Path) -> Interpreter:
+    """The interpreter that is on the node.
+
+    Commands say `python`, so `python` and `python3` must be this one, whatever else is in its folder or on PATH. Where
+    its own folder does not do that, two small scripts do (a link would not: Python would look for its environment
+    beside the link).
+
+    Args:
+        python: a path, or a program's name that is looked up on PATH.
+        beside: a folder for the two scripts, made if it is needed.
+
+    Raises:
+        StorageError: there is no such program on this node.
+    """
+    found = python if "/" in python else shutil.which(python)
+    if found is None:
+        raise StorageError(
+            f'python = "{python}": no program of that name is on PATH on {socket.gethostname()}. '
+            "Give its full path, or install it there."
+        )
+    path = Path(os.path.abspath(found))
+    require_runnable(path, f'python = "{python}"')
+    environment = environment_of(path.parent.parent)
+    if all(_is_same(path, path.with_name(name)) for name in _NAMES):
+        return Interpreter(python_path=(str(path.parent),), python_env=environment)
+    with explained(f"write {beside}", beside):
+        beside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _NAMES:
+            _write_script(beside / name, path)
+    return Interpreter(python_path=(str(beside), str(path.parent)), python_env=environment)
+
+
+def environment_of(prefix: Path) -> dict[str, str]:
+    """The variables that activating an environment would set; none for a plain interpreter."""
+    if (prefix / "pyvenv.cfg").is_file():
+        return {"VIRTUAL_ENV": str(prefix)}
+    return {"CONDA_PREFIX": str(prefix)} if (prefix / "conda-meta").is_dir() else {}
+
+
+def _make(cache: Cache, item: StagedItem, place: Path) -> None:
+    """Under the lock."""
+    cache.unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _record(place).unlink(missing_ok=True)
+    remove_leftovers(cache.unpacked, item.digest)
+    archive = cache.verify(item.digest, item.size, item.name)
+    part = place.with_name(f".{item.digest}.{secrets.token_hex(4)}")
+    try:
+        part.mkdir(mode=0o700)
+        entries = unpack(archive, Format(item.suffix), part, item.name, outside_links=True)
+        prefix = prefix_in({entry.path: entry.kind for entry in entries})
+        if prefix is None:
+            raise ArchiveError(no_python(item.name))
+        os.rename(part / prefix, place)
+        prepare(place, item.name)
+        record = _record(place)
+        record.write_text(json.dumps({"version": _VERSION, "prefix": str(place)}), encoding="utf-8")
+    except BaseException:
+        remove_tree(place)
+        raise
+    finally:
+        remove_tree(part)
+
+
+def no_python(name: str) -> str:
+    """What to say of an archive without an interpreter."""
+    return (
+        f"the archive {name} holds no bin/python. Give a packed venv (`tar -C .venv -czf env.tar.gz .`) "
+        "or what conda-pack makes."
+    )
+
+
+def _is_complete(place: Path) -> bool:
+    try:
+        record = json.loads(_record(place).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    # Somebody may have moved the whole cache; the environment knows its place and would not work.
+    return record == {"version": _VERSION, "prefix": str(place)} and place.is_dir()
+
+
+def _record(place: Path) -> Path:
+    return place.with_name(f"{place.name}.json")
+
+
+def _has_python(kinds: Mapping[str, Kind], prefix: str) -> bool:
+    return any(kinds.get(f"{prefix}bin/{name}") not in (None, Kind.FOLDER) for name in _NAMES)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def _write_script(place: Path, interpreter: Path) -> None:
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    part.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8", errors="surrogateescape"
+    )
+    part.chmod(0o755)
+    os.replace(part, place)

@@ -1,0 +1,314 @@
+"""Reads archives member by member, and lets nothing through that would leave the folder it is unpacked in.
+
+Archives come from anywhere. Names are cleaned and judged before anything is written, links are judged when all of them
+are known, and whoever unpacks makes them last, so that no member is ever written through a link. Content streams;
+memory holds one chunk and the list of names.
+"""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO
+
+from tony.errors import ArchiveError
+from tony.storage import links
+from tony.storage.formats import Format
+from tony.storage.manifest import Kind
+
+_CHUNK = 1024 * 1024
+_TAR_RECORD = 512
+_LONGEST_TARGET = 4096  # PATH_MAX
+#: What the readers of the standard library raise for content that is not what its format says.
+_DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,  # numbers and texts in headers that cannot be read
+    OverflowError,
+    NotImplementedError,  # a compression method of zip that Python does not know
+    RuntimeError,  # an encrypted zip
+)
+#: Seconds since 1970 that every file system and time function can hold: up to the year 2242.
+_LAST_TIME = 2**33
+
+
+class MemberKind(Enum):
+    """What a member is in the archive; a hard link becomes a file."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    HARD_LINK = "hard link"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member of an archive, as it stands there.
+
+    Attributes:
+        mode: permission bits; set-user-id and the like are dropped.
+        mtime: seconds since 1970.
+        target: what a link says, or the name of the member that a hard link repeats.
+        chunks: the content; read before the next member is asked for.
+    """
+
+    name: str
+    kind: MemberKind
+    mode: int
+    mtime: int
+    target: str
+    chunks: Callable[[], Iterator[bytes]]
+
+
+class Guard:
+    """Lets those members pass that stay inside the folder and do not contradict each other."""
+
+    def __init__(self, archive: str, *, outside_links: bool) -> None:
+        """Args: archive: its name, for messages; outside_links: links to absolute paths may be (a venv has one)."""
+        self._archive = archive
+        self._outside_links = outside_links
+        self.kinds: dict[str, Kind] = {}
+        self.links: dict[str, str] = {}
+
+    def admit(self, member: Member) -> str | None:
+        """The member's cleaned path, or None for the top folder itself.
+
+        Raises:
+            ArchiveError: the member would land outside, below something that is no folder, or where another is.
+        """
+        path = self._clean(member.name, member.name)
+        if not path:
+            if member.kind is MemberKind.FOLDER:
+                return None
+            raise self.refused(member.name, "has no name of its own")
+        self._admit_parents(path, member.name)
+        kind = self._kind_of(member)
+        if self.kinds.setdefault(path, kind) is not kind:
+            raise self.refused(member.name, f"is there twice, as a {self.kinds[path].value} and as a {kind.value}")
+        if kind is Kind.LINK:
+            self.links[path] = self._target_of(member)
+        return path
+
+    def origin_of(self, member: Member) -> str:
+        """The cleaned path of the member that a hard link repeats."""
+        return self._clean(member.target, member.name)
+
+    def finish(self) -> None:
+        """Judges the links, now that all are known.
+
+        Raises:
+            ArchiveError: one leads out of the folder.
+        """
+        for path, target in self.links.items():
+            if target.startswith("/") and self._outside_links:
+                continue
+            if links.resolve(path, target, self._relative_links()) is None:
+                raise self.refused(path, f"is a link to {target}, which leads out of the folder")
+
+    def refused(self, member: str, why: str) -> ArchiveError:
+        """The error for a member that may not be."""
+        return ArchiveError(
+            f"the archive {self._archive} is damaged or not safe to unpack: its member {member} {why}. "
+            "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+        )
+
+    def _relative_links(self) -> dict[str, str]:
+        if not self._outside_links:
+            return self.links
+        return {path: target for path, target in self.links.items() if not target.startswith("/")}
+
+    def _kind_of(self, member: Member) -> Kind:
+        if member.kind is not MemberKind.HARD_LINK:
+            return Kind(member.kind.value)
+        origin = self.kinds.get(self.origin_of(member))
+        if origin is None or origin is Kind.FOLDER:
+            raise self.refused(member.name, f"is a hard link to {member.target}, which is no file before it")
+        return origin
+
+    def _target_of(self, member: Member) -> str:
+        if member.kind is MemberKind.HARD_LINK:
+            return self.links[self.origin_of(member)]
+        if not member.target or "\0" in member.target:
+            raise self.refused(member.name, "is a link that leads nowhere")
+        return member.target
+
+    def _admit_parents(self, path: str, name: str) -> None:
+        slash = path.rfind("/")
+        while slash > 0:
+            parent = path[:slash]
+            known = self.kinds.get(parent)
+            if known is Kind.FOLDER:
+                return
+            if known is not None:
+                raise self.refused(name, f"lies below {parent}, which is a {known.value}")
+            self.kinds[parent] = Kind.FOLDER
+            slash = path.rfind("/", 0, slash)
+
+    def _clean(self, path: str, member: str) -> str:
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if path.startswith("/"):
+            raise self.refused(member, "has an absolute path")
+        if ".." in parts:
+            raise self.refused(member, "would leave the folder through `..`")
+        if "\0" in path:
+            raise self.refused(repr(member), "has an impossible name")
+        return "/".join(parts)
+
+
+def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
+    """The members of an archive, in its order.
+
+    Args:
+        name: the archive's name for messages.
+
+    Raises:
+        ArchiveError: it is damaged, cut off, encrypted, or holds what is no file, folder or link.
+        OSError: it cannot be opened.
+    """
+    with path.open("rb") as file, _damage(name):
+        yield from _read_zip(file, name) if kind is Format.ZIP else _read_tar(file, kind, name)
+
+
+@contextmanager
+def _damage(archive: str) -> Iterator[None]:
+    try:
+        yield
+    except (*_DAMAGE, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise ArchiveError(f"the archive {archive} is damaged or cut off ({text}). Make it again.") from error
+
+
+def _read_tar(file: IO[bytes], kind: Format, name: str) -> Iterator[Member]:
+    with tarfile.open(fileobj=file, mode=_TAR_MODES[kind], encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
+        while (info := tar.next()) is not None:
+            tar.members.clear()  # it would remember every header
+            yield _tar_member(tar, info, name)
+        _require_end(tar, name)
+
+
+_TAR_MODES = {Format.TAR: "r:", Format.TAR_GZ: "r:gz", Format.TAR_BZ2: "r:bz2", Format.TAR_XZ: "r:xz"}
+
+
+def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Member:
+    if info.isreg():
+        kind = MemberKind.FILE
+    elif info.isdir():
+        kind = MemberKind.FOLDER
+    elif info.issym():
+        kind = MemberKind.LINK
+    elif info.islnk():
+        kind = MemberKind.HARD_LINK
+    else:
+        raise ArchiveError(
+            f"the archive {archive} holds {info.name}, which is a device or pipe, not a file, folder or link. "
+            "Make it again without that."
+        )
+    return Member(
+        name=info.name,
+        kind=kind,
+        mode=info.mode & 0o777,
+        mtime=_time(info.mtime),
+        target=info.linkname,
+        chunks=lambda: _chunks(tar.extractfile(info), info.size, archive),
+    )
+
+
+def _require_end(tar: tarfile.TarFile, archive: str) -> None:
+    """Tells a whole tar from one that is cut off or has a damaged header: the reader takes either for the end."""
+    file = tar.fileobj
+    assert file is not None
+    file.seek(tar.offset)
+    if file.read(_TAR_RECORD) != bytes(_TAR_RECORD):
+        raise ArchiveError(f"the archive {archive} is damaged or cut off (its end mark is missing). Make it again.")
+    while file.read(_CHUNK):  # to the end of a compressed file, where its checksum is
+        pass
+
+
+def _read_zip(file: IO[bytes], name: str) -> Iterator[Member]:
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            yield _zip_member(archive, info, name)
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Member:
+    # Unix permissions and type are in the upper half, if the archive was made on Unix.
+    unix = info.external_attr >> 16
+    kind, mode, target = MemberKind.FILE, unix & 0o777 or 0o644, ""
+    if info.is_dir():
+        kind, mode = MemberKind.FOLDER, unix & 0o777 or 0o755
+    elif stat.S_ISLNK(unix):
+        kind, target = MemberKind.LINK, _zip_target(archive, info, name)
+    elif stat.S_IFMT(unix) not in (0, stat.S_IFREG):
+        raise ArchiveError(
+            f"the archive {name} holds {info.filename}, which is a device or pipe, not a file, folder or link. "
+            "Make it again without that."
+        )
+    return Member(
+        name=info.filename,
+        kind=kind,
+        mode=mode,
+        mtime=_zip_time(info),
+        target=target,
+        chunks=lambda: _zip_chunks(archive, info, name),
+    )
+
+
+def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> str:
+    if info.file_size > _LONGEST_TARGET:
+        raise ArchiveError(f"the archive {name} is damaged: the link {info.filename} is too long. Make it again.")
+    with _damage(name):
+        return archive.read(info).decode("utf-8", "surrogateescape")
+
+
+def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+    with _damage(name):
+        file = archive.open(info)
+    yield from _chunks(file, info.file_size, name)
+
+
+def _chunks(file: IO[bytes] | None, size: int, archive: str) -> Iterator[bytes]:
+    assert file is not None
+    left = size
+    with file:
+        while left:
+            with _damage(archive):
+                chunk = file.read(min(_CHUNK, left))
+            if not chunk:
+                raise ArchiveError(f"the archive {archive} is cut off. Make it again.")
+            left -= len(chunk)
+            yield chunk
+        with _damage(archive):
+            file.read(1)  # past the last byte a zip compares its checksum
+
+
+def _zip_time(info: zipfile.ZipInfo) -> int:
+    """Seconds since 1970: from the extra field of Info-ZIP (id 0x5455), else the local time of DOS, 2 s coarse.
+
+    Python takes a compiled module for stale when its source's time differs by a second.
+    """
+    extra = info.extra
+    while len(extra) >= 4:
+        size = int.from_bytes(extra[2:4], "little")
+        if extra[:2] == b"UT" and size >= 5 and extra[4] & 1:
+            return _time(int.from_bytes(extra[5:9], "little", signed=True))
+        extra = extra[4 + size :]
+    try:
+        return _time(time.mktime((*info.date_time, 0, 0, -1)))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _time(seconds: float) -> int:
+    return int(min(max(seconds, 0), _LAST_TIME))

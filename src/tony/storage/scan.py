@@ -1,0 +1,175 @@
+"""Walks a folder that is to be staged: what is in it, and what in it cannot be.
+
+Links are kept as links and never followed, so loops of them are no trouble. A link whose way leads out of the folder is
+refused, since its target does not come along. One that names a place inside the folder by an absolute path is kept,
+written anew as a relative one: it leads to the same file and works wherever the folder is laid.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tony.storage import links
+from tony.storage.ignore import OWN_FILE, IgnoreFileError, Rules, rules_for
+from tony.storage.index import Stamp
+from tony.storage.manifest import Kind
+
+_MEND = f"Make it readable, or leave it out with {OWN_FILE}."
+_SPECIAL = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One thing in the folder.
+
+    Attributes:
+        path: inside the folder, parts joined by `/`.
+        mode: permission bits; folders are always open to their owner, or the task's could not be removed again.
+        target: a link's text.
+        stamp: of a file.
+    """
+
+    path: str
+    kind: Kind
+    mode: int = 0o777
+    target: str = ""
+    stamp: Stamp | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a file; 0 for the rest."""
+        return self.stamp.size if self.stamp else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What a walk found.
+
+    Attributes:
+        root: the folder, absolute and without links.
+        found: sorted by path, every folder before what is in it.
+        refused: sentences, one per thing that cannot be staged; empty if all is well.
+        skipped: sentences, one per thing that is left out because it has no content.
+        ignored: number of things that the ignore files leave out.
+    """
+
+    root: Path
+    found: tuple[Found, ...]
+    refused: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    ignored: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(found.size for found in self.found)
+
+
+def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
+    """Walks a folder.
+
+    Args:
+        git: honour `.gitignore` where there is no `.tonyignore`.
+        without: paths inside the folder that are left out, whatever the rules say.
+    """
+    top = root.resolve()
+    walk = _Walk(frozenset(without))
+    try:
+        walk.folder(os.fspath(top), "", rules_for(top, git=git))
+    except IgnoreFileError as error:
+        walk.refused.append(str(error))
+    found = _relative_links(sorted(walk.found, key=lambda f: os.fsencode(f.path)), root, top)
+    return Scan(
+        root=top,
+        found=tuple(found),
+        refused=(*walk.refused, *_escapes(found)),
+        skipped=tuple(walk.skipped),
+        ignored=walk.ignored,
+    )
+
+
+@dataclass(slots=True)
+class _Walk:
+    without: frozenset[str]
+    found: list[Found] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    ignored: int = 0
+
+    def folder(self, place: str, prefix: str, rules: Rules) -> bool:
+        """Walks one folder; False if there was something in it and nothing was kept."""
+        try:
+            with os.scandir(place) as entries:
+                content = list(entries)
+        except OSError as error:
+            self.refused.append(f"the folder {prefix or place} cannot be read ({error.strerror}). {_MEND}")
+            return True
+        kept = [self.entry(entry, prefix + entry.name, rules) for entry in content]
+        return any(kept) or not kept
+
+    def entry(self, entry: os.DirEntry[str], path: str, rules: Rules) -> bool:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if rules.ignores(path, is_folder=is_folder) or path in self.without:
+            self.ignored += 1
+            return False
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # gone since the folder was listed
+            return False
+        if is_folder:
+            return self.subfolder(entry, path, stat.S_IMODE(status.st_mode), rules)
+        if entry.is_symlink():
+            self.found.append(Found(path=path, kind=Kind.LINK, target=os.readlink(entry.path)))
+        elif stat.S_ISREG(status.st_mode):
+            self.file(entry, path, status)
+        else:
+            self.skipped.append(f"{path} is {_SPECIAL[stat.S_IFMT(status.st_mode)]} and is left out")
+            return False
+        return True
+
+    def subfolder(self, entry: os.DirEntry[str], path: str, mode: int, rules: Rules) -> bool:
+        # A folder all of whose content is ignored is left out as well: `__pycache__` would change the digest.
+        if not self.folder(entry.path, f"{path}/", rules.enter(Path(entry.path), f"{path}/")):
+            return False
+        self.found.append(Found(path=path, kind=Kind.FOLDER, mode=mode & 0o777 | 0o700))
+        return True
+
+    def file(self, entry: os.DirEntry[str], path: str, status: os.stat_result) -> None:
+        if not os.access(entry.path, os.R_OK):
+            self.refused.append(f"{path} cannot be read (permission denied). {_MEND}")
+        mode = stat.S_IMODE(status.st_mode) & 0o777
+        self.found.append(Found(path=path, kind=Kind.FILE, mode=mode, stamp=Stamp.of(status)))
+
+
+def _relative_links(found: list[Found], root: Path, top: Path) -> list[Found]:
+    """The same, absolute links to places inside the folder written as relative ones."""
+    tops = {os.path.abspath(root), os.fspath(top)}
+    return [_relative(f, tops) if f.target.startswith("/") else f for f in found]
+
+
+def _relative(link: Found, tops: Collection[str]) -> Found:
+    target = os.path.normpath(link.target)
+    for top in tops:
+        if target == top or target.startswith(f"{top}/"):
+            inside = os.path.relpath(target, os.path.join(top, os.path.dirname(link.path)))
+            return replace(link, target=inside)
+    return link
+
+
+def _escapes(found: list[Found]) -> list[str]:
+    texts = {f.path: f.target for f in found if f.kind is Kind.LINK}
+    return [
+        f"the link {path} -> {target} leads out of the folder. Name its target under `files`, or leave it out with "
+        f"{OWN_FILE}."
+        for path, target in texts.items()
+        if links.resolve(path, target, texts) is None
+    ]
