@@ -61,10 +61,11 @@ def parse_duration(text: str) -> float:
 
 
 def exact_size(size: int) -> str:
-    """Shortest text that `parse_size` reads as exactly this many bytes: `1g`, `1536m`, `17b`."""
+    """Short text that `parse_size` reads as exactly this many bytes: `1g`, `1.5g`, `700m`, `17b`."""
     for unit in ("t", "g", "m", "k"):
-        if size and size % _SIZE_UNITS[unit] == 0:
-            return f"{size // _SIZE_UNITS[unit]}{unit}"
+        factor = _SIZE_UNITS[unit]
+        if size >= factor and size * 4 % factor == 0:  # quarters are exact in decimals
+            return f"{Decimal(size) / factor:f}{unit}"
     return f"{size}b"
 
 

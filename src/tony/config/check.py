@@ -1,0 +1,185 @@
+"""Mistakes that no single value shows: what does not fit together, and what is not there.
+
+Every check notes all that it finds. One that would only repeat an earlier complaint keeps silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tony.config import after, paths
+from tony.config.convert import MAX_ARGUMENT
+from tony.config.keys import MAX_INSTANCES, Key
+from tony.config.layers import quoted
+from tony.config.nearest import did_you_mean, nearest
+from tony.config.sheet import Sheet
+from tony.model.job import Command, JobSpec
+from tony.model.placeholders import check as placeholder_mistakes
+from tony.model.states import RoleKind, StopOn
+
+_LONGEST_NAME = 200
+
+
+def check(spec: JobSpec, sheet: Sheet) -> None:
+    """Notes every mistake in the sheet that the values show only together."""
+    for rule in _RULES:
+        rule(spec, sheet)
+
+
+def _name(spec: JobSpec, sheet: Sheet) -> None:
+    if ("name",) not in sheet.found:
+        return
+    if not spec.name.strip():
+        sheet.blame(("name",), "an empty name. Leave the key out to use the file's name.")
+    elif len(spec.name) > _LONGEST_NAME:
+        sheet.blame(("name",), f"{len(spec.name)} characters are too long; a name has at most {_LONGEST_NAME}.")
+    elif not spec.name.isprintable():
+        sheet.blame(("name",), "a name is one line of characters that can be shown.")
+
+
+def _commands(spec: JobSpec, sheet: Sheet) -> None:
+    if ("command",) in sheet.broken:
+        return
+    hint = next((f" {_stray(sheet, table)}" for table in ("env", "params") if (table, "command") in sheet.found), "")
+    write = 'Write command = "python train.py".'
+    if not sheet.tables.get(("roles",)) and spec.command is None:
+        sheet.blame(("command",), hint.strip() or f"no command: nothing says what to run. {write}")
+    for role in sheet.roles:
+        if ("roles", role, "command") not in sheet.broken and spec.command_of(role) is None:
+            sheet.blame(("roles", role), hint.strip() or f"no command: neither this role nor the job has one. {write}")
+
+
+def _stray(sheet: Sheet, table: str) -> str:
+    where = sheet.source((table, "command"))
+    return f"no command: the one in {where} stands below [{table}]; write it above the first [section]."
+
+
+def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
+    for key, text, item in _texts(spec, sheet):
+        for mistake in placeholder_mistakes(text, spec.params):
+            near = nearest(mistake.name.removeprefix("params."), spec.params)
+            hint = f"; did you mean {{params.{near}}}?" if near else "."
+            sheet.blame(key, f"{mistake.message}{hint}", item=item)
+
+
+def _texts(spec: JobSpec, sheet: Sheet) -> Iterator[tuple[Key, str, int | None]]:
+    """Every text in which placeholders are filled in: its key, the text, its place in a list."""
+    owners: list[tuple[Key, Command | None, Iterable[tuple[str, str]]]] = [((), spec.command, spec.env.items())]
+    owners += [(("roles", name), role.command, role.env.items()) for name, role in spec.roles.items()]
+    for place, command, env in owners:
+        if isinstance(command, str):
+            yield (*place, "command"), command, None
+        for number, part in enumerate(command if isinstance(command, tuple) else ()):
+            yield (*place, "command"), part, number
+        for name, value in env:
+            yield (*place, "env", name), value, None
+
+
+def _variables(spec: JobSpec, sheet: Sheet) -> None:
+    for place, env in [((), spec.env), *((("roles", name), role.env) for name, role in spec.roles.items())]:
+        for name, value in env.items():
+            size = len(f"{name}={value}".encode())
+            if size >= MAX_ARGUMENT:
+                message = f"{size} bytes with its name are too long: Linux takes at most {MAX_ARGUMENT - 1}."
+                sheet.blame((*place, "env", name), message)
+
+
+def _groups(spec: JobSpec, sheet: Sheet) -> None:
+    for group, members in spec.groups.items():
+        if not members:
+            sheet.blame(("groups", group), "an empty group. Name its roles, or remove it.")
+        for number, member in enumerate(members):
+            if member not in spec.effective_roles:
+                sheet.blame(("groups", group), _no_role(spec, member), item=number)
+
+
+def _time_limits(spec: JobSpec, sheet: Sheet) -> None:
+    for name in sheet.roles:
+        place = ("roles", name, "timeout_after")
+        if place not in sheet.tables:
+            continue
+        for part, example in (("group", 'group = "trainers"'), ("limit", 'limit = "10m"')):
+            if (*place, part) not in sheet.found and (*place, part) not in sheet.broken:
+                sheet.blame(place, f"`{part}` is missing. Write {example} into it.")
+        group = sheet.value((*place, "group"))
+        if group is None or ("groups", group) in sheet.broken:
+            continue
+        if group not in spec.groups:
+            hint = did_you_mean(group, spec.groups, f'write {group or "NAME"} = ["chief", "worker"] below [groups].')
+            sheet.blame((*place, "group"), f"there is no group of this name; {hint}")
+        elif name in spec.groups[group]:
+            sheet.blame((*place, "group"), "the role is in this group itself, which cannot be done before it.")
+
+
+def _start_order(spec: JobSpec, sheet: Sheet) -> None:
+    for name in sheet.roles:
+        seen: dict[str, str] = {}
+        for key, number, other, condition in after.conditions(sheet, name):
+            if other not in spec.effective_roles:
+                sheet.blame(key, _no_role(spec, other), item=number)
+            elif seen.setdefault(other, condition.value) != condition.value:
+                message = f"{other} is waited for in two ways, {seen[other]} and {condition.value}. Choose one."
+                sheet.blame(key, message, item=number)
+    for cycle in after.cycles({name: role.after for name, role in spec.roles.items()}):
+        way = " -> ".join((*cycle, cycle[0]))
+        sheet.blame(("roles", cycle[0], "after"), f"these roles wait for each other: {way}. None could ever start.")
+
+
+def _counts(spec: JobSpec, sheet: Sheet) -> None:
+    total = sum(role.instances for role in spec.effective_roles.values())
+    if total > MAX_INSTANCES:
+        sheet.blame(("roles",), f"{total} tasks in all are too many; a job has at most {MAX_INSTANCES}.")
+    kinds_known = not any(("roles", name, "kind") in sheet.broken for name in sheet.roles)
+    if spec.roles and kinds_known and not spec.tracked_count:
+        sheet.blame(("roles",), 'no role is tracked, so the job would be over at once. Give one kind = "tracked".')
+
+
+def _policies(spec: JobSpec, sheet: Sheet) -> None:
+    if spec.stop_on is StopOn.CHIEF and ("stop_on",) in sheet.found:
+        chief = spec.chief
+        if chief is None:
+            sheet.blame(("stop_on",), "the job has no chief: no role is called `chief` or `worker`.")
+        elif spec.effective_roles[chief.role].kind is RoleKind.SIDECAR:
+            sheet.blame(("stop_on",), f"the chief is {chief}, and its role is a sidecar, whose result does not count.")
+    if spec.heartbeat_timeout <= spec.heartbeat_interval:
+        key = ("heartbeat_timeout",) if ("heartbeat_timeout",) in sheet.found else ("heartbeat_interval",)
+        sheet.blame(key, "heartbeat_timeout must be longer than heartbeat_interval; several times as long is usual.")
+
+
+def _files(spec: JobSpec, sheet: Sheet) -> None:
+    owners: list[tuple[Key, str | None, tuple[str, ...]]] = [((), spec.python, spec.files)]
+    owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
+    for place, python, files in owners:
+        _blame_if(sheet, (*place, "python"), python and paths.python_mistake(python))
+        for number, entry in enumerate(files):
+            mistake = paths.entry_mistake(entry)
+            if mistake:
+                sheet.blame((*place, "files"), mistake, item=number)
+        for number, name in paths.same_names(files):
+            message = f"two files would be called {name}. Rename one: path::other-name."
+            sheet.blame((*place, "files"), message, item=number)
+    _blame_if(sheet, ("source",), spec.source and paths.source_mistake(spec.source))
+
+
+def _blame_if(sheet: Sheet, key: Key, mistake: str | None) -> None:
+    if mistake:
+        sheet.blame(key, mistake)
+
+
+def _no_role(spec: JobSpec, name: str) -> str:
+    known = f"known are {', '.join(spec.effective_roles)}."
+    return f"there is no role {quoted(name)}; {did_you_mean(name, spec.effective_roles, known)}"
+
+
+_RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
+    _name,
+    _commands,
+    _placeholders,
+    _variables,
+    _groups,
+    _time_limits,
+    _start_order,
+    _counts,
+    _policies,
+    _files,
+)

@@ -1,0 +1,318 @@
+"""From what somebody wrote to the canonical value: bytes, seconds, enum members, absolute paths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tony.config import paths
+from tony.config.keys import Kind, Setting
+from tony.config.layers import Canonical, Written, quoted
+from tony.config.nearest import did_you_mean
+from tony.config.show import canonical
+from tony.units import parse_duration, parse_size
+
+#: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
+MAX_ARGUMENT = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a value; `item` is the place in a list, when it is about one item."""
+
+    message: str
+    item: int | None = None
+
+
+class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is raised
+    """A value that its setting cannot have."""
+
+    def __init__(self, *faults: Fault) -> None:
+        self.faults = faults
+        super().__init__("; ".join(fault.message for fault in faults))
+
+
+def convert(setting: Setting, value: Any, base: Path) -> Any:
+    """Turns a value as it was written into its canonical form. Looks at no file except to tell paths from programs.
+
+    Args:
+        value: plain, or a `Written` or `Canonical` one.
+        base: absolute folder for relative paths.
+
+    Raises:
+        WrongValue: with what to write instead.
+    """
+    plain = value.value if isinstance(value, Canonical) else _unwrapped(value, setting.kind)
+    if plain is None and not isinstance(value, Canonical):
+        raise WrongValue(Fault("it has no value. Write one, or remove the key."))
+    if isinstance(value, Canonical) and setting.kind in _CANONICAL:
+        return _bounded(setting, _CANONICAL[setting.kind](plain))
+    try:
+        if setting.kind is Kind.CHOICE:
+            return _choice(setting, plain)
+        if setting.kind in _WITH_BASE:
+            return _WITH_BASE[setting.kind](plain, base)
+        return _bounded(setting, _PLAIN[setting.kind](plain))
+    except WrongValue:
+        raise
+    except ValueError as error:
+        raise WrongValue(Fault(str(error))) from None
+
+
+def _unwrapped(value: Any, kind: Kind, *, is_item: bool = False) -> Any:
+    """The plain value, of a list's items too; or its text where that may be what is meant."""
+    if isinstance(value, list | tuple):
+        return [_unwrapped(item, kind, is_item=True) for item in value]
+    if not isinstance(value, Written):
+        return value
+    if kind is Kind.WORD or (kind is Kind.COMMAND and is_item):
+        return value.text  # numbers are welcome, just as they are written
+    if isinstance(value.value, list):
+        return _unwrapped(value.value, kind)
+    return value.text if kind in _TEXTUAL and value.is_text else value.value
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _bounded(setting: Setting, value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = setting.minimum, setting.maximum
+        if low is not None and value < low:
+            raise WrongValue(Fault(f"too small. The least is {canonical(setting, _same(value, low))}."))
+        if high is not None and value > high:
+            raise WrongValue(Fault(f"too large. The most is {canonical(setting, _same(value, high))}."))
+    return value
+
+
+def _same(value: int | float, bound: float) -> int | float:
+    return int(bound) if isinstance(value, int) else bound
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 20:
+        raise ValueError(f"a whole number is written without quotes: {int(value)}.")
+    raise ValueError(f"a whole number is expected, not {_kind(value)}.")
+
+
+def _size(value: Any) -> int:
+    return parse_size(_measure(value, "a size", '"2g"'))
+
+
+def _duration(value: Any) -> float:
+    return parse_duration(_measure(value, "a duration", '"30s"'))
+
+
+def _measure(value: Any, what: str, example: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18:
+        return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    raise ValueError(f"{what} is expected, such as {example}, not {_kind(value)}.")
+
+
+def _timeout(value: Any) -> float | None:
+    if value == "off":
+        return None
+    try:
+        return _duration(value) or None
+    except ValueError as error:
+        raise ValueError(f'{error} "off" is no limit.') from None
+
+
+def _canonical_size(value: Any) -> int:
+    if isinstance(value, str):
+        return _size(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise WrongValue(Fault(f"a number of bytes is expected, not {_kind(value)}."))
+    return value
+
+
+def _canonical_duration(value: Any) -> float:
+    if isinstance(value, str):
+        return _duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise WrongValue(Fault(f"a number of seconds is expected, not {_kind(value)}."))
+    return float(value)
+
+
+def _canonical_timeout(value: Any) -> float | None:
+    if isinstance(value, str):
+        return _timeout(value)
+    seconds = None if value is None else _canonical_duration(value)
+    if seconds is not None and seconds < 0:
+        raise WrongValue(Fault("a duration cannot be negative."))
+    return seconds or None
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"true or false is expected, without quotes, not {_kind(value)}.")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"text is expected, not {_kind(value)}. Text stands in quotes.")
+    if "\0" in value:
+        raise ValueError("text cannot contain the character NUL.")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError("this is not valid UTF-8 text.")
+    return value
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        raise ValueError(f'true and false are spelled differently everywhere: write text, such as "{int(value)}".')
+    if isinstance(value, int | float):
+        value = as_text(value)
+    return _argument(_text(value))
+
+
+def _argument(text: str) -> str:
+    size = len(text) if text.isascii() else len(text.encode())
+    if size >= MAX_ARGUMENT:
+        raise ValueError(
+            f"{size} bytes are too long: Linux takes at most {MAX_ARGUMENT - 1} in one argument or variable."
+        )
+    return text
+
+
+def as_text(number: int | float) -> str:
+    """A number as a program would read it.
+
+    Raises:
+        ValueError: more digits than anybody reads.
+    """
+    if isinstance(number, int) and number.bit_length() > 256:
+        raise ValueError("a number that long must be written as text.")
+    return str(number)
+
+
+def _choice(setting: Setting, value: Any) -> Enum:
+    assert setting.choices is not None
+    if isinstance(value, setting.choices):
+        return value
+    words = [str(member.value) for member in setting.choices]
+    if isinstance(value, str) and value in words:
+        return setting.choices(value)
+    known = " or ".join([", ".join(map(quoted, words[:-1])), quoted(words[-1])])
+    hint = did_you_mean(value, words) if isinstance(value, str) else ""
+    raise ValueError(f"it must be {known}{f'; {hint}' if hint else '.'}")
+
+
+def _command(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, str):
+        if not value.strip():
+            raise ValueError('an empty command. Write what to run: "python train.py".')
+        return _argument(_text(value))
+    if not isinstance(value, list | tuple):
+        raise ValueError(
+            f'a command is text, "python train.py", or a list, ["python", "train.py"], not {_kind(value)}.'
+        )
+    if not value or value[0] == "":
+        raise ValueError('an empty command. Write what to run: ["python", "train.py"].')
+    return tuple(_items(value, _word))
+
+
+def _ports(value: Any) -> tuple[int, int]:
+    wrong = 'a range of ports is written "20000-20100" or [20000, 20100]'
+    if isinstance(value, str):
+        first, dash, last = (part.strip() for part in value.partition("-"))
+        if not dash or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in (first, last)):
+            raise ValueError(f"{wrong}.")
+        value = [int(first), int(last)]
+    if not isinstance(value, list | tuple) or [type(item) for item in value] != [int, int]:
+        raise ValueError(f"{wrong}.")
+    low, high = value
+    if low < 1024 or high > 65535:
+        raise ValueError("ports go from 1024 to 65535.")
+    if low > high:
+        raise ValueError(f'the first port is above the last one. Write "{high}-{low}".')
+    return low, high
+
+
+# --- lists and paths --------------------------------------------------------------------------------------------------
+
+
+def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
+    faults, items = [], []
+    for number, value in enumerate(values):
+        try:
+            items.append(read(value))
+        except ValueError as error:
+            faults.append(Fault(str(error), number))
+    if faults:
+        raise WrongValue(*faults)
+    return items
+
+
+def _list(value: Any, example: str) -> Any:
+    if isinstance(value, list | tuple):
+        return value
+    hint = f"[{quoted(value)}]" if isinstance(value, str) and len(value) < 60 else example
+    raise ValueError(f"a list is expected: {hint}.")
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(_items(_list(value, '["chief", "worker"]'), _text))
+
+
+def _files(value: Any, base: Path) -> tuple[str, ...]:
+    values = _list(value, '["data.npz", "big.zip#archive"]')
+    return tuple(_items(values, lambda item: paths.file_entry(_text(item), base)))
+
+
+def _path(value: Any, base: Path) -> str:
+    return paths.absolute(_text(value), base)
+
+
+def _python(value: Any, base: Path) -> str:
+    return paths.interpreter(_text(value), base)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, float):
+        return "a fraction"
+    names = {
+        str: "text",
+        int: "a whole number",
+        list: "a list",
+        tuple: "a list",
+        dict: "a table",
+        type(None): "nothing",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+_PLAIN: dict[Kind, Callable[[Any], Any]] = {
+    Kind.SIZE: _size,
+    Kind.DURATION: _duration,
+    Kind.TIMEOUT: _timeout,
+    Kind.INTEGER: _integer,
+    Kind.TRUTH: _truth,
+    Kind.TEXT: _text,
+    Kind.WORD: _word,
+    Kind.NAMES: _names,
+    Kind.COMMAND: _command,
+    Kind.PORTS: _ports,
+}
+_WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {Kind.FILES: _files, Kind.PATH: _path, Kind.PYTHON: _python}
+_CANONICAL: dict[Kind, Callable[[Any], Any]] = {
+    Kind.SIZE: _canonical_size,
+    Kind.DURATION: _canonical_duration,
+    Kind.TIMEOUT: _canonical_timeout,
+}
+#: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
+_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES})

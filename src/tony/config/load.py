@@ -1,0 +1,133 @@
+"""From everything that is said about a job to one JobSpec, or to all the mistakes in it at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tony.config.arguments import from_call
+from tony.config.build import build
+from tony.config.check import check
+from tony.config.files import Refused, read_layer
+from tony.config.flags import from_environment, from_params, from_sets
+from tony.config.layers import Layer, dotted, merge
+from tony.config.providers import framework_mistakes, unknown_names
+from tony.config.sheet import read
+from tony.config.site import broken_finals, default_site_files, over_limits, read_sites
+from tony.errors import ConfigError, Problem
+from tony.model.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A job without mistakes.
+
+    Attributes:
+        sources: dotted key -> where it was set (`job.toml:12`, `--set`, `env TONY_SET_...`, `argument`), for every
+            value that is no default.
+    """
+
+    spec: JobSpec
+    sources: Mapping[str, str]
+
+
+def load(
+    job_file: str | os.PathLike[str] | None = None,
+    *,
+    sets: Iterable[str] = (),
+    params: Iterable[str] = (),
+    overrides: Mapping[str, Any] | JobSpec | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    site_files: Iterable[Path] | None = None,
+) -> Resolved:
+    """Reads a job from all the places that say something about it; the later ones here are stronger.
+
+    Args:
+        job_file: TOML or YAML; None for a job that is given by the rest alone.
+        sets: `key=value` texts of `--set`.
+        params: `name=value` texts of `--param`.
+        overrides: what a Python call gives: a mapping like a job file (nested, or with dotted keys) or a JobSpec.
+        environ: for `TONY_SET_...`; the process's own by default.
+        cwd: absolute; what relative paths outside files are relative to; the current folder by default.
+        site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
+
+    Raises:
+        ConfigError: carries every mistake that was found.
+    """
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    sites, problems = read_sites(default_site_files(environ) if site_files is None else site_files)
+    own: list[Layer] = []
+    complete = not problems
+    if job_file is not None:
+        try:
+            own.append(_job_layer(job_file, cwd))
+        except Refused as refused:
+            problems.append(refused.problem)
+            complete = False
+    known = merge([*(site.layer for site in sites), *own])
+    for layer, mistakes in (
+        from_environment(environ, known, cwd),
+        from_sets(sets, cwd),
+        from_params(params, cwd),
+    ):
+        own.append(layer)
+        problems += mistakes
+    if overrides is not None:
+        own.append(from_call(overrides, cwd))
+
+    sheet = read(merge([*(site.layer for site in sites), *own]))
+    known_framework = unknown_names(sheet)
+    problems += broken_finals(sites, own)
+    spec = build(sheet, _default_name(job_file, cwd))
+    if complete:
+        check(spec, sheet)
+        problems += over_limits(spec, sites, sheet.source(("roles",)))
+    problems += sheet.problems
+    sources = {dotted(key): found.layer.where(key) for key, found in sheet.found.items()}
+    if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
+        problems += with_sources(framework_mistakes(spec), sources)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return Resolved(spec=spec, sources=sources)
+
+
+def from_spec(
+    spec: JobSpec,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    site_files: Iterable[Path] | None = None,
+) -> Resolved:
+    """Checks a JobSpec made in Python as strictly as a job file. What it leaves at its default, a site may set.
+
+    Raises:
+        ConfigError: carries every mistake that was found.
+    """
+    return load(None, overrides=spec, environ=environ, cwd=cwd, site_files=site_files)
+
+
+def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> list[Problem]:
+    """Adds where a value was set to problems found by those who know only the JobSpec."""
+    return [
+        replace(problem, source=sources[problem.key]) if not problem.source and problem.key in sources else problem
+        for problem in problems
+    ]
+
+
+def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
+    path = cwd / Path(job_file).expanduser()
+    return read_layer(path, os.fsdecode(job_file), path.parent)
+
+
+def _default_name(job_file: str | os.PathLike[str] | None, cwd: Path) -> str:
+    """The name of a job that has none: its file's, or that of the folder when the file is called `job`."""
+    if job_file is None:
+        return JobSpec().name
+    path = Path(os.path.normpath(cwd / Path(job_file).expanduser()))
+    name = path.parent.name if path.stem == "job" else path.stem
+    return name[:200] if name.strip() and name.isprintable() else JobSpec().name

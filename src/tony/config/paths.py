@@ -1,0 +1,132 @@
+"""Paths in settings: relative to what, and whether they are there.
+
+Relative paths of a file are relative to its folder, those of the command line to the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+#: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
+ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE | re.ASCII)
+
+
+def absolute(text: str, base: Path) -> str:
+    """An absolute path: `~` expanded, anything relative put behind `base`.
+
+    Raises:
+        ValueError: it is empty, or no path of this machine.
+    """
+    if not text.strip():
+        raise ValueError("an empty path.")
+    if _REMOTE.match(text):
+        raise ValueError("only paths of this machine can be given.")
+    return str(base / os.path.expanduser(text))
+
+
+def interpreter(text: str, base: Path) -> str:
+    """An interpreter or archive: a bare word that is no file beside the job file is a program found on the nodes."""
+    if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
+        return absolute(text, base)
+    if not text.strip():
+        raise ValueError("an empty path.")
+    return text
+
+
+def is_archive(text: str) -> bool:
+    """Whether the name is that of an archive."""
+    return text.lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def file_entry(text: str, base: Path) -> str:
+    """One item of `files` with its path made absolute: `path`, `path::name`, `path#archive`.
+
+    Raises:
+        ValueError: says how such an item is written.
+    """
+    path, name, archive = split_entry(text)
+    if name is not None and not _stays_inside(name):
+        raise ValueError(f"the new name {name!r} must be a relative path inside the working directory.")
+    return absolute(path, base) + ("" if name is None else f"::{name}") + ("#archive" if archive else "")
+
+
+def split_entry(text: str) -> tuple[str, str | None, bool]:
+    """Takes `path::name#archive` apart: path, new name or None, whether it is to be unpacked.
+
+    Raises:
+        ValueError: more than one `::`.
+    """
+    archive = text.endswith("#archive")
+    path, colons, name = text.removesuffix("#archive").partition("::")
+    if "::" in name:
+        raise ValueError("more than one `::`. Write path::name.")
+    return path, name if colons else None, archive
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def source_mistake(path: str) -> str | None:
+    """What is wrong with a job's source, or None."""
+    kind = _kind_of(path)
+    if kind is None:
+        return f"there is no {path}."
+    return None if kind in ("folder", "file") else f"{path} is neither a folder nor an archive."
+
+
+def entry_mistake(entry: str) -> str | None:
+    """What is wrong with one item of `files`, or None."""
+    path, _, archive = split_entry(entry)
+    kind = _kind_of(path)
+    if kind is None:
+        return f"there is no {path}."
+    if kind == "other":
+        return f"{path} is neither a file nor a folder."
+    return f"{path} is a folder; #archive is for archives. Leave it out." if archive and kind == "folder" else None
+
+
+def python_mistake(path: str) -> str | None:
+    """What is wrong with an interpreter or archive, or None. An interpreter may be there on the nodes only."""
+    kind = _kind_of(path) if path.startswith("/") else "file"
+    if kind == "folder":
+        inner = os.path.join(path, "bin", "python")
+        if os.path.exists(inner):
+            return f"this is a folder. Write {inner} if the nodes have it too, or pack the folder into an archive."
+        return "this is a folder, neither an interpreter nor an archive."
+    return f"there is no {path}." if kind is None and is_archive(path) else None
+
+
+def same_names(entries: Sequence[str]) -> list[tuple[int, str]]:
+    """Items of `files` that would overwrite an earlier one: place in the list, name."""
+    seen: set[str] = set()
+    twice = []
+    for number, entry in enumerate(entries):
+        path, name, _ = split_entry(entry)
+        name = PurePosixPath(name or os.path.basename(path.rstrip("/"))).as_posix()
+        if name in seen:
+            twice.append((number, name))
+        seen.add(name)
+    return twice
+
+
+def _kind_of(path: str) -> str | None:
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        return "file"  # it cannot be told from here; staging says why it cannot be read
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "other"

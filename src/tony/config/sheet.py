@@ -1,0 +1,218 @@
+"""Every value of the merged settings, converted, with where it came from; and every mistake this brought to light."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tony.config.convert import WrongValue, convert
+from tony.config.keys import Key, Setting
+from tony.config.layers import Branch, Layer, Leaf, Written, dotted
+from tony.config.nearest import did_you_mean, nearest
+from tony.config.schema import Node, schema
+from tony.config.secrets import MASK, is_secret, masked
+from tony.config.show import as_written
+from tony.errors import Problem
+from tony.model.ids import ROLE_NAME
+
+#: What `{params.NAME}` can name.
+PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
+_ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+
+_NAMES: dict[str, tuple[re.Pattern[str], str]] = {
+    "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
+    "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
+    "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
+    "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value.
+
+    Attributes:
+        value: canonical.
+        raw: as it was written.
+        layer: where it was set.
+    """
+
+    value: Any
+    raw: Any
+    layer: Layer
+
+
+@dataclass(slots=True, eq=False)
+class Sheet:
+    """All values that could be read, and the problems with the rest.
+
+    Attributes:
+        found: key -> value; only what was set, no defaults.
+        children: key of a table -> name -> canonical value, for the same values.
+        roles: names of roles in the job's order; those with impossible names are left out.
+        broken: keys of values that could not be read.
+        tables: key -> the strongest layer that has this table.
+    """
+
+    found: dict[Key, Found] = field(default_factory=dict)
+    children: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    broken: dict[Key, Layer] = field(default_factory=dict)
+    tables: dict[Key, Layer] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def value(self, key: Key) -> Any:
+        """The canonical value of a key; None if it was not set."""
+        found = self.found.get(key)
+        return found.value if found else None
+
+    def below(self, key: Key) -> Mapping[str, Any]:
+        """Name -> value of everything directly below a key."""
+        return self.children.get(key, {})
+
+    def source(self, key: Key) -> str | None:
+        """Where a key, or the nearest table around it, was set; None if nowhere."""
+        if key in self.found:
+            return self.found[key].layer.where(key)
+        layer = self.broken.get(key) or self.tables.get(key)
+        if layer:
+            return layer.where(key)
+        return self.source(key[:-1]) if len(key) > 1 else None
+
+    def blame(self, key: Key, message: str, *, item: int | None = None) -> None:
+        """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
+        found = self.found.get(key)
+        value = None
+        if found:
+            value = shown(key, _item(found.raw, item))
+            where = found.layer.where(key if item is None else (*key, str(item)))
+        else:
+            where = self.source(key) or ""
+        self.problems.append(Problem(key=dotted(key), message=message, value=value, source=where or None))
+
+
+def read(tree: Branch) -> Sheet:
+    """Reads the merged settings by the table of settings."""
+    sheet = Sheet()
+    _read_table(sheet, schema(), tree, ())
+    return sheet
+
+
+def shown(key: Key, raw: Any) -> str:
+    """A value for a message, without secrets."""
+    if len(key) > 1 and (key[-2] in ("env", "params") or key[0] == "scheduler"):
+        if is_secret(key[-1]):
+            return MASK
+        return masked("", as_written(raw))
+    return as_written(raw)
+
+
+def _item(raw: Any, item: int | None) -> Any:
+    value = raw.value if item is not None and hasattr(raw, "value") else raw
+    return value[item] if item is not None and isinstance(value, list | tuple) and item < len(value) else raw
+
+
+def _read_table(sheet: Sheet, node: Node, branch: Branch, key: Key) -> None:
+    sheet.tables[key] = branch.layer
+    for name, child in branch.children.items():
+        inner = node.child(name)
+        place = (*key, name)
+        if inner is None:
+            _unknown(sheet, node, place, child)
+            continue
+        named = name in node.named or _name_is_possible(sheet, node, place, child)
+        if named and key == ("roles",):
+            sheet.roles.append(name)
+        if isinstance(child, Branch) and inner.is_table:
+            _read_table(sheet, inner, child, place)
+        elif isinstance(child, Leaf) and inner.setting and named:
+            _read_value(sheet, inner.setting, child, place)
+        elif not (isinstance(child, Leaf) and _is_nothing(child)):
+            _misplaced(sheet, inner, place, child)
+
+
+def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
+    try:
+        value = convert(setting, leaf.value, leaf.layer.base)
+    except WrongValue as wrong:
+        sheet.broken[key] = leaf.layer
+        for fault in wrong.faults:
+            numbered = fault.item is not None
+            sheet.problems.append(
+                Problem(
+                    key=dotted(key) + (f"[{fault.item}]" if numbered else ""),
+                    message=fault.message,
+                    value=shown(key, _item(leaf.value, fault.item)),
+                    source=leaf.layer.where((*key, str(fault.item)) if numbered else key),
+                )
+            )
+    else:
+        sheet.found[key] = Found(value, leaf.value, leaf.layer)
+        sheet.children.setdefault(key[:-1], {})[key[-1]] = value
+
+
+def _is_nothing(leaf: Leaf) -> bool:
+    """A table's name with nothing behind it, as YAML has it: an empty table."""
+    return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
+
+
+def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> bool:
+    pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
+    if key[-2:] == ("env", "TONY_TASK"):
+        rule = "this variable is ours: it marks what belongs to a task. Choose another name."
+    elif pattern.fullmatch(key[-1]):
+        return True
+    sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
+    sheet.broken[key] = child.layer
+    return False
+
+
+def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+    value = shown(key, child.value) if isinstance(child, Leaf) else None
+    message = f"unknown key; {_meant(node, key)}"
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+
+
+def _meant(node: Node, key: Key) -> str:
+    name = key[-1]
+    root = schema()
+    role = root.named["roles"].any
+    assert role is not None
+    if node is role and name in root.named and name not in role.named:
+        return f"`{name}` is a setting of the job: write it above the first [section]."
+    if node is root and name in role.named:
+        return f"`{name}` is a setting of a role: write it below [roles.NAME]."
+    for known, child in node.named.items():
+        if name.lower() in _tried(child):
+            return f"did you mean `{known}`?"
+    near = nearest(name, node.named)
+    if near is None and node is root:
+        near_role = nearest(name, role.named)
+        if near_role:
+            return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
+    known_keys = ", ".join(sorted(node.named))
+    few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings` lists all."
+    return did_you_mean(name, node.named, few)
+
+
+def _tried(node: Node) -> tuple[str, ...]:
+    """Words that people try for a setting, or for the table that it stands in (`env`, `params`, `groups`)."""
+    setting = node.setting or (node.any and node.any.setting)
+    return setting.also if setting else ()
+
+
+def _misplaced(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+    if key in sheet.broken:
+        return
+    sheet.broken[key] = child.layer
+    if isinstance(child, Branch):
+        message = "a single value is expected here, not a table."
+    elif node.named.keys() >= {"instances"}:
+        message = f"a table is expected: write [{dotted(key)}] and the role's settings below it."
+    else:
+        below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
+        message = f"a table is expected: write [{dotted(key)}] and below it {below}"
+    value = shown(key, child.value) if isinstance(child, Leaf) else None
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
