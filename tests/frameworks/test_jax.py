@@ -63,3 +63,9 @@ def test_fcfs_is_refused() -> None:
     """A program that starts before its peers registered cannot be told where the coordinator is."""
     spec = JobSpec(framework="jax", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
     assert [problem.key for problem in Jax().validate(spec)] == ["distributed_mode"]
+
+
+def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
+    """Should a job come this far in fcfs mode, its programs get the common variables."""
+    spec = JobSpec(framework="jax", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
+    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}

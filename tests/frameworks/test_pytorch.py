@@ -67,3 +67,9 @@ def test_fcfs_is_refused() -> None:
 def test_sound_job_has_no_problems() -> None:
     """Several processes per task are PyTorch's habit."""
     assert not PyTorch().validate(JobSpec(framework="pytorch", roles={"worker": Role(procs_per_task=8)}))
+
+
+def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
+    """Should a job come this far in fcfs mode, its programs get the common variables."""
+    spec = JobSpec(framework="pytorch", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
+    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}

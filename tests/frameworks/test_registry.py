@@ -1,41 +1,39 @@
 """Adapters are found by name, built-in and plugged in."""
 
+from __future__ import annotations
+
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tony.frameworks import registry
 from tony.frameworks.base import Framework
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
 
-PLUG_IN = """
-from tony.frameworks.base import Framework
+if TYPE_CHECKING:
+    from tests.frameworks.conftest import GangMaker
 
-class Abacus(Framework):
-    name = "abacus"
-
-    def shared(self, spec, cluster):
-        return cluster.roles["counter"][0]
-
-    def environment(self, shared, task):
-        return [{"ABACUS_LEADER": shared}]
-
-class NotOne:
-    pass
-"""
+#: The example in the manual is the plug-in of these tests.
+MANUAL = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+PLUG_IN = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.MULTILINE)[-1]
 BUILT_IN = ("tensorflow", "pytorch", "jax", "none", "standalone")
 
 
 @pytest.fixture
 def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A distribution with an adapter, as pip would have laid it out."""
-    (tmp_path / "tony_abacus.py").write_text(PLUG_IN)
-    info = tmp_path / "tony_abacus-1.0.dist-info"
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "leader.py").write_text(PLUG_IN)
+    info = tmp_path / "my_package-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tony-abacus\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[tony.frameworks]\nabacus = tony_abacus:Abacus\npytorch = tony_abacus:Abacus\n"
+        "[tony.frameworks]\nleader = my_package.leader:Leader\npytorch = my_package.leader:Leader\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -53,26 +51,35 @@ def test_names_begin_with_the_built_in_ones() -> None:
 
 
 @pytest.mark.usefixtures("plug_in")
-def test_plug_in_is_found_and_loaded() -> None:
-    """An entry point of the group is enough; it cannot replace a built-in adapter."""
-    assert registry.names() == (*BUILT_IN, "abacus")
-    adapter = registry.load(registry.home_of("abacus"))
+def test_plug_in_is_found_and_loaded(make_gang: GangMaker) -> None:
+    """An entry point of the group is enough, and the manual's example works."""
+    assert registry.names() == (*BUILT_IN, "leader")
+    adapter = registry.load(registry.home_of("leader"))
     assert isinstance(adapter, Framework)
-    assert adapter.name == "abacus"
-    assert registry.home_of("pytorch") == "tony.frameworks.pytorch:PyTorch"
+    assert adapter.name == "leader"
+    gang = make_gang(JobSpec(framework="leader", roles={"worker": Role(procs_per_task=2)}))
+    assert gang.environments()[TaskId("worker", 0)] == [
+        {"LEADER": "worker-0.example:20000", "LEADER_SLOT": "0"},
+        {"LEADER": "worker-0.example:20000", "LEADER_SLOT": "1"},
+    ]
 
 
 @pytest.mark.usefixtures("plug_in")
+def test_plug_in_cannot_replace_a_built_in_adapter() -> None:
+    """Whatever it calls itself."""
+    assert registry.home_of("pytorch") == "tony.frameworks.pytorch:PyTorch"
+
+
 def test_something_else_is_refused() -> None:
     """A class that is no adapter is named."""
-    with pytest.raises(TypeError, match="tony_abacus:NotOne is not a"):
-        registry.load("tony_abacus:NotOne")
+    with pytest.raises(TypeError, match=r"tony\.model\.job:JobSpec is not a"):
+        registry.load("tony.model.job:JobSpec")
 
 
 def test_unknown_name() -> None:
     """Nobody provides it."""
-    with pytest.raises(LookupError, match="abacus"):
-        registry.home_of("abacus")
+    with pytest.raises(LookupError, match="leader"):
+        registry.home_of("leader")
 
 
 def test_executors_can_load_them() -> None:

@@ -151,6 +151,17 @@ class TestSize:
         ):
             TensorFlow().environment(gang.shared, gang.view(TaskId("worker", 7)))
 
+    @pytest.mark.parametrize(("spare", "accepted"), [(0, True), (-1, False)])
+    def test_last_byte_counts(self, make_gang: GangMaker, spare: int, accepted: bool) -> None:
+        """A variable of exactly the limit is passed on; one byte more is not."""
+        around = string_size("TF_CONFIG", '{"cluster":{"worker":[""]},"task":{"type":"worker","index":0}}')
+        gang = make_gang(spec_of({"worker": Role()}), {"worker": ("h" * (MAX_STRING - around - spare),)})
+        if accepted:
+            assert string_size("TF_CONFIG", gang.environments()[TaskId("worker", 0)][0]["TF_CONFIG"]) == MAX_STRING
+        else:
+            with pytest.raises(UserError, match="131,073 bytes"):
+                gang.environments()
+
     def test_evaluators_count_where_they_are_seen(self) -> None:
         """Workers do not see them, but CLUSTER_SPEC has them all."""
         (problem,) = TensorFlow().validate(spec_of({"worker": Role(), "evaluator": Role(instances=3_200)}))

@@ -1,0 +1,49 @@
+"""JAX itself understands what the adapter tells it, with the one documented line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tony.model.job import JobSpec, Role
+
+if TYPE_CHECKING:
+    from tests.frameworks.conftest import RealGang
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow]
+
+PSUM = """
+import os
+from functools import partial
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+jax.distributed.initialize(
+    num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
+)
+me = jax.process_index()
+mesh = Mesh(jax.devices(), ("all",))
+numbers = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("all")), np.array([me + 1.0]))
+add_up = partial(jax.lax.psum, axis_name="all")
+total = jax.jit(jax.shard_map(add_up, mesh=mesh, in_specs=PartitionSpec("all"), out_specs=PartitionSpec()))(numbers)
+print(f"process {me} of {jax.process_count()}: sum {float(total.addressable_data(0)[0])}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("roles", "names"),
+    [
+        ({"worker": Role(), "chief": Role()}, ["chief:0", "worker:0"]),
+        ({"worker": Role(procs_per_task=2)}, ["worker:0/0", "worker:0/1"]),
+    ],
+    ids=["two-roles", "two-processes-in-a-task"],
+)
+def test_psum(real_gang: RealGang, roles: dict[str, Role], names: list[str]) -> None:
+    """Two processes add up their numbers; the chief is process 0 wherever it stands in the job."""
+    spec = JobSpec(framework="jax", roles=roles, env={"JAX_PLATFORMS": "cpu"})
+    lines = real_gang.run(spec, PSUM)
+    assert {name: output[-1] for name, output in lines.items()} == {
+        name: f"process {number} of 2: sum 3.0" for number, name in enumerate(names)
+    }
