@@ -717,6 +717,9 @@ class Application:
             self._advance(now)
             return
         failure = failures.of_group(self.state, role, rule, now)
+        for task in role.tasks:
+            if task.living:
+                task.fault, task.note = True, failure.reason
         self.state.failures.append(failure)
         self._session_failed(failure, f"{role.name} has timeout_after", now)
 

@@ -148,7 +148,7 @@ class Simulation:
         if self.containers.pop(container, None) is not None:
             self.executors.pop(container, None)
             self.pending.append(Pending(ev.ContainerEnded(container=container, cause=cause)))
-            self._grant()
+            self.grant()
 
     # --- performing -----------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Simulation:
                 self.pending.append(Pending(ev.SessionOpened(session=session, reason=reason)))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
-                self._grant()
+                self.grant()
             case act.Launch(container=container, task=task, session=session):
                 self._launch(container, task, session)
             case act.Renew(task=task, session=session):
@@ -183,7 +183,8 @@ class Simulation:
                     raise BrokenPromiseError("finished with programs running, or twice")
                 self.finished = action
 
-    def _grant(self) -> None:
+    def grant(self) -> None:
+        """Grants what is demanded, as far as there is room."""
         for role, total in self.demand.items():
             held = sum(1 for r in self.containers.values() if r == role)
             while held < total and len(self.containers) < self.capacity:

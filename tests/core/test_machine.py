@@ -1,0 +1,604 @@
+"""What the machine decides, case by case, on the simulated cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.machine import LAUNCHES, REPORT_WAIT
+from tony.core.view import Surroundings, report
+from tony.errors import InvalidTransition
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    JobState,
+    OnTimeout,
+    RoleKind,
+    StopOn,
+    TaskState,
+)
+from tony.testing.simulation import Simulation
+
+
+def started(spec: JobSpec, **kwargs: Any) -> Simulation:
+    """A job whose first programs run."""
+    simulation = Simulation(spec, **kwargs)
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def states(simulation: Simulation) -> dict[str, str]:
+    """Task -> state."""
+    return {str(t.id): t.state.value for t in simulation.app.state.tasks.values()}
+
+
+def made(simulation: Simulation, kind: type[act.Action]) -> list[Any]:
+    """Every action of a kind so far."""
+    return [a for a in simulation.actions if isinstance(a, kind)]
+
+
+def outcome(simulation: Simulation) -> tuple[str, int, str | None]:
+    """The job's end: state, exit code, cause."""
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    return simulation.finished.state.value, simulation.finished.exit_code, failure.cause if failure else None
+
+
+def finish_all(simulation: Simulation, status: ExitStatus = OK) -> None:
+    """Every program that runs, or comes to run, ends like this."""
+    for _ in range(100):
+        simulation.run()
+        if simulation.finished:
+            return
+        for program in simulation.running():
+            simulation.exit(program.task, status)
+
+
+# --- the gang ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_starts_before_everybody_has_registered() -> None:
+    """The gang barrier: one task short, no program is started; then all at once, after one Publish."""
+    simulation = Simulation(workers(3))
+    simulation.begin()
+    while len(simulation.pending) > 1 or not isinstance(simulation.pending[0].event, ev.Registered):
+        registered = [i for i, p in enumerate(simulation.pending) if isinstance(p.event, ev.Registered)]
+        others = [i for i, p in enumerate(simulation.pending) if not isinstance(p.event, ev.Registered)]
+        simulation.deliver_pending(others[0] if others else registered[0])
+    assert made(simulation, act.Start) == []
+    simulation.deliver_pending()
+    kinds = [type(a) for a in simulation.actions if isinstance(a, act.Publish | act.Start)]
+    assert kinds == [act.Publish, act.Start, act.Start, act.Start]
+    spec = made(simulation, act.Publish)[0].spec
+    assert (spec.session, spec.version, list(spec.roles)) == (1, 1, ["worker"])
+    assert len(set(spec.roles["worker"])) == 3
+
+
+def test_fcfs_starts_each_as_it_registers_without_a_spec() -> None:
+    """In fcfs mode a task does not wait for others and no cluster spec is published."""
+    simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS), capacity=1)
+    simulation.begin()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running", "worker:1": "requested"}
+    assert [a.version for a in made(simulation, act.Start)] == [0]
+    assert made(simulation, act.Publish) == []
+
+
+def test_the_gang_does_not_wait_for_sidecars() -> None:
+    """A sidecar whose container never comes holds nobody up."""
+    simulation = Simulation(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
+    simulation.begin()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running", "board:0": "requested"}
+
+
+def test_registration_may_be_delivered_again() -> None:
+    """A second delivery of the same registration changes nothing."""
+    simulation = started(workers(1))
+    registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
+    before = simulation.app.digest()
+    assert simulation.deliver(registered) == []
+    assert simulation.app.digest() == before
+
+
+def test_another_incarnation_is_refused() -> None:
+    """A second process that claims the same container is not believed."""
+    simulation = started(workers(1))
+    registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
+    assert simulation.deliver(replace(registered, incarnation="impostor")) == []
+    assert simulation.app.state.refused == 1
+    assert not simulation.app.accepts(task("worker:0"), "c-1", "impostor")
+
+
+# --- start order ------------------------------------------------------------------------------------------------------
+
+
+def test_roles_start_in_order() -> None:
+    """Containers of a role are asked for only when what it waits for is true."""
+    simulation = started(staged())
+    assert {a.role for a in made(simulation, act.SetDemand)} == {"prep", "board"}
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["chief:0"] == "pending"
+    simulation.exit(task("prep:1"), OK)
+    simulation.run()
+    assert states(simulation)["chief:0"] == "running"
+    assert states(simulation)["export:0"] == "pending"
+    for name in ("chief:0", "worker:0", "worker:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    assert states(simulation)["export:0"] == "running"
+    simulation.exit(task("export:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert states(simulation)["ps:0"] == "stopped"
+
+
+def test_started_is_enough_where_asked_for() -> None:
+    """`{ started = [...] }` is satisfied once the programs run; the later spec names both roles."""
+    simulation = started(roles(ps=Role(), worker=Role(after={"ps": AfterCondition.STARTED})))
+    assert states(simulation) == {"ps:0": "running", "worker:0": "running"}
+    assert [sorted(a.spec.roles) for a in made(simulation, act.Publish)] == [["ps"], ["ps", "worker"]]
+
+
+def test_a_role_that_can_never_start_fails_the_job() -> None:
+    """A tolerated failure that somebody waits for is not tolerated in silence."""
+    spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.SUCCEEDED}))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+
+
+def test_ended_does_not_care_how() -> None:
+    """`{ ended = [...] }` is satisfied by failures too."""
+    spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.ENDED}))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    assert states(simulation)["export:0"] == "running"
+
+
+# --- success and failure ----------------------------------------------------------------------------------------------
+
+POLICIES = [
+    # policy, who fails first, exit code of the job when all others succeed
+    (FailurePolicy.ANY_TRACKED, "worker:1", 1),
+    (FailurePolicy.ANY_TRACKED, "chief:0", 1),
+    (FailurePolicy.ANY_TRACKED, "ps:0", 1),
+    (FailurePolicy.ANY_TRACKED, "board:0", 0),
+    (FailurePolicy.CHIEF_OR_ALL, "worker:1", 0),
+    (FailurePolicy.CHIEF_OR_ALL, "chief:0", 1),
+    (FailurePolicy.CHIEF_OR_ALL, "ps:0", 1),
+    (FailurePolicy.CHIEF_OR_ALL, "board:0", 0),
+    (FailurePolicy.ANY_TASK, "board:0", 1),
+    (FailurePolicy.ANY_TASK, "worker:0", 1),
+]
+
+
+@pytest.mark.parametrize(("policy", "victim", "exit_code"), POLICIES)
+def test_what_a_failure_means(policy: FailurePolicy, victim: str, exit_code: int) -> None:
+    """Each policy, each kind of role."""
+    spec = roles(
+        chief=Role(),
+        worker=Role(instances=2),
+        ps=Role(kind=RoleKind.UNTRACKED),
+        board=Role(kind=RoleKind.SIDECAR),
+    )
+    simulation = started(replace(spec, failure_policy=policy))
+    simulation.exit(task(victim), FAILED)
+    simulation.run()
+    for program in simulation.running():
+        if not simulation.finished and program.task.role in ("chief", "worker"):
+            simulation.exit(program.task, OK)
+    assert outcome(simulation)[1] == exit_code
+
+
+def test_chief_or_all_fails_when_every_tracked_task_failed() -> None:
+    """Without a chief among them, failures are tolerated until nobody is left."""
+    simulation = started(replace(roles(a=Role(), b=Role()), failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("a:0"), FAILED)
+    simulation.run()
+    assert simulation.finished is None
+    simulation.exit(task("b:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_worker_zero_is_the_chief_without_a_chief() -> None:
+    """The chief is chief:0, else worker:0."""
+    simulation = started(workers(2, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_the_chiefs_success_may_end_the_job() -> None:
+    """With stop_on = "chief" the rest is stopped, and counts as stopped by us."""
+    simulation = started(replace(roles(chief=Role(), worker=Role(instances=2)), stop_on=StopOn.CHIEF))
+    simulation.exit(task("chief:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert states(simulation) == {"chief:0": "succeeded", "worker:0": "stopped", "worker:1": "stopped"}
+
+
+def test_the_chiefs_success_does_not_end_the_job_by_default() -> None:
+    """All tracked tasks are waited for."""
+    simulation = started(roles(chief=Role(), worker=Role()))
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    assert simulation.finished is None
+
+
+def test_stop_on_failure_ends_the_job_whatever_restarts_are_left() -> None:
+    """Its failure is final under every policy."""
+    spec = roles(worker=Role(), db=Role(stop_on_failure=True, kind=RoleKind.SIDECAR))
+    simulation = started(with_restarts(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL), 5))
+    simulation.exit(task("db:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_the_earliest_failure_is_the_cause() -> None:
+    """Reports may overtake each other: the earliest end is named first, the others beside it."""
+    simulation = started(workers(2))
+    simulation.now = 10.0
+    simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=9.0))
+    simulation.executors.pop("c-2", None)
+    simulation.deliver(ev.Exited(task=task("worker:0"), session=1, try_=1, status=SEGV, at=8.0))
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    assert failure
+    assert (failure.task, failure.signal, failure.at) == ("worker:0", "SIGSEGV", 8.0)
+    assert len(failure.others) == 1
+    assert "worker:1" in failure.others[0]
+
+
+def test_the_failure_carries_what_a_person_needs() -> None:
+    """Task, host, code, last lines and the path to the rest."""
+    simulation = started(workers(1))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    assert failure
+    assert (failure.task, failure.host, failure.exit_code) == ("worker:0", "h", 1)
+    assert (failure.tail, failure.log) == (("boom",), "logs/worker-0.s1.t1.err")
+    assert failure.reason == "worker:0 failed with exit code 1 on h"
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_the_containers() -> None:
+    """Session 2 runs in the same containers; executors register again; nobody was granted anew."""
+    simulation = started(workers(3, max_restarts=1))
+    before = dict(simulation.containers)
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    assert simulation.containers == before
+    assert simulation.app.state.session == 2
+    assert {p.session for p in simulation.running()} == {2}
+    assert len(made(simulation, act.Renew)) == 3
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_only_dead_containers_are_replaced() -> None:
+    """One container of three is lost: one new one is asked for."""
+    simulation = started(workers(3, max_restarts=1))
+    simulation.lose("c-2", "the node burned")
+    simulation.run()
+    simulation.advance()
+    simulation.run()
+    assert sorted(simulation.executors)[:2] == ["c-1", "c-3"]
+    assert len(simulation.executors) == 3
+    assert len(simulation.running()) == 3
+
+
+def test_restarts_end_with_their_budget() -> None:
+    """max_restarts = 2 makes three sessions; then the failure stands. The second restart waits for its back-off."""
+    simulation = started(workers(1, max_restarts=2, backoff=4.0))
+    for _ in range(3):
+        while not simulation.running():
+            assert simulation.advance() or simulation.pending
+            simulation.run()
+        simulation.exit(task("worker:0"), FAILED)
+        simulation.run()
+    assert outcome(simulation) == ("failed", 1, "program")
+    assert simulation.app.state.session == 3
+    assert 4.0 <= simulation.now < 15.1
+    decisions = [v.decision for v in made(simulation, act.Verdict)]
+    assert decisions == ["restart", "restart", "fail"]
+
+
+def test_a_port_collision_is_not_charged_three_times() -> None:
+    """Three free restarts although max_restarts = 0, then infrastructure failure."""
+    simulation = started(workers(1))
+    for _ in range(4):
+        simulation.exit(task("worker:0"), COLLISION)
+        simulation.run()
+    assert outcome(simulation) == ("failed", 3, "port-collision")
+    assert simulation.app.state.session == 4
+
+
+def test_preparation_is_not_done_twice() -> None:
+    """A role that finished before the failed gang began stays finished; peers under one spec run again together."""
+    simulation = started(with_restarts(staged(), 1))
+    for name in ("prep:0", "prep:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.session == 2
+    assert states(simulation)["prep:0"] == "succeeded"
+    assert states(simulation)["chief:0"] == "running"
+
+
+def test_messages_of_an_older_session_change_nothing() -> None:
+    """An exit report of session 1 that comes in session 2 is counted and dropped."""
+    simulation = started(workers(2, max_restarts=1))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    before = simulation.app.digest()
+    simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=0.0))
+    assert simulation.app.digest() == before
+    assert simulation.app.state.refused == 1
+
+
+def test_finished_tasks_keep_their_container_while_a_restart_is_possible() -> None:
+    """With restarts left nothing is given back early; without, a finished task's container goes at once."""
+    for restarts, released in ((1, 0), (0, 1)):
+        simulation = started(with_restarts(staged(), restarts))
+        simulation.app.state.restarts_for_ports = 3
+        simulation.exit(task("prep:0"), OK)
+        simulation.run()
+        assert len(made(simulation, act.Release)) == released
+
+
+# --- containers that fail ---------------------------------------------------------------------------------------------
+
+
+def test_a_container_that_ends_before_registering_is_replaced() -> None:
+    """Uncharged, twice; the third time the job fails as infrastructure."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    for _ in range(LAUNCHES):
+        simulation.run(until=lambda: bool(simulation.executors))
+        simulation.pending.clear()
+        simulation.lose(next(iter(simulation.executors)), "disk full")
+    assert outcome(simulation) == ("failed", 3, "launch")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert "disk full" in simulation.finished.failure.reason
+
+
+def test_a_launch_that_fails_is_tried_elsewhere() -> None:
+    """ActionFailed gives the task another container."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.pending.clear()
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.deliver(ev.ActionFailed(action="launch", cause="no", container="c-1"))
+    simulation.grant()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running"}
+
+
+@pytest.mark.parametrize("report_first", [True, False])
+def test_report_and_container_end_may_come_in_either_order(report_first: bool) -> None:
+    """A program's end is judged by its report, also when the container's end is heard of first."""
+    simulation = started(workers(1))
+    events: list[ev.Event] = [
+        ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=1.0),
+        ev.ContainerEnded(container="c-1", cause="gone"),
+    ]
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.now = 1.0
+    for event in events if report_first else reversed(events):
+        if not simulation.finished:
+            simulation.deliver(event)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_a_lost_container_without_a_report_is_infrastructure() -> None:
+    """After a short wait for the report the task counts as lost, from the moment its container ended."""
+    simulation = started(workers(2))
+    simulation.now = 5.0
+    simulation.lose("c-1", "executor killed by SIGKILL")
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+    simulation.advance()
+    assert simulation.now == 5.0 + REPORT_WAIT
+    assert outcome(simulation) == ("failed", 3, "lost")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.at == 5.0
+
+
+def test_a_lost_peer_is_the_cause_of_what_follows() -> None:
+    """The others' own errors come first by report, but not by time."""
+    simulation = started(workers(2))
+    simulation.now = 5.0
+    simulation.lose("c-1", "executor killed by SIGKILL")
+    simulation.run()
+    simulation.now = 5.5
+    simulation.exit(task("worker:1"), FAILED)
+    assert outcome(simulation) == ("failed", 3, "lost")
+
+
+def test_silence_ends_the_container_before_anything_replaces_it() -> None:
+    """A silent executor may still run its program: kill, wait for the proof, then open the next session."""
+    simulation = started(workers(2, max_restarts=1))
+    actions = simulation.app.handle(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0), 30.0)
+    assert any(isinstance(a, act.Kill) and a.container == "c-1" for a in actions)
+    assert not any(isinstance(a, act.OpenSession) for a in actions)
+    assert simulation.app.state.tasks[task("worker:0")].living
+
+
+# --- limits of time ---------------------------------------------------------------------------------------------------
+
+
+def _late(spec: JobSpec, capacity: int = 100) -> tuple[str, int, str | None]:
+    simulation = started(spec, capacity=capacity)
+    return outcome(simulation)
+
+
+def test_time_outs() -> None:
+    """Each time-out ends the job with its own cause and class."""
+    one = workers(1)
+    assert _late(replace(one, timeouts=Timeouts(allocation=5.0)), capacity=0) == ("failed", 3, "allocation-timeout")
+    assert _late(replace(one, timeouts=Timeouts(startup=5.0))) == ("failed", 1, "startup-timeout")
+    assert _late(replace(one, timeouts=Timeouts(execution=5.0))) == ("failed", 1, "execution-timeout")
+    assert _late(replace(one, timeouts=Timeouts(job=5.0))) == ("failed", 1, "job-timeout")
+
+
+def test_registration_time_out() -> None:
+    """An executor that never registers fails the job as infrastructure."""
+    simulation = Simulation(workers(1, timeouts=Timeouts(registration=5.0)))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.pending.clear()
+    assert outcome(simulation) == ("failed", 3, "registration-timeout")
+
+
+def test_output_ends_the_start_up() -> None:
+    """A program that printed something is past its start-up time-out."""
+    simulation = started(workers(1, timeouts=Timeouts(startup=5.0)))
+    simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
+    assert simulation.app.state.timers.next() is None
+
+
+@pytest.mark.parametrize(("rule", "exit_code"), [(OnTimeout.FAIL, 1), (OnTimeout.IGNORE, 0)])
+def test_group_time_out(rule: OnTimeout, exit_code: int) -> None:
+    """Once the trainers are done the evaluator may run so much longer; then fail, or do not wait for it."""
+    late = Role(timeout_after=TimeoutAfter(group="trainers", limit=60.0, on_timeout=rule))
+    spec = replace(roles(chief=Role(), worker=Role(), evaluator=late), groups={"trainers": ("chief", "worker")})
+    simulation = started(spec)
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    assert "group:evaluator" not in simulation.app.state.timers
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    _, code, cause = outcome(simulation)
+    assert (code, cause) == (exit_code, "group-timeout" if exit_code else None)
+    assert states(simulation)["evaluator:0"] == ("failed" if exit_code else "stopped")
+
+
+def test_after_an_ignored_time_out_a_failure_still_counts() -> None:
+    """The role became untracked: not waited for, but its failure fails the job while others are."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=1.0, on_timeout=OnTimeout.IGNORE))
+    spec = replace(roles(prep=Role(), evaluator=late, worker=Role()), groups={"g": ("prep",)})
+    simulation = started(spec)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.advance()
+    assert simulation.app.state.roles["evaluator"].kind is RoleKind.UNTRACKED
+    simulation.exit(task("evaluator:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+# --- kill and end -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["begun", "starting", "running", "restarting"])
+def test_kill_at_any_moment(moment: str) -> None:
+    """A killed job ends as killed with exit 4, whatever it was doing."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.begin()
+    if moment == "starting":
+        simulation.run(until=lambda: bool(simulation.executors))
+    elif moment != "begun":
+        simulation.run()
+        if moment == "restarting":
+            simulation.exit(task("worker:0"), FAILED)
+            simulation.deliver_pending()
+            assert simulation.app.state.job is JobState.RESTARTING
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert outcome(simulation) == ("killed", 4, "killed")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "killed by ann"
+
+
+def test_a_second_kill_leaves_out_the_grace() -> None:
+    """`kill-now` while stopping repeats Stop without grace."""
+    simulation = started(workers(1))
+    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 1.0)
+    again = simulation.app.handle(ev.UserCommand(actor="ann", what="kill-now"), 2.0)
+    assert [a.grace for a in again if isinstance(a, act.Stop)] == [0.0]
+
+
+def test_the_job_ends_although_a_container_never_does() -> None:
+    """A scheduler that never confirms an end does not hold the record open for ever."""
+    simulation = started(workers(1))
+    now = 1.0
+    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), now)
+    finish = None
+    for _ in range(5):
+        wake = simulation.app.state.timers.next()
+        if wake is None:
+            break
+        now = wake[0]
+        for action in simulation.app.handle(ev.Deadline(name=wake[1]), now):
+            finish = action if isinstance(action, act.Finish) else finish
+    assert finish
+    assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
+
+
+def test_attempts_rise() -> None:
+    """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
+    simulation = started(workers(1))
+    before = simulation.app.digest()
+    with pytest.raises(InvalidTransition):
+        simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
+    assert simulation.app.digest() == before
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_names_who_is_missing_and_why() -> None:
+    """While the gang forms, one sentence says for whom it waits since when."""
+    simulation = Simulation(workers(2), capacity=1)
+    simulation.begin()
+    simulation.run()
+    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
+    shown = report(simulation.app, 12.0, around)
+    assert shown.waiting == "waiting 12 s for worker:1: no container yet"
+    assert [t.state for t in shown.tasks] == [TaskState.REGISTERED, TaskState.REQUESTED]
+    assert (shown.session, shown.attempt, shown.exit_code) == (1, 1, None)
+
+
+def test_the_queue_says_its_reason() -> None:
+    """Without room the job is queued and repeats the scheduler's word."""
+    simulation = Simulation(workers(1), capacity=0)
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.Queued(reason="4g are free, 8g are needed, behind job 7"))
+    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
+    shown = report(simulation.app, 1.0, around)
+    assert (shown.state, shown.waiting) == (JobState.QUEUED, "4g are free, 8g are needed, behind job 7")
+    simulation.deliver(ev.Queued(reason=""))
+    assert simulation.app.state.job is JobState.STARTING
+
+
+def test_stopped_from_outside_is_infrastructure() -> None:
+    """An executor that was told to end by somebody else is no failure of the program."""
+    simulation = started(workers(1))
+    simulation.exit(TaskId("worker", 0), ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+    assert outcome(simulation) == ("failed", 3, "lost")
