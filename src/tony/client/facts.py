@@ -86,9 +86,9 @@ async def report(home: Home, job_id: str) -> JobReport:
 
 async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """One look; None if things are changing right now and the next look will tell."""
+    if _is_being_submitted(folder, record):
+        return pending_report(folder, record)
     if submitter.am_alive(folder) is False:
-        if _is_being_submitted(folder, record):
-            return pending_report(folder, record)
         return await close_lost(folder, record, submitter)
     try:
         return await ask_report(folder)

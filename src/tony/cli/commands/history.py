@@ -1,0 +1,48 @@
+"""`tony history JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say, say_all
+from tony.cli.status_page import status_page
+from tony.cli.text import columns_of, table
+from tony.model.layout import JobFolder
+
+
+@click.command("history")
+@job_argument
+@json_option("Print the places and the report as JSON.")
+def command(job: str, as_json: bool) -> None:
+    """Show where JOB's record lies, and its summary."""
+    from tony.client import facts
+
+    home, name = job_id(job)
+    report = asyncio.run(facts.report(home, name))
+    places = _places(home.job(name))
+    if as_json:
+        print_json({"job": name, "places": {word: str(path) for word, path in places.items()}, "report": report})
+        return
+    say_all(table([("record", str(home.job(name).path)), *((word, str(path)) for word, path in places.items())]))
+    say()
+    say_all(status_page(report, columns_of()))
+
+
+def _places(folder: JobFolder) -> dict[str, Path]:
+    """Word -> path, for each part of the record that is there."""
+    from tony.history.log import segments
+
+    logs = segments(folder.path)
+    places = {
+        "job file": folder.job,
+        "summary": folder.summary,
+        "task logs": folder.logs,
+        **{"events" if len(logs) == 1 else f"events {n}": path for n, path in enumerate(logs, start=1)},
+        "am log": folder.am_log,
+        "work": folder.work,
+    }
+    return {word: path for word, path in places.items() if path.exists()}

@@ -1,0 +1,32 @@
+"""`tony kill JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say
+from tony.client.failure import outcome
+
+
+@click.command("kill")
+@job_argument
+@click.option("--now", is_flag=True, help="At once, without the grace that programs have to save something.")
+@json_option("Print what was done as JSON.")
+def command(job: str, now: bool, as_json: bool) -> None:
+    """End JOB: its programs get SIGTERM, after their grace SIGKILL.
+
+    Comes back once the end is on its way. A job that has ended already is left as it is.
+    """
+    from tony.client.killing import kill
+
+    home, name = job_id(job)
+    report = asyncio.run(kill(home, name, now=now))
+    if as_json:
+        print_json({"job": name, "asked": not report.state.ended, "state": report.state.value})
+    elif report.state.ended:
+        say(f"nothing to end: {outcome(report)}")
+    else:
+        say(f"job {name} ({report.name}) is being ended{' at once' if now else ''}; see: tony status {name}")

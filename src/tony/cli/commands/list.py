@@ -1,0 +1,96 @@
+"""`tony list`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import click
+
+from tony import clock
+from tony.cli.options import NumberType, home, json_option
+from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.text import clock_time, columns_of, safe, table
+from tony.history.listing import JobHead
+from tony.model.states import JobState
+from tony.units import format_duration, parse_duration
+
+_HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
+#: Columns that go when the terminal is too narrow, first to go first: user, tasks, took, submitted, exit.
+_EXPENDABLE = (7, 3, 5, 4, 6)
+
+
+class TimeParameter(NumberType):
+    """A moment: a date, a date and time, or how long ago (`2h`). Its value is seconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Reads it."""
+        if isinstance(value, float):
+            return value
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError:
+            pass
+        try:
+            return clock.wall() - parse_duration(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h.", param, ctx)
+
+
+@click.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in JobState]),
+    help="Only jobs in this state; may be given several times.",
+)
+@click.option("--name", help="Only jobs of this name; * and ? stand for anything.")
+@click.option("--user", help="Only this user's jobs.")
+@click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
+@click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
+@json_option("Print a list of jobs as JSON.")
+def command(
+    states: tuple[str, ...],
+    name: str | None,
+    user: str | None,
+    since: float | None,
+    until: float | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List jobs, running and finished, newest first."""
+    from tony.client.listing import Filter, list_jobs
+
+    wanted = Filter(
+        states=frozenset(JobState(state) for state in states) or None, name=name, user=user, since=since, until=until
+    )
+    place = home()
+    jobs = asyncio.run(list_jobs(place, wanted))
+    heads = jobs.heads[:limit]
+    for problem in jobs.problems:
+        warn(problem)
+    if as_json:
+        print_json(list(heads))
+    elif heads:
+        say_all(table([_HEADING, *(_row(head) for head in heads)], columns_of(), _EXPENDABLE))
+    else:
+        say(f"no such job in {place.jobs}")
+
+
+def _row(head: JobHead) -> tuple[str, ...]:
+    until = head.ended if head.state.ended else clock.wall()
+    return (
+        head.job,
+        safe(head.name),
+        head.state.value,
+        str(head.tasks),
+        clock_time(head.submitted),
+        "-" if until is None else format_duration(max(0.0, until - head.submitted)),
+        "-" if head.exit_code is None else str(head.exit_code),
+        safe(head.user),
+    )

@@ -1,0 +1,105 @@
+"""`tony logs JOB [TASK...]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tony.cli.log_printer import LogPrinter
+from tony.cli.options import TaskParameter, job_argument, job_id, json_option
+from tony.cli.output import warn
+from tony.client import facts
+from tony.client.following import follow
+from tony.client.log_files import ERR, OUT, STREAMS, Line, Selection, find, readers
+from tony.errors import UserError
+from tony.model.layout import Home
+from tony.model.report import JobReport
+
+
+@click.command("logs")
+@job_argument
+@click.argument("tasks", metavar="[TASK]...", type=TaskParameter(), nargs=-1)
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on with what is printed, until the job has ended.")
+@click.option("--stdout", "streams", flag_value="out", help="Only standard output.")
+@click.option("--stderr", "streams", flag_value="err", help="Only standard error.")
+@click.option("--both", "streams", flag_value="both", default="both", help="Both (the default).")
+@click.option("-n", "--tail", type=click.IntRange(min=0), help="Begin with so many lines of each stream.")
+@click.option("--session", type=click.IntRange(min=1), help="Only this session.")
+@json_option("Print each line as a JSON object.")
+def command(
+    job: str,
+    tasks: tuple[str, ...],
+    following: bool,
+    streams: str,
+    tail: int | None,
+    session: int | None,
+    as_json: bool,
+) -> None:
+    """Show what the programs of JOB print, live or afterwards.
+
+    TASK is a task such as worker:0, or a role for all of its tasks; without one all are shown. Lines of several tasks
+    carry their task in front.
+    """
+    home, name = job_id(job)
+    selected = _selected(home, name, tasks)
+    selection = Selection(tasks=selected, streams={"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS), session=session)
+    printer = LogPrinter(sys.stdout, prefix=selected is None or len(selected) != 1, as_json=as_json)
+    if following:
+        asyncio.run(follow(home, name, _Printing(printer), selection, tail))
+    elif not _print_all(home, name, selection, tail, printer):
+        warn(f"nothing was printed yet; see: tony status {name}")
+
+
+def _selected(home: Home, job: str, wanted: Sequence[str]) -> frozenset[str] | None:
+    """The tasks that were named; None for all.
+
+    Raises:
+        UserError: the job has no such task.
+    """
+    if not wanted:
+        return None
+    ids = facts.record_of(home, job).spec.task_ids
+    chosen: set[str] = set()
+    for word in wanted:
+        matching = {str(task) for task in ids if word in (str(task), task.role)}
+        if not matching:
+            some = ", ".join(str(task) for task in ids[:10]) + (", ..." if len(ids) > 10 else "")
+            raise UserError(f"job {job} has no task {word!r}; it has {some}")
+        chosen |= matching
+    return frozenset(chosen)
+
+
+def _print_all(home: Home, job: str, selection: Selection, tail: int | None, printer: LogPrinter) -> bool:
+    folder = home.job(job).logs
+    any_line = False
+    for reader in readers(folder, find(folder, selection), tail):
+        portion: list[Line] = []
+        for line in reader.drain():
+            any_line = True
+            portion.append(line)
+            if len(portion) >= 1000:
+                printer.print(portion)
+                portion = []
+        printer.print(portion)
+    return any_line
+
+
+class _Printing:
+    """Prints lines, and nothing else."""
+
+    def __init__(self, printer: LogPrinter) -> None:
+        self._printer = printer
+
+    def saw(self, report: JobReport) -> None:
+        """How the job stands was not asked for."""
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """Prints."""
+        self._printer.print(lines)
+
+    def noticed(self, text: str) -> None:
+        """Tells it beside the output."""
+        warn(text)

@@ -1,0 +1,58 @@
+"""`tony replay JOB`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tony.cli.options import JobParameter, job_id, json_option
+from tony.cli.output import print_json, say
+from tony.errors import ExitCode, UnknownJobError
+from tony.history.log import read, segments
+from tony.history.record import read_job
+from tony.model.layout import JobFolder
+
+
+@click.command("replay")
+@click.argument("job", type=JobParameter())
+@json_option("Print the result as JSON.")
+def command(job: str, as_json: bool) -> int:
+    """Feed the event log of JOB to a fresh machine, and compare the two.
+
+    JOB may also be the path of a job's record. The exit code is 0 if both agree and 70 if they differ: then the log is
+    a bug report.
+    """
+    from tony.history.replay import replay
+
+    folder = _folder(job)
+    record = read_job(folder)
+    logs = segments(folder.path)
+    if record is None or not logs:
+        raise UnknownJobError(f"{folder.path} holds no event log yet")
+    result = replay(record.job_id, record.spec, read(logs))
+    state = result.app.state.job.value
+    if as_json:
+        print_json(
+            {
+                "job": record.job_id,
+                "identical": result.mismatch is None,
+                "events": result.events,
+                "compared": result.checked,
+                "difference": result.mismatch,
+                "state": state,
+            }
+        )
+    elif result.mismatch is None:
+        say(f"identical: {result.events} events lead to {state}; {result.checked} recorded states were met")
+    else:
+        say(f"different after {result.events} events, in state {state}: {result.mismatch}")
+    return ExitCode.SUCCEEDED if result.mismatch is None else ExitCode.BUG
+
+
+def _folder(text: str) -> JobFolder:
+    path = Path(text)
+    if "/" in text and (path / "job.json").is_file():
+        return JobFolder(path.resolve())
+    home, name = job_id(text)
+    return home.job(name)

@@ -1,0 +1,117 @@
+"""`tony run -- COMMAND...`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Any
+
+import click
+
+from tony.cli.submitting import Manner, manner_options, setting_options, submit_and_follow
+from tony.config.flags import written
+from tony.config.load import load
+
+#: The role of `-n`, and that of a job that names none.
+_MANY, _ONE = "worker", "main"
+#: What runs the program that a job is named after.
+_INTERPRETERS = ("python", "bash", "sh", "env", "exec")
+
+
+@click.command("run", context_settings={"ignore_unknown_options": False})
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("-n", "--instances", type=click.IntRange(min=1), help="So many tasks, in the role `worker`.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="NAME=N[,KEY=VALUE...]",
+    help="A role and its settings: ps=1,memory=512m. May be given several times.",
+)
+@click.option("--framework", metavar="NAME", help="tensorflow, pytorch, jax, none, standalone or a plug-in.")
+@click.option("--memory", metavar="SIZE", help="Memory of each task: 512m, 2g.")
+@click.option("--vcores", type=click.IntRange(min=1), help="CPU shares of each task.")
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of each task.")
+@click.option("--name", help="What the job is called; by default what its program is called.")
+@click.option("--source", default=".", show_default=True, help="The tasks' working directory; '' for an empty one.")
+@click.option("--python", help="A venv or conda-pack archive, or an interpreter.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the programs.")
+@click.option("--file", "files", multiple=True, metavar="FILE", help="One more file: path, path::name, path#archive.")
+@setting_options
+@manner_options
+def command(
+    words: tuple[str, ...],
+    instances: int | None,
+    roles: tuple[str, ...],
+    framework: str | None,
+    memory: str | None,
+    vcores: int | None,
+    gpus: int | None,
+    name: str | None,
+    source: str,
+    python: str | None,
+    variables: tuple[str, ...],
+    files: tuple[str, ...],
+    scheduler: str | None,
+    sets: tuple[str, ...],
+    params: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Run COMMAND as a job, without a job file, in the current folder.
+
+    \b
+    tony run -- python train.py                 one task
+    tony run -n 4 -- python train.py            four workers
+    tony run -n 2 --role ps=1,memory=512m --framework tensorflow -- python train.py
+
+    COMMAND is executed as it is, word by word; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C are
+    those of `tony submit`.
+    """
+    each = {"memory": memory, "vcores": vcores, "gpus": gpus}
+    overrides: dict[str, Any] = {
+        "name": name or _name_of(words),
+        "command": list(words),
+        "roles": _roles(instances, roles, {key: value for key, value in each.items() if value is not None}),
+        "source": source or None,
+        "framework": framework,
+        "python": python,
+        "env": dict(_pair(text, "--env") for text in variables) or None,
+        "files": list(files) or None,
+        "scheduler": scheduler,
+    }
+    given = {key: value for key, value in overrides.items() if value is not None}
+    resolved = load(sets=sets, params=params, overrides=given)
+    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json))
+
+
+def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Role -> its settings as a job file would have them; what is said for each task gives way to a role's own."""
+    roles: dict[str, dict[str, Any]] = {}
+    if instances is not None:
+        roles[_MANY] = {"instances": instances, **each}
+    for text in texts:
+        first, *rest = text.split(",")
+        role, number = _pair(first, "--role")
+        if role in roles:
+            raise click.BadParameter(f"role {role!r} is given twice.", param_hint="--role")
+        own = dict(_pair(item, "--role") for item in rest)
+        roles[role] = {"instances": written(number), **each, **{key: written(value) for key, value in own.items()}}
+    return roles or {_ONE: {"instances": 1, **each}}
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        example = "NAME=N[,KEY=VALUE...], such as ps=1,memory=512m" if option == "--role" else "NAME=VALUE"
+        raise click.BadParameter(f"{text!r}: write {example}.", param_hint=option)
+    return name.strip(), value
+
+
+def _name_of(words: tuple[str, ...]) -> str:
+    """The program's own name: `train` for `python -u train.py`."""
+    names = [PurePath(word).stem for word in words if not word.startswith("-")]
+    own = [name for name in names if name and not name.startswith(_INTERPRETERS)]
+    name = (own or names or ["job"])[0][:60]
+    return name if name.isprintable() and name.strip() else os.path.basename(words[0])[:60]

@@ -1,0 +1,40 @@
+"""`tony settings`."""
+
+from __future__ import annotations
+
+import click
+
+from tony.cli.options import json_option
+from tony.cli.output import print_json, say
+from tony.cli.text import columns_of
+from tony.config.table import SettingRow, settings_rows, settings_table_markdown
+
+
+@click.command("settings")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@json_option("Print the table as JSON.")
+@click.option("--markdown", is_flag=True, help="Print the table as a page of the docs.")
+def command(names: tuple[str, ...], as_json: bool, markdown: bool) -> None:
+    """Show every setting: its type, unit, default and meaning.
+
+    NAME shows only settings that have this word in their name.
+    """
+    if markdown:
+        click.echo(settings_table_markdown(), nl=False)
+        return
+    rows = [row for row in settings_rows() if not names or any(name.lower() in row.name.lower() for name in names)]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        say(f"no setting has {' or '.join(names)} in its name")
+    for row in rows:
+        _show(row)
+
+
+def _show(row: SettingRow) -> None:
+    unit = f" ({row.unit})" if row.unit else ""
+    default = f"; default {row.default}" if row.default else ""
+    say(row.name, bold=True)
+    say(f"    {row.type}{unit}{default}")
+    click.echo(click.wrap_text(row.meaning, columns_of() or 100, "    ", "    "))

@@ -1,0 +1,30 @@
+"""`tony status JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say_all
+from tony.cli.status_page import status_page
+from tony.cli.text import columns_of
+
+
+@click.command("status")
+@job_argument
+@json_option("Print the report as JSON.")
+def command(job: str, as_json: bool) -> None:
+    """Show how JOB and each of its tasks stand, live or afterwards.
+
+    JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
+    """
+    from tony.client import facts
+
+    home, name = job_id(job)
+    report = asyncio.run(facts.report(home, name))
+    if as_json:
+        print_json(report)
+    else:
+        say_all(status_page(report, columns_of()))

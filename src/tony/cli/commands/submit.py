@@ -1,0 +1,33 @@
+"""`tony submit JOB_FILE`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tony.cli.submitting import Manner, manner_options, setting_options, submit_and_follow
+from tony.config.load import load
+
+
+@click.command("submit")
+@click.argument("job_file", type=click.Path())
+@setting_options
+@manner_options
+def command(
+    job_file: str,
+    scheduler: str | None,
+    sets: tuple[str, ...],
+    params: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Submit JOB_FILE (TOML or YAML) and follow the job to its end.
+
+    Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug of ours.
+    Ctrl-C stops the job, a second one at once.
+    """
+    overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
+    resolved = load(job_file, sets=sets, params=params, overrides=overrides)
+    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json))

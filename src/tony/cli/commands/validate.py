@@ -1,0 +1,60 @@
+"""`tony validate JOB_FILE`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tony.cli.options import home, json_option
+from tony.cli.output import print_json, say, say_all
+from tony.cli.submitting import setting_options
+from tony.cli.text import columns_of, safe, table
+from tony.config.load import Resolved, load
+from tony.errors import ConfigError, ExitCode
+
+
+@click.command("validate")
+@click.argument("job_file", type=click.Path())
+@click.option("--resolved", "show_all", is_flag=True, help="Print every value and where it was set.")
+@setting_options
+@json_option("Print problems, or with --resolved every value, as JSON.")
+def command(
+    job_file: str,
+    show_all: bool,
+    scheduler: str | None,
+    sets: tuple[str, ...],
+    params: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Check JOB_FILE as `submit` would; start nothing.
+
+    All mistakes are shown at once; then the exit code is 2.
+    """
+    from tony.client.submission import check
+
+    overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
+    try:
+        resolved = load(job_file, sets=sets, params=params, overrides=overrides)
+        check(resolved, home())
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print_json({"valid": False, "problems": list(error.problems)})
+        return ExitCode.REFUSED
+    _show(job_file, resolved, show_all, as_json)
+    return ExitCode.SUCCEEDED
+
+
+def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
+    from tony.config.resolved import resolved_rows
+
+    if as_json:
+        print_json({"valid": True, "problems": [], "settings": list(resolved_rows(resolved)) if show_all else None})
+    elif show_all:
+        rows = [(safe(row.key), safe(row.value), safe(row.source)) for row in resolved_rows(resolved)]
+        say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
+    else:
+        spec = resolved.spec
+        roles = ", ".join(f"{name} {role.instances}" for name, role in spec.effective_roles.items())
+        say(f"{job_file} is fine: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")

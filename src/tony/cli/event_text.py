@@ -1,0 +1,55 @@
+"""Events in words, one line each."""
+
+from __future__ import annotations
+
+from tony.cli.text import clock_time, safe
+from tony.core import events as ev
+from tony.history.log import Entry
+from tony.units import format_duration
+
+
+def event_line(entry: Entry) -> str:
+    """When, in which attempt's log, what: `12:03:04  +0.412  granted  worker gets container 3 on node1`."""
+    return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {describe(entry.event)}")
+
+
+def describe(event: ev.Event) -> str:
+    """What happened, without its kind."""
+    match event:
+        case ev.AttemptStarted():
+            return f"attempt {event.attempt}: application master with pid {event.pid} on {event.host}"
+        case ev.ContainersFound():
+            return f"{len(event.containers)} containers of earlier attempts" if event.containers else "none"
+        case ev.Queued():
+            return event.reason or "no longer"
+        case ev.Unsatisfiable():
+            return f"{event.role}: {event.reason}"
+        case ev.Granted():
+            return f"{event.role} gets {event.container} on {event.host}"
+        case ev.Registered():
+            return f"{event.task} at {event.address} for session {event.session} (executor {event.pid})"
+        case ev.Started():
+            return f"{event.task} runs, pid {event.pid} (session {event.session}, try {event.try_})"
+        case ev.FirstOutput():
+            return f"{event.task} printed its first line"
+        case ev.Exited():
+            status = event.status
+            return (
+                f"{event.task} of session {event.session}: {status.describe()} after {format_duration(status.duration)}"
+            )
+        case ev.ContainerEnded():
+            return f"{event.container}: {event.cause}"
+        case ev.Silent():
+            return f"nothing was heard of {event.task} for {format_duration(event.silence)}"
+        case ev.SessionOpened():
+            return f"session {event.session}: {event.reason}"
+        case ev.UserCommand():
+            return f"{event.actor} asked for {event.what}"
+        case ev.Deadline():
+            return event.name
+        case ev.ActionFailed():
+            on = event.task or event.container or ""
+            return f"{event.action} {on}: {event.cause}"
+        case ev.Snapshot():
+            return event.digest[:12]
+    return ""

@@ -1,0 +1,96 @@
+"""Following a job from the command line: to its end, or until the person has had enough."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from tony.cli.output import say_all, warn
+from tony.cli.views import view_for
+from tony.client.failure import page
+from tony.client.following import Viewer, follow
+from tony.client.killing import kill
+from tony.errors import ExitCode, TonyError
+from tony.model.layout import Home
+from tony.model.report import JobReport
+from tony.model.states import JobState
+
+
+def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
+    """Follows a job and answers its last report. Ctrl-C ends the job, a second one at once, a third leaves it alone.
+
+    A job that fails is explained on standard error, the first cause first.
+
+    Args:
+        story: where states and output go.
+
+    Raises:
+        KeyboardInterrupt: the person leaves before the job's end.
+    """
+    with view_for(story) as view:
+        report = asyncio.run(_follow(home, job_id, view))
+    story.flush()
+    say_all(page(report), to=sys.stderr)
+    return report
+
+
+def exit_code(report: JobReport) -> int:
+    """What a command answers that followed a job to its end."""
+    if report.exit_code is not None:
+        return report.exit_code
+    return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
+
+
+async def _follow(home: Home, job_id: str, view: Viewer) -> JobReport:
+    async with asyncio.TaskGroup() as group:
+        with _Interrupts(home, job_id, view, group).heeded():
+            return await follow(home, job_id, view)
+
+
+class _Interrupts:
+    """What a person's Ctrl-C does, and how often it was pressed."""
+
+    def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup) -> None:
+        self._home = home
+        self._job_id = job_id
+        self._view = view
+        self._group = group
+        self._pressed = 0
+        self._following = asyncio.current_task()
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Inside, Ctrl-C comes here."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._press)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._pressed > 2:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _press(self) -> None:
+        self._pressed += 1
+        if self._pressed > 2:
+            self._view.noticed(f"leaving; the job may still run: tony status {self._job_id}")
+            if self._following:
+                self._following.cancel()
+            return
+        if self._pressed == 1:
+            self._view.noticed(f"Ctrl-C: stopping job {self._job_id} (once more: at once)")
+        else:
+            self._view.noticed(f"Ctrl-C again: ending job {self._job_id} at once")
+        self._group.create_task(self._kill(now=self._pressed == 2))
+
+    async def _kill(self, *, now: bool) -> None:
+        try:
+            await kill(self._home, self._job_id, now=now)
+        except TonyError as error:
+            warn(str(error))

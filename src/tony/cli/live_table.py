@@ -1,0 +1,57 @@
+"""The rows of the live table. Pure: time and size are arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tony.cli.text import age, cut, safe, table
+from tony.model.report import JobReport, TaskReport
+from tony.model.states import TaskState
+from tony.units import format_duration
+
+_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
+#: Columns that go when the terminal is too narrow, first to go first: host, pid, for, output.
+_EXPENDABLE = (2, 3, 4, 5)
+
+
+def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[str]:
+    """The job on a line, then a row for each task, or for each role where there are too many, then who is missing.
+
+    Args:
+        columns, rows: what there is room for.
+    """
+    took = f"  {age(report.submitted, now)}" if report.submitted is not None else ""
+    session = f"  session {report.session}" if report.session else ""
+    lines = [cut(f"{report.job}  {safe(report.name)}  {report.state.value}{session}{took}", columns)]
+    if len(report.tasks) <= rows:
+        lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
+    else:
+        lines += table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
+    if report.waiting:
+        lines.append(cut(safe(report.waiting), columns))
+    return lines
+
+
+def _task(task: TaskReport, now: float) -> tuple[str, ...]:
+    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
+    ended = task.signal or ("" if task.exit_code is None else f"exit code {task.exit_code}")
+    return (
+        task.task,
+        task.state.value,
+        safe(task.host or "-"),
+        "-" if task.pid is None else str(task.pid),
+        age(task.since, now),
+        output,
+        safe(task.note) or ended,
+    )
+
+
+def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
+    """Role -> how many of its tasks are in which state."""
+    counts: dict[str, Counter[TaskState]] = {}
+    for task in tasks:
+        counts.setdefault(task.role, Counter())[task.state] += 1
+    return [
+        (role, ", ".join(f"{number} {state.value}" for state, number in counter.items()))
+        for role, counter in counts.items()
+    ]

@@ -1,0 +1,57 @@
+"""The live table: how the job and its tasks stand now, below what programs print. The only place that loads `rich`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from tony import clock
+from tony.cli.live_table import live_table
+from tony.cli.log_printer import LogPrinter
+from tony.cli.story import Story
+from tony.cli.text import safe
+from tony.client.log_files import Line
+from tony.model.report import JobReport
+
+
+class LiveView:
+    """Scrolling output with a table below it. A context manager: the table goes at the end, the output stays."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._story = Story()
+        self._logs = LogPrinter(stream)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def saw(self, report: JobReport) -> None:
+        """Draws the table anew; tells what is new above it."""
+        lines = self._story.tell(report, clock.monotonic())
+        size = self._console.size
+        rows = live_table(report, clock.wall(), columns=size.width - 1, rows=max(3, size.height // 3))
+        self._live.update(Text("\n".join(rows)))
+        for line in lines:
+            self.noticed(line)
+        self._live.refresh()
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """Prints programs' output above the table."""
+        text = "\n".join(self._logs.text(line) for line in lines)
+        self._console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def noticed(self, text: str) -> None:
+        """Tells it above the table."""
+        self._console.print(Text(safe(text), style="dim"), soft_wrap=True)

@@ -1,0 +1,80 @@
+"""Programs' output on our output: each line with its task in front."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import TextIO
+
+import click
+
+from tony.cli.output import colours
+from tony.cli.text import is_terminal, safe_line
+from tony.client.log_files import Line
+
+_PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
+
+
+class LogPrinter:
+    """Prints lines.
+
+    On a terminal what would steer it is taken out of them, colours aside; elsewhere they are passed on byte for byte.
+
+    Args:
+        stream: where to; standard output or standard error.
+        prefix: put `worker:0 | ` in front.
+        as_json: print one JSON object for each line instead.
+    """
+
+    def __init__(self, stream: TextIO, *, prefix: bool = True, as_json: bool = False) -> None:
+        self._stream = stream
+        self._prefix = prefix
+        self._as_json = as_json
+        self._coloured = colours(stream)
+        self._terminal = is_terminal(stream)
+
+    def print(self, lines: Sequence[Line], stamp: str = "") -> None:
+        """Prints lines and sees to it that they are out.
+
+        Args:
+            stamp: put in front of everything.
+        """
+        self._stream.flush()
+        binary = self._stream.buffer
+        binary.write(b"".join(self._bytes(line, stamp) for line in lines))
+        binary.flush()
+
+    def text(self, line: Line, stamp: str = "") -> str:
+        """A line as a terminal may see it."""
+        return f"{stamp}{self._head(line)}{safe_line(line.text)}"
+
+    def _bytes(self, line: Line, stamp: str) -> bytes:
+        if self._as_json:
+            return _json(line)
+        if self._terminal:
+            return f"{self.text(line, stamp)}\n".encode("utf-8", errors="replace")
+        return f"{stamp}{self._head(line)}".encode() + line.data + b"\n"
+
+    def _head(self, line: Line) -> str:
+        if not self._prefix:
+            return ""
+        head = f"{line.name.task} |"
+        return f"{click.style(head, fg=_colour(line.name.task)) if self._coloured else head} "
+
+
+def _json(line: Line) -> bytes:
+    name = line.name
+    plain = {
+        "task": name.task,
+        "session": name.session,
+        "try": name.try_,
+        "stream": name.stream,
+        "line": line.text,
+    }
+    return json.dumps(plain).encode() + b"\n"
+
+
+def _colour(task: str) -> str:
+    role, _, index = task.rpartition(":")
+    return _PALETTE[(zlib.crc32(role.encode()) + int(index)) % len(_PALETTE)]

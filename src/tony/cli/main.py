@@ -1,0 +1,171 @@
+"""The command line's front door: finds the command, and turns every way a command can end into an exit code.
+
+Commands are loaded when they are used, so that `tony --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, cast
+
+import click
+
+import tony
+from tony.cli.output import say, warn
+from tony.errors import ConfigError, ExitCode, PlatformError, RecordError, TonyError
+
+#: Command -> what it is for, in the order of the help page.
+COMMANDS = {
+    "submit": "Submit a job file and follow the job to its end.",
+    "run": "Run a command as a job, without a job file.",
+    "status": "Show how a job and each of its tasks stand.",
+    "logs": "Show what a job's programs print, live or afterwards.",
+    "events": "Show what happened to a job, one line for each event.",
+    "kill": "End a job.",
+    "list": "List jobs, running and finished.",
+    "history": "Show where a job's record lies, and its summary.",
+    "replay": "Feed a job's event log to a fresh machine, and compare.",
+    "validate": "Check a job file; start nothing.",
+    "settings": "Show every setting: type, unit, default, meaning.",
+    "completion": "Print the shell code that completes tony's commands.",
+    "version": "Show which tony this is.",
+}
+#: As other Unix programs end by SIGINT and SIGPIPE.
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+#: What the machine refuses, not we: no space, no permission, too many files...
+_REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EPERM,
+    errno.EROFS,
+}
+
+
+class _BrokenPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough
+    """Carries a BrokenPipeError past click, which would make it exit code 1: that says "the program failed"."""
+
+
+class Commands(click.Group):
+    """Loads `tony.cli.<name>.command` when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of the help page."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Loads one command."""
+        if name not in COMMANDS:
+            return None
+        return cast(click.Command, import_module(f"tony.cli.commands.{name}").command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest command named when there is none of that name."""
+        name = args[0] if args else ""
+        if args and not name.startswith("-") and name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _BrokenPipe from error
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(tony.__version__, message="tony %(version)s")
+def root() -> None:
+    """Run distributed machine-learning jobs on the scheduler you already have."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        answer = root.main(arguments, prog_name="tony", standalone_mode=False)
+        sys.stdout.flush()
+    except (_BrokenPipe, BrokenPipeError):
+        _forget_output()
+        return _BROKEN_PIPE
+    except click.Abort:
+        return _INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.REFUSED
+    except TonyError as error:
+        _explain(error)
+        return error.exit_code
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            return _bug(error)
+        where = f"{error.filename}: " if error.filename else ""
+        warn(f"{where}{error.strerror}")
+        _forget_output()
+        return ExitCode.INFRASTRUCTURE
+    except Exception as error:  # the outermost loop of the program
+        return _bug(error)
+    return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
+
+
+def _explain(error: TonyError) -> None:
+    if isinstance(error, ConfigError):
+        for problem in error.problems:
+            say(str(problem), to=sys.stderr)
+        count = len(error.problems)
+        warn(f"{count} mistake{'s' if count != 1 else ''}; nothing was started.")
+        return
+    for line in str(error).splitlines() or [type(error).__name__]:
+        warn(line)
+    if isinstance(error, PlatformError) and not isinstance(error, RecordError):
+        warn("this is a bug of ours; please report it together with the job's event log.")
+
+
+def _bug(error: BaseException) -> int:
+    text = "".join(traceback.format_exception(error))
+    warn(f"a bug of ours: {type(error).__name__}: {error}")
+    try:
+        from tony.client.home import find
+
+        home = find(os.environ).path
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = home / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except (OSError, TonyError):
+        print(text, file=sys.stderr)
+    else:
+        warn(f"the traceback is in {path}; please report it.")
+    return ExitCode.BUG
+
+
+def _forget_output() -> None:
+    """Nobody reads what we print: what is still in a buffer must not be tried again when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

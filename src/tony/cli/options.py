@@ -1,0 +1,78 @@
+"""What several commands share: how a job is named, and `--json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from tony.client.home import find
+from tony.client.job_ids import LAST, known, resolve
+from tony.errors import TonyError
+from tony.model.ids import TaskId
+from tony.model.layout import Home
+
+if TYPE_CHECKING:  # older releases of click have no type argument here
+    TextType = click.ParamType[str]
+    NumberType = click.ParamType[float]
+else:
+    TextType = NumberType = click.ParamType
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def home() -> Home:
+    """The user's folder, as the environment says."""
+    return find(os.environ)
+
+
+class JobParameter(TextType):
+    """A job's id, a part of it that no other has, or `last`. Its value is the text; `job_id` finds the job."""
+
+    name = "job"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The ids of this home's jobs, newest first."""
+        try:
+            ids = [LAST, *reversed(known(home()))]
+        except TonyError:
+            return []
+        return [CompletionItem(job_id) for job_id in ids if job_id.startswith(incomplete)]
+
+
+class TaskParameter(TextType):
+    """A task such as `worker:0`, or a role for all of its tasks; the value is the text."""
+
+    name = "task"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuses what cannot be a task."""
+        text = str(value)
+        try:
+            TaskId.parse(text if ":" in text else f"{text}:0")
+        except ValueError:
+            self.fail(f"{text!r} is not a task; write role:index such as worker:0, or a role.", param, ctx)
+        return text
+
+
+def job_argument(function: F) -> F:
+    """The argument JOB."""
+    return click.argument("job", type=JobParameter())(function)
+
+
+def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
+    """The flag --json."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def job_id(text: str) -> tuple[Home, str]:
+    """The home and the id of the job that a person named.
+
+    Raises:
+        UnknownJobError: there is none, or several.
+    """
+    place = home()
+    return place, resolve(place, text)

@@ -1,0 +1,51 @@
+"""Where the command line writes: lines for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+import click
+
+from tony.cli.text import is_terminal, safe
+from tony.model.codec import to_plain
+
+
+def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
+    """Prints a line, with other people's control characters made harmless.
+
+    Args:
+        to: standard output by default.
+        style: as of `click.style`; shows on a terminal only.
+    """
+    stream = sys.stdout if to is None else to
+    text = safe(text)
+    if style and colours(stream):
+        text = click.style(text, **style)  # type: ignore[arg-type]
+    print(text, file=stream)
+
+
+def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:
+    """Prints several lines."""
+    for line in lines:
+        say(line, to=to)
+
+
+def warn(text: str) -> None:
+    """Tells the person something that is no part of the answer."""
+    say(f"tony: {text}", to=sys.stderr)
+
+
+def print_json(value: object, *, pretty: bool = False) -> None:
+    """Prints a value as JSON: indented for a person (`pretty`, or a terminal), on one line for a program."""
+    indent = 2 if pretty or is_terminal(sys.stdout) else None
+    print(json.dumps(to_plain(value), indent=indent))
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether colours make sense on a stream."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return is_terminal(stream) and not plain

@@ -1,0 +1,71 @@
+"""A job's report as lines: how it stands, each task, who is missing, why it failed."""
+
+from __future__ import annotations
+
+from tony import clock
+from tony.cli.text import age, clock_time, safe, table
+from tony.client.failure import page
+from tony.model.report import JobReport, TaskReport
+from tony.units import format_duration
+
+_HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
+#: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid, note.
+_EXPENDABLE = (2, 4, 5, 6, 3, 8)
+
+
+def status_page(report: JobReport, columns: int | None = None) -> list[str]:
+    """What `tony status` prints.
+
+    Args:
+        columns: how wide the terminal is; None: nothing is cut.
+    """
+    now = clock.wall()
+    lines = [headline(report, now), *task_table(report, now, columns)]
+    if report.waiting:
+        lines += ["", safe(report.waiting)]
+    verdict = page(report)
+    if report.state.ended and verdict:
+        lines += ["", *(safe(line) for line in verdict)]
+    elif report.failure is not None:
+        lines += ["", safe(f"first failure of session {report.failure.session}: {report.failure.reason}")]
+    return lines
+
+
+def headline(report: JobReport, now: float) -> str:
+    """The job on one line."""
+    parts = [report.job, safe(report.name), report.state.value]
+    if report.session:
+        parts.append(f"session {report.session}")
+    if report.attempt > 1:
+        parts.append(f"attempt {report.attempt}")
+    if report.submitted is not None:
+        took = format_duration(max(0.0, (report.ended or now) - report.submitted))
+        parts.append(f"submitted {clock_time(report.submitted)}, {'took' if report.ended else 'for'} {took}")
+    if report.exit_code is not None:
+        parts.append(f"exit code {report.exit_code}")
+    return "  ".join(parts)
+
+
+def task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
+    """One line for each task, under a heading."""
+    rows = [_HEADING, *(_row(task, now) for task in report.tasks)]
+    if not any(task.note for task in report.tasks):
+        rows = [row[:-1] for row in rows]
+    return table(rows, columns, [column for column in _EXPENDABLE if column < len(rows[0])])
+
+
+def _row(task: TaskReport, now: float) -> tuple[str, ...]:
+    since = "-" if task.since is None else f"{clock_time(task.since)} ({age(task.since, now)})"
+    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
+    ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
+    return (
+        task.task,
+        task.state.value,
+        safe(task.host or "-"),
+        "-" if task.pid is None else str(task.pid),
+        since,
+        str(task.session or "-"),
+        output,
+        ended,
+        safe(task.note),
+    )

@@ -1,0 +1,131 @@
+"""What changed from one report to the next, in lines for a person. Pure: time is an argument."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tony.client.failure import outcome
+from tony.model.report import JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+
+#: Seconds somebody must have been missing before it is said: in a normal start nobody is for long.
+_PATIENCE = 1.0
+#: Seconds after which it is said again.
+_AGAIN = 30.0
+#: Tasks that are told one by one when they change together.
+_ONE_BY_ONE = 3
+#: States of a task that are told when it reaches them; on the ways between, `waiting` says who is missing.
+_TOLD: Mapping[TaskState, str] = {
+    TaskState.RUNNING: "runs",
+    TaskState.SUCCEEDED: "succeeded",
+    TaskState.FAILED: "failed",
+    TaskState.STOPPED: "stopped",
+    TaskState.LOST: "lost",
+}
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class Story:
+    """Remembers what was told."""
+
+    def __init__(self) -> None:
+        self._last: JobReport | None = None
+        self._states: dict[str, tuple[TaskState, int, int]] = {}
+        self._waiting_since: float | None = None
+        self._waiting_told: tuple[str, float] | None = None
+
+    def tell(self, report: JobReport, now: float) -> list[str]:
+        """What is new in a report.
+
+        Args:
+            now: seconds, of any clock that never goes back.
+        """
+        lines = [
+            *self._beginning(report),
+            *self._session(report),
+            *self._tasks(report.tasks),
+            *self._waiting(report.waiting, now),
+            *self._state(report),
+        ]
+        self._last = report
+        return lines
+
+    def _beginning(self, report: JobReport) -> list[str]:
+        if self._last is not None:
+            return []
+        count = len(report.tasks)
+        tasks = f"{count} task{'s' if count != 1 else ''}"
+        return [f"job {report.job} ({report.name}): {tasks} on {report.scheduler}; its record: {report.folder}"]
+
+    def _session(self, report: JobReport) -> list[str]:
+        before = self._last.session if self._last else report.session
+        return [f"session {report.session} begins"] if report.session > max(1, before) else []
+
+    def _state(self, report: JobReport) -> list[str]:
+        before = self._last.state if self._last else JobState.SUBMITTED
+        if report.state is before:
+            return []
+        if report.state.ended:
+            return [outcome(report)]
+        if report.state is JobState.RESTARTING and report.failure:
+            return [f"restarting, because {report.failure.reason}"]
+        if report.state is JobState.STOPPING:
+            return [f"stopping: {report.failure.reason}" if report.failure else "stopping"]
+        return ["all programs run"] if report.state is JobState.RUNNING and len(report.tasks) > 1 else []
+
+    def _tasks(self, tasks: Iterable[TaskReport]) -> list[str]:
+        changed: dict[TaskState, list[TaskReport]] = {}
+        for task in tasks:
+            state = task.state, task.session, task.try_
+            if self._states.get(task.task) != state:
+                self._states[task.task] = state
+                if task.state in _TOLD:
+                    changed.setdefault(task.state, []).append(task)
+        return [line for state, group in changed.items() for line in _group_lines(state, group)]
+
+    def _waiting(self, waiting: str, now: float) -> list[str]:
+        if not waiting:
+            self._waiting_since = None
+            return []
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        shape = _NUMBER.sub("#", waiting)
+        told = self._waiting_told is not None and self._waiting_told[0] == shape
+        due = self._waiting_told is not None and now - self._waiting_told[1] >= _AGAIN
+        if now - self._waiting_since < _PATIENCE or (told and not due):
+            return []
+        self._waiting_told = shape, now
+        return [waiting]
+
+
+def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
+    if len(group) > _ONE_BY_ONE:
+        return [f"{ranges(group)} {_TOLD[state]}"]
+    return [_line(task) for task in group]
+
+
+def _line(task: TaskReport) -> str:
+    said = f"{task.task} {_TOLD[task.state]}"
+    if task.state is TaskState.RUNNING:
+        pid = f" (pid {task.pid})" if task.pid is not None else ""
+        return f"{said} on {task.host}{pid}" if task.host else said
+    if task.state is TaskState.FAILED or task.state is TaskState.LOST:
+        how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
+        return f"{said}: {how}" if how else said
+    return said
+
+
+def ranges(tasks: Iterable[TaskReport]) -> str:
+    """Many tasks in few words: `chief:0, worker:0-6, worker:8`."""
+    indices: dict[str, list[int]] = {}
+    for task in tasks:
+        indices.setdefault(task.role, []).append(task.index)
+    words = []
+    for role, numbers in indices.items():
+        start = previous = numbers[0]
+        for number in [*numbers[1:], -1]:
+            if number != previous + 1:
+                words.append(f"{role}:{start}" if start == previous else f"{role}:{start}-{previous}")
+                start = number
+            previous = number
+    return ", ".join(words)

@@ -1,0 +1,90 @@
+"""What `tony submit` and `tony run` share: from a resolved job to an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from tony.cli.options import home, json_option
+from tony.cli.output import print_json, say, warn
+from tony.config.load import Resolved
+from tony.model.layout import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a job is to be submitted.
+
+    Attributes:
+        detach: leave it; print its id and nothing else.
+        dry_run: print what would be sent, and send nothing.
+        as_json: JSON on standard output, everything else on standard error.
+    """
+
+    detach: bool
+    dry_run: bool
+    as_json: bool
+
+
+def manner_options(function: F) -> F:
+    """The flags --detach, --dry-run, --json."""
+    for option in (
+        json_option("Print JSON: the last report, or with --detach the id. The rest goes to standard error."),
+        click.option("--dry-run", is_flag=True, help="Print the request that would be sent; start nothing."),
+        click.option("-d", "--detach", is_flag=True, help="Print the job's id and leave it running."),
+    ):
+        function = option(function)
+    return function
+
+
+def setting_options(function: F) -> F:
+    """The options --scheduler, --set, --param."""
+    for option in (
+        click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="A value for {params.NAME}."),
+        click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Any setting: roles.worker.memory=2g."),
+        click.option("--scheduler", metavar="NAME", help="Who gives the containers."),
+    ):
+        function = option(function)
+    return function
+
+
+def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
+    """Submits, follows unless told otherwise; answers the exit code.
+
+    Raises:
+        ConfigError: the job can never run. Nothing was started.
+    """
+    place = home()
+    if manner.dry_run:
+        from tony.client.submission import rendered
+
+        print_json(rendered(resolved, place), pretty=True)
+        return 0
+    job_id = _submit(resolved, place)
+    if manner.detach:
+        if manner.as_json:
+            print_json({"job": job_id, "folder": str(place.job(job_id).path)})
+        else:
+            say(job_id)
+        return 0
+    from tony.cli.following import exit_code, follow_to_end
+
+    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout)
+    if manner.as_json:
+        print_json(report)
+    return exit_code(report)
+
+
+def _submit(resolved: Resolved, place: Home) -> str:
+    from tony.client.submission import prepared
+
+    # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
+    with prepared(resolved, place, warn) as ready:
+        return asyncio.run(ready.hand_over())

@@ -1,0 +1,109 @@
+"""Text for a terminal: other people's text must not steer it, and ours fits its width."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+import unicodedata
+from collections.abc import Sequence
+from typing import TextIO
+
+from tony.units import format_duration
+
+#: Control characters (C0, DEL, C1) and those that turn the direction of text: a job's name must not forge a table.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+#: Escape sequences: colours (kept in log lines), other control sequences, strings such as a window's title, the rest.
+_SEQUENCE = re.compile(
+    "\x1b\\[[0-9;:]*m|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]"
+)
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_RESET = "\x1b[0m"
+
+
+def safe(text: str) -> str:
+    """Text on one line, with whatever would steer a terminal written out: `\\x1b`, `\\n`."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def safe_line(text: str) -> str:
+    """A line of a program's output as a terminal may see it: colours stay, everything else that steers is dropped.
+
+    Of a progress bar that overwrites itself only the last state is left.
+    """
+    if "\r" in text:
+        text = text.rstrip("\r").rpartition("\r")[2]
+    coloured = "\x1b" in text or "\x9b" in text
+    if coloured:
+        text = _SEQUENCE.sub(lambda match: match[0] if _COLOUR.fullmatch(match[0]) else "", text)
+    pieces = _COLOUR.split(text)
+    colours = [*_COLOUR.findall(text), ""]
+    text = "".join(safe(piece.replace("\t", "    ")) + colour for piece, colour in zip(pieces, colours, strict=True))
+    return text + _RESET if len(colours) > 1 else text
+
+
+def width(text: str) -> int:
+    """Columns that text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """Text that takes at most so many columns; ends in `…` if something is missing."""
+    if width(text) <= columns:
+        return text
+    while text and width(text) > columns - 1:
+        text = text[:-1]
+    return f"{text}…" if columns > 0 else ""
+
+
+def columns_of(stream: TextIO | None = None) -> int | None:
+    """How wide the terminal behind a stream is; None if there is none: then nothing is cut."""
+    stream = sys.stdout if stream is None else stream
+    return shutil.get_terminal_size().columns if is_terminal(stream) else None
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person reads this stream right now."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Sequence[int] = ()) -> list[str]:
+    """Rows as lines, their cells aligned. The first row is the heading.
+
+    Args:
+        columns: the most a line may take; None for no limit.
+        drop: numbers of the columns that may go when it is too narrow, the first to go first.
+    """
+    if not rows:
+        return []
+    kept = list(range(len(rows[0])))
+    widths = [max(width(row[i]) for row in rows) for i in kept]
+    for candidate in drop:
+        if columns is None or sum(widths[i] + 2 for i in kept) - 2 <= columns:
+            break
+        kept.remove(candidate)
+    lines = ["  ".join(row[i] + " " * (widths[i] - width(row[i])) for i in kept).rstrip() for row in rows]
+    return lines if columns is None else [cut(line, columns) for line in lines]
+
+
+def clock_time(seconds: float | None) -> str:
+    """A wall-clock time for people: `12:03:04` today, else with its date; `-` for None."""
+    if seconds is None:
+        return "-"
+    then = time.localtime(seconds)
+    today = time.localtime()
+    same_day = then[:3] == today[:3]
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
+
+
+def age(seconds: float | None, now: float) -> str:
+    """How long ago a wall-clock time was: `12 s`; `-` for None."""
+    return "-" if seconds is None else format_duration(max(0.0, now - seconds))

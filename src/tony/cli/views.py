@@ -1,0 +1,67 @@
+"""How a job looks while it is followed: timestamped lines, or on a terminal a live table below the output."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TextIO
+
+from tony import clock
+from tony.cli.log_printer import LogPrinter
+from tony.cli.output import say
+from tony.cli.story import Story
+from tony.cli.text import is_terminal
+from tony.client.following import Viewer
+from tony.client.log_files import Line
+from tony.model.report import JobReport
+
+
+class PlainView:
+    """Lines with the time in front, as they come: for files, pipes, and terminals that cannot do more.
+
+    Args:
+        stream: where they go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._story = Story()
+        self._logs = LogPrinter(stream)
+
+    def saw(self, report: JobReport) -> None:
+        """Tells what is new."""
+        for line in self._story.tell(report, clock.monotonic()):
+            self._say(line)
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """Prints programs' output."""
+        self._logs.print(lines, stamp())
+
+    def noticed(self, text: str) -> None:
+        """Tells it."""
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        say(f"{stamp()}{text}", to=self._stream)
+        self._stream.flush()
+
+
+def stamp() -> str:
+    """The time of day, as lines begin with it."""
+    return time.strftime("%H:%M:%S ")
+
+
+def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
+    """The view that suits a stream. Use it as a context manager: a live table is taken away at the end."""
+    if is_terminal(stream) and _can_redraw():
+        from tony.cli.live_view import LiveView
+
+        return LiveView(stream)
+    plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))
+    return plain
+
+
+def _can_redraw() -> bool:
+    return os.environ.get("TERM", "dumb") != "dumb"

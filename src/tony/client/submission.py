@@ -1,0 +1,180 @@
+"""Submitting a job: checked, staged, recorded, handed to its scheduler. After that the client may die."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tony
+from tony import clock
+from tony.client.certificates import make_credentials
+from tony.client.home import prepare
+from tony.client.job_ids import new_job_id
+from tony.client.killing import user_name
+from tony.client.staging import stage
+from tony.config.load import Resolved, with_sources
+from tony.config.secrets import redact
+from tony.errors import ConfigError, StorageError
+from tony.frameworks import registry as frameworks
+from tony.history.files import write_json
+from tony.model.codec import Json, to_plain
+from tony.model.layout import Home, JobFolder
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.staged import StagedJob
+from tony.model.states import TlsMode
+from tony.schedulers import registry as schedulers
+from tony.schedulers.base import PreparedJob, Submitter
+
+#: Takes a sentence for the person who waits.
+Notice = Callable[[str], None]
+
+
+def check(resolved: Resolved, home: Home) -> Submitter:
+    """Asks the scheduler whether it could ever run this job; answers its client's half.
+
+    Raises:
+        ConfigError: it could not; carries every reason.
+    """
+    submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
+    problems = submitter.check(resolved.spec)
+    if problems:
+        raise ConfigError(with_sources(problems, resolved.sources))
+    return submitter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A job whose files are all in place.
+
+    Attributes:
+        job: what its scheduler is handed.
+    """
+
+    job: PreparedJob
+    submitter: Submitter
+
+    async def hand_over(self) -> str:
+        """Hands it to its scheduler; answers the id. After this the client may die.
+
+        Raises:
+            SchedulerError: the scheduler refused it.
+        """
+        # Its record makes the job visible: from here on `status` answers. All other files are there already.
+        write_json(self.job.folder.job, to_plain(_redacted(self.job.record)))
+        await self.submitter.submit(self.job)
+        return self.job.record.job_id
+
+
+@contextmanager
+def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepared]:
+    """Checks, stages and records a job. Blocking. If what is done inside fails, nothing is left of the job.
+
+    Args:
+        notice: gets what is worth saying meanwhile, such as the size of what is packed.
+
+    Raises:
+        ConfigError: the scheduler could never run it, or it names files that cannot be staged. Nothing was made.
+        StorageError: a file system refused. Nothing is left behind.
+    """
+    submitter = check(resolved, home)
+    for sentence in submitter.notices(resolved.spec):
+        notice(sentence)
+    prepare(home)
+    now = clock.wall()
+    folder = home.job(new_job_id(resolved.spec.scheduler, now))
+    with _complete_or_gone(folder):
+        same_host = submitter.capabilities.same_host
+        staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
+        record = _record(resolved, folder, staged, now)
+        tls = record.spec.tls is TlsMode.ALWAYS or not same_host
+        write_json(folder.credentials, to_plain(make_credentials(tls=tls)))
+        write_json(folder.secret_job, to_plain(record))
+        yield Prepared(job=PreparedJob(home=home, folder=folder, record=record), submitter=submitter)
+
+
+async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
+    """Submits a job; answers its id. From then on it lives without us, and every question about it has an answer.
+
+    Raises:
+        ConfigError: it can never run. Nothing was made.
+        StorageError: its files cannot be staged. Nothing is left behind.
+        SchedulerError: the scheduler refused it. Nothing is left behind.
+    """
+    with ExitStack() as stack:
+        entering = asyncio.get_running_loop().run_in_executor(
+            None, stack.enter_context, prepared(resolved, home, notice)
+        )
+        try:
+            ready = await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped: only when it is done, all that it made can be removed.
+            await asyncio.wait([entering])
+            raise
+        return await ready.hand_over()
+
+
+def rendered(resolved: Resolved, home: Home) -> Json:
+    """The exact request that would be sent for this job, without sending it and without staging anything.
+
+    Raises:
+        ConfigError: the scheduler could never run it.
+    """
+    submitter = check(resolved, home)
+    folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
+    record = _redacted(_record(resolved, folder, StagedJob(), clock.wall()))
+    return submitter.render(PreparedJob(home=home, folder=folder, record=record))
+
+
+@contextmanager
+def _complete_or_gone(folder: JobFolder) -> Iterator[None]:
+    try:
+        for path in (folder.path, folder.logs, folder.secret):
+            path.mkdir(mode=0o700)
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+    try:
+        yield
+    except BaseException:
+        # The record first: a job that is half there must not be seen.
+        folder.job.unlink(missing_ok=True)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now: float) -> JobRecord:
+    framework = frameworks.home_of(resolved.spec.framework)
+    return JobRecord(
+        version=RECORD_VERSION,
+        job_id=folder.job_id,
+        user=user_name(),
+        host=socket.gethostname(),
+        submitted=now,
+        tony_version=tony.__version__,
+        spec=resolved.spec,
+        staged=staged,
+        framework_module=framework,
+        framework_path=_plug_in_folder(framework),
+        sources=dict(resolved.sources),
+    )
+
+
+def _plug_in_folder(framework: str) -> str | None:
+    """The folder from which a plug-in's adapter can be imported where there are no site-packages; None if built in."""
+    top = framework.partition(":")[0].partition(".")[0]
+    if top == tony.__name__:
+        return None
+    found = importlib.util.find_spec(top)
+    if found is None or found.origin is None:
+        return None
+    levels = 1 if found.submodule_search_locations is None else 2
+    return str(Path(found.origin).resolve().parents[levels - 1])
+
+
+def _redacted(record: JobRecord) -> JobRecord:
+    return replace(record, spec=redact(record.spec))
