@@ -19,13 +19,13 @@ from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
 SOURCE = "argument"
 
 
-def from_call(given: Mapping[str, Any] | JobSpec, base: Path) -> Layer:
+def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str = SOURCE) -> Layer:
     """The layer of what a Python call gives.
 
     A mapping may be nested or have dotted keys, and its values may be paths, enum members, tuples, Roles.
     """
     values = from_spec(given) if isinstance(given, JobSpec) else _table(given)
-    return Layer(values=values, where=lambda key: SOURCE, base=base)
+    return Layer(values=values, where=lambda key: source, base=base)
 
 
 def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:

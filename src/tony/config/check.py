@@ -5,7 +5,7 @@ Every check notes all that it finds. One that would only repeat an earlier compl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tony.config import after, paths
 from tony.config.convert import MAX_ARGUMENT
@@ -147,12 +147,13 @@ def _policies(spec: JobSpec, sheet: Sheet) -> None:
 
 
 def _files(spec: JobSpec, sheet: Sheet) -> None:
-    owners: list[tuple[Key, str | None, tuple[str, ...]]] = [((), spec.python, spec.files)]
+    owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
     for place, python, files in owners:
         _blame_if(sheet, (*place, "python"), python and paths.python_mistake(python))
+        files = sheet.partial.get((*place, "files"), files)
         for number, entry in enumerate(files):
-            mistake = paths.entry_mistake(entry)
+            mistake = entry and paths.entry_mistake(entry)
             if mistake:
                 sheet.blame((*place, "files"), mistake, item=number)
         for number, name in paths.same_names(files):

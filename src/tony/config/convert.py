@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -29,10 +29,11 @@ class Fault:
 
 
 class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is raised
-    """A value that its setting cannot have."""
+    """A value that its setting cannot have; `items` are those of a list that can be, None in the places of the rest."""
 
-    def __init__(self, *faults: Fault) -> None:
+    def __init__(self, *faults: Fault, items: Sequence[str | None] = ()) -> None:
         self.faults = faults
+        self.items = items
         super().__init__("; ".join(fault.message for fault in faults))
 
 
@@ -245,14 +246,18 @@ def _ports(value: Any) -> tuple[int, int]:
 
 
 def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
-    faults, items = [], []
+    faults: list[Fault] = []
+    items: list[str] = []
+    partial: list[str | None] = []
     for number, value in enumerate(values):
         try:
             items.append(read(value))
+            partial.append(items[-1])
         except ValueError as error:
             faults.append(Fault(str(error), number))
+            partial.append(None)
     if faults:
-        raise WrongValue(*faults)
+        raise WrongValue(*faults, items=partial)
     return items
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tony.config.arguments import from_call
+from tony.config.arguments import SOURCE, from_call
 from tony.config.build import build
 from tony.config.check import check
 from tony.config.files import Refused, read_layer
@@ -19,6 +20,8 @@ from tony.config.sheet import read
 from tony.config.site import broken_finals, default_site_files, over_limits, read_sites
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
+
+_LINE = re.compile(r":(\d+)(?::\d+)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
+    overrides_source: str = SOURCE,
 ) -> Resolved:
     """Reads a job from all the places that say something about it; the later ones here are stronger.
 
@@ -54,9 +58,10 @@ def load(
         environ: for `TONY_SET_...`; the process's own by default.
         cwd: absolute; what relative paths outside files are relative to; the current folder by default.
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
+        overrides_source: what is said of where `overrides` were set.
 
     Raises:
-        ConfigError: carries every mistake that was found.
+        ConfigError: carries every mistake that was found, in the order of the places.
     """
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
@@ -78,7 +83,7 @@ def load(
         own.append(layer)
         problems += mistakes
     if overrides is not None:
-        own.append(from_call(overrides, cwd))
+        own.append(from_call(overrides, cwd, overrides_source))
 
     sheet = read(merge([*(site.layer for site in sites), *own]))
     known_framework = unknown_names(sheet)
@@ -92,7 +97,7 @@ def load(
     if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+        raise ConfigError(_in_order(problems))
     return Resolved(spec=spec, sources=sources)
 
 
@@ -117,6 +122,18 @@ def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> lis
         replace(problem, source=sources[problem.key]) if not problem.source and problem.key in sources else problem
         for problem in problems
     ]
+
+
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once; those of one file in the order of its lines."""
+    files: dict[str, int] = {}
+
+    def place(problem: Problem) -> tuple[int, int]:
+        match = _LINE.search(problem.source or "")
+        name = (problem.source or "")[: match.start()] if match else problem.source or ""
+        return files.setdefault(name, len(files)), int(match[1]) if match else 0
+
+    return sorted(dict.fromkeys(problems), key=place)
 
 
 def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:

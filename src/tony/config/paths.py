@@ -107,11 +107,13 @@ def python_mistake(path: str) -> str | None:
     return f"there is no {path}." if kind is None and is_archive(path) else None
 
 
-def same_names(entries: Sequence[str]) -> list[tuple[int, str]]:
+def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
     """Items of `files` that would overwrite an earlier one: place in the list, name."""
     seen: set[str] = set()
     twice = []
     for number, entry in enumerate(entries):
+        if entry is None:
+            continue
         path, name, _ = split_entry(entry)
         name = PurePosixPath(name or os.path.basename(path.rstrip("/"))).as_posix()
         if name in seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ class Sheet:
         children: key of a table -> name -> canonical value, for the same values.
         roles: names of roles in the job's order; those with impossible names are left out.
         broken: keys of values that could not be read.
+        partial, raw: key of a broken list -> its items, None in the places of those that could not be read, and the
+            list as it was written.
         tables: key -> the strongest layer that has this table.
     """
 
@@ -60,6 +62,8 @@ class Sheet:
     children: dict[Key, dict[str, Any]] = field(default_factory=dict)
     roles: list[str] = field(default_factory=list)
     broken: dict[Key, Layer] = field(default_factory=dict)
+    partial: dict[Key, Sequence[str | None]] = field(default_factory=dict)
+    raw: dict[Key, Any] = field(default_factory=dict)
     tables: dict[Key, Layer] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -81,16 +85,17 @@ class Sheet:
             return layer.where(key)
         return self.source(key[:-1]) if len(key) > 1 else None
 
+    def _unread(self, key: Key) -> Found | None:
+        """A list of which only some items could be read."""
+        return Found(None, self.raw[key], self.broken[key]) if key in self.raw else None
+
     def blame(self, key: Key, message: str, *, item: int | None = None) -> None:
         """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
-        found = self.found.get(key)
-        value = None
-        if found:
-            value = shown(key, _item(found.raw, item))
-            where = found.layer.where(key if item is None else (*key, str(item)))
-        else:
-            where = self.source(key) or ""
-        self.problems.append(Problem(key=dotted(key), message=message, value=value, source=where or None))
+        found = self.found.get(key) or self._unread(key)
+        place = key if item is None else (*key, str(item))
+        value = shown(key, _item(found.raw, item)) if found else None
+        where = found.layer.where(place) if found else self.source(key)
+        self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
 
 
 def read(tree: Branch) -> Sheet:
@@ -107,6 +112,10 @@ def shown(key: Key, raw: Any) -> str:
             return MASK
         return masked("", as_written(raw))
     return as_written(raw)
+
+
+def _numbered(key: Key, item: int | None) -> str:
+    return dotted(key) if item is None else f"{dotted(key)}[{item}]"
 
 
 def _item(raw: Any, item: int | None) -> Any:
@@ -138,14 +147,17 @@ def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
         value = convert(setting, leaf.value, leaf.layer.base)
     except WrongValue as wrong:
         sheet.broken[key] = leaf.layer
+        if wrong.items:
+            sheet.partial[key] = wrong.items
+            sheet.raw[key] = leaf.value
         for fault in wrong.faults:
-            numbered = fault.item is not None
+            place = key if fault.item is None else (*key, str(fault.item))
             sheet.problems.append(
                 Problem(
-                    key=dotted(key) + (f"[{fault.item}]" if numbered else ""),
+                    key=_numbered(key, fault.item),
                     message=fault.message,
                     value=shown(key, _item(leaf.value, fault.item)),
-                    source=leaf.layer.where((*key, str(fault.item)) if numbered else key),
+                    source=leaf.layer.where(place),
                 )
             )
     else:
