@@ -36,6 +36,10 @@ class LogTail:
     ) -> None:
         self._watch.close()
 
+    def also_watch(self, folder: Path) -> None:
+        """Lets `wait_change` end when a file in another folder changes, too."""
+        self._watch.add(folder)
+
     async def wait_change(self) -> AbstractSet[Path] | None:
         """Waits until something was printed; the answer is for `new_lines`."""
         return await self._watch.wait_change()

@@ -1,0 +1,62 @@
+"""The one event loop behind the blocking door: in a thread of its own, so that it works where a loop runs already."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """A thread that runs an event loop as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="tony", daemon=True)
+        self._thread.start()
+
+
+_lock = threading.Lock()
+_current: _Loop | None = None
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end and answers its result. Blocks the calling thread only.
+
+    An interrupt of the caller (Ctrl-C) cancels the work.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def iterate(stream: AsyncGenerator[T, None]) -> Iterator[T]:
+    """The items of an async generator, one by one. Ends it when the caller stops early."""
+    try:
+        while (item := run(_next(stream))) is not None:
+            yield item[0]
+    finally:
+        run(stream.aclose())
+
+
+async def _next(stream: AsyncGenerator[T, None]) -> tuple[T] | None:
+    async for item in stream:
+        return (item,)
+    return None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop; made on first use, and again in a process that was forked from one that had it."""
+    global _current
+    with _lock:
+        if _current is None or _current.process != os.getpid():
+            _current = _Loop()
+        return _current.loop

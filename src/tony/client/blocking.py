@@ -1,0 +1,236 @@
+"""The Python door: submit a job, wait for it, look at it.
+
+Blocking, for scripts and notebooks; each method that waits has an awaitable twin whose name ends in `_async`.
+
+    job = tony.submit("job.toml", scheduler="local", params={"lr": "0.1"})
+    report = job.wait()
+    for line in job.logs("worker:0"):
+        print(line)
+
+The blocking methods run in an event loop of their own, in a thread of its own: they work where a loop runs already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tony.client import background, facts
+from tony.client.events import events
+from tony.client.failure import error_of
+from tony.client.following import reports
+from tony.client.home import find
+from tony.client.job_ids import resolve
+from tony.client.killing import kill
+from tony.client.log_files import STREAMS, Line, Selection
+from tony.client.log_stream import lines
+from tony.history.log import Entry
+from tony.model.job import JobSpec
+from tony.model.layout import Home
+from tony.model.report import JobReport
+
+if TYPE_CHECKING:
+    from tony.config.load import Resolved
+
+log = logging.getLogger("tony")
+
+#: A job as `submit` takes it: a JobSpec, the path of a job file, or what would stand in one.
+JobLike = JobSpec | str | os.PathLike[str] | Mapping[str, Any]
+
+
+def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
+    """Submits a job and comes back at once; the job lives without us from then on.
+
+    Args:
+        job: a `JobSpec`, the path of a job file (TOML or YAML), or a mapping with the keys of one.
+        scheduler: who gives the containers; as `scheduler` in the job file, and stronger.
+        settings: further keys of a job file, stronger than the job's own: `max_restarts=2`,
+            `roles={"worker": {"instances": 4}}`.
+
+    Raises:
+        ConfigError: the job has mistakes; all of them. Nothing was started.
+        InfraError: the scheduler or a file system refused. Nothing is left behind.
+    """
+    return background.run(submit_async(job, scheduler, **settings))
+
+
+async def submit_async(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
+    """As `submit`, awaitable."""
+    from tony.client.submission import submit as hand_in
+
+    given = settings if scheduler is None else {**settings, "scheduler": scheduler}
+    resolved = await asyncio.to_thread(_resolve, job, given)
+    home = find(os.environ)
+    return Job(await hand_in(resolved, home, _notice), home)
+
+
+def attach(job_id: str) -> Job:
+    """A job that was submitted before, by whatever process.
+
+    Args:
+        job_id: its id, a part of it that no other job has, or `last`.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    home = find(os.environ)
+    return Job(resolve(home, job_id), home)
+
+
+class Job:
+    """One submitted job. Made by `submit` and `attach`; holds no connection, and may be thrown away at any time.
+
+    Attributes:
+        id: the job's id.
+        folder: where its record lies.
+    """
+
+    def __init__(self, job_id: str, home: Home) -> None:
+        self.id = job_id
+        self.folder: Path = home.job(job_id).path
+        self._home = home
+
+    def __repr__(self) -> str:
+        return f"tony.attach({self.id!r})"
+
+    def status(self) -> JobReport:
+        """How the job and each of its tasks stand now.
+
+        Raises:
+            ConnectionFailed: its application master lives, but does not answer.
+        """
+        return background.run(self.status_async())
+
+    async def status_async(self) -> JobReport:
+        """As `status`, awaitable."""
+        return await facts.report(self._home, self.id)
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
+        """Waits for the job's end; answers its last report, however it ended.
+
+        An interrupt (Ctrl-C) ends the waiting, not the job.
+
+        Args:
+            timeout: seconds to wait at most; None for ever.
+            check: raise if the job did not succeed.
+
+        Raises:
+            TimeoutError: the job still runs; it goes on.
+            ProgramError: with `check`: the user's program failed; the text says how, the first cause first.
+            InfraError: with `check`: cluster, network or machine failed.
+            KilledError: with `check`: somebody killed the job.
+            PlatformError: with `check`: a bug of ours.
+        """
+        return background.run(self.wait_async(timeout, check=check))
+
+    async def wait_async(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
+        """As `wait`, awaitable."""
+        report: JobReport | None = None
+        try:
+            async with asyncio.timeout(timeout), aclosing(reports(self._home, self.id, log.warning)) as stream:
+                async for latest in stream:
+                    report = latest
+        except TimeoutError:
+            raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it goes on") from None
+        assert report is not None  # the stream ends with a report
+        error = error_of(report) if check else None
+        if error is not None:
+            raise error
+        return report
+
+    def logs(
+        self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
+    ) -> Iterator[str]:
+        """The lines that programs printed; of several tasks with the task in front: `worker:0 | loss 0.1`.
+
+        Args:
+            task: such as `worker:0`; None for all.
+            follow: go on with what is printed, until the job has ended.
+            stream: `out` or `err`; None for both.
+            tail: begin with so many lines of each stream; None for all.
+
+        Raises:
+            ValueError: there is no such stream.
+        """
+        return (line for part in background.iterate(self._lines(task, follow, stream, tail)) for line in part)
+
+    async def logs_async(
+        self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
+    ) -> AsyncGenerator[str, None]:
+        """As `logs`, for `async for`."""
+        async with aclosing(self._lines(task, follow, stream, tail)) as portions:
+            async for portion in portions:
+                for line in portion:
+                    yield line
+
+    def events(self, *, follow: bool = False) -> Iterator[Entry]:
+        """What happened to the job, oldest first.
+
+        Args:
+            follow: go on with what happens, until the job has ended.
+        """
+        return background.iterate(events(self._home, self.id, follow=follow))
+
+    def events_async(self, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
+        """As `events`, for `async for`."""
+        return events(self._home, self.id, follow=follow)
+
+    def kill(self, *, now: bool = False) -> None:
+        """Ends the job; comes back once that is on its way. Does nothing to a job that has ended.
+
+        Args:
+            now: without the grace that programs have to save something.
+
+        Raises:
+            ConnectionFailed: its application master lives, but does not answer.
+        """
+        background.run(self.kill_async(now=now))
+
+    async def kill_async(self, *, now: bool = False) -> None:
+        """As `kill`, awaitable."""
+        await kill(self._home, self.id, now=now)
+
+    async def _lines(
+        self, task: str | None, follow: bool, stream: str | None, tail: int | None
+    ) -> AsyncGenerator[list[str], None]:
+        if stream is not None and stream not in STREAMS:
+            raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
+        selection = Selection(tasks=None if task is None else (task,), streams=STREAMS if stream is None else (stream,))
+        async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
+            async for portion in portions:
+                yield [_text(line, prefix=task is None) for line in portion]
+
+
+def _text(line: Line, *, prefix: bool) -> str:
+    return f"{line.name.task} | {line.text}" if prefix else line.text
+
+
+def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
+    from tony.config.arguments import from_spec
+    from tony.config.load import load
+
+    if isinstance(job, str | os.PathLike):
+        return load(job, overrides=settings)
+    own = from_spec(job) if isinstance(job, JobSpec) else dict(job)
+    return load(overrides=_over(own, settings))
+
+
+def _over(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """One mapping from two: the second is laid over the first, table by table."""
+    from tony.config.layers import put
+
+    values: dict[str, Any] = {}
+    for given in (own, settings):
+        for name, value in given.items():
+            put(values, tuple(str(name).split(".")), value)
+    return values
+
+
+def _notice(text: str) -> None:
+    warning = text.startswith("warning:")
+    log.log(logging.WARNING if warning else logging.INFO, "%s", text.removeprefix("warning:").strip())

@@ -1,0 +1,55 @@
+"""A job's output as a stream, for programs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from itertools import islice
+
+from tony.client import facts
+from tony.client.log_files import Line, Selection
+from tony.client.log_tail import LogTail
+from tony.model.layout import Home
+
+#: Lines handed over at a time.
+_PORTION = 500
+#: Seconds without a line after which it is looked whether anybody is left to print one.
+_LOOK_AGAIN = 1.0
+
+
+async def lines(
+    home: Home, job_id: str, selection: Selection, *, follow: bool = False, keep: int | None = None
+) -> AsyncGenerator[list[Line], None]:
+    """What programs printed, in portions; with `follow` also what they will print, until the job has ended.
+
+    A slow taker slows the reading and loses nothing but what is rotated away meanwhile.
+
+    Args:
+        keep: lines of each stream to begin with; None for all.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    folder = home.job(job_id)
+    record = facts.record_of(home, job_id)
+    with LogTail(folder.logs, selection, keep) as tail:
+        tail.also_watch(folder.path)
+        changed = None
+        while True:
+            ended = not follow or folder.summary.exists()
+            for portion in _portions(tail.drain() if ended else tail.new_lines(changed)):
+                yield portion
+            if ended:
+                return
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    changed = await tail.wait_change()
+            except TimeoutError:
+                changed = None
+                if facts.submitter_of(home, record).am_alive(folder) is False:
+                    await facts.report(home, job_id)
+
+
+def _portions(found: Iterator[Line]) -> Iterator[list[Line]]:
+    while portion := list(islice(found, _PORTION)):
+        yield portion
