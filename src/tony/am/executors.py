@@ -115,7 +115,7 @@ class Executors:
 
     def _reported(self, peer: Peer, connection: Connection, message: msg.Reported) -> None:
         if message.n <= peer.seen:
-            self._unacked.add(peer)
+            connection.send(msg.Ack(n=peer.acked))
             return
         if message.n != peer.seen + 1:
             connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")

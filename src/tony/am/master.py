@@ -21,9 +21,10 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import Application
 from tony.core.view import Surroundings, report
-from tony.errors import SchedulerError
+from tony.errors import PlatformError, SchedulerError
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
+from tony.model.cluster import ClusterSpec
 from tony.model.exit import ExitStatus
 from tony.model.report import JobReport
 from tony.model.states import TaskState
@@ -184,9 +185,7 @@ class Master:
             case act.Renew(task=task, session=session):
                 self.executors.send(task, msg.Prepare(session=session))
             case act.Publish(spec=spec):
-                self._shared[spec.session, spec.version] = encode_shared(
-                    self._framework.shared(self.job.record.spec, spec)
-                )
+                self._shared[spec.session, spec.version] = self._make_shared(spec)
             case act.Start():
                 self._start(action)
             case act.Stop(task=task, session=session, grace=grace, reason=reason):
@@ -231,6 +230,13 @@ class Master:
             self.feed(
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
+
+    def _make_shared(self, spec: ClusterSpec) -> bytes:
+        try:
+            return encode_shared(self._framework.shared(self.job.record.spec, spec))
+        except Exception as error:  # an adapter may be somebody else's: say whose bug it is
+            module = self.job.record.framework_module
+            raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
 
     def _start(self, action: act.Start) -> None:
         shared = self._shared.get((action.session, action.version), _NO_SHARED)

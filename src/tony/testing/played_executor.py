@@ -1,0 +1,138 @@
+"""An executor that is played by a test: it speaks the wire as a real one does and runs no program.
+
+What it does by itself is what every executor does: attach, report in order, resend what was not acknowledged. What its
+program does is up to the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from tony.model.exit import ExitReason, ExitStatus
+from tony.protocol import messages as msg
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import Credentials, TaskPart
+from tony.rpc.connection import Connection
+from tony.rpc.transport import connect
+
+#: What a program does when it is started: answers how it ends, or None to run until it is told to stop.
+Behaviour = Callable[[TaskPart, msg.StartProgram], ExitStatus | None]
+
+OK = ExitStatus(reason=ExitReason.EXITED, code=0)
+
+
+class PlayedExecutor:
+    """One executor process, as the application master sees it.
+
+    Attributes:
+        received: every message that came, in order.
+        connections: how often it has attached.
+    """
+
+    def __init__(self, part: TaskPart, credentials: Credentials, behaviour: Behaviour) -> None:
+        self.part = part
+        self.received: list[msg.Message] = []
+        self.connections = 0
+        self.incarnation = secrets.token_hex(8)
+        self._credentials = credentials
+        self._behaviour = behaviour
+        self._connection: Connection | None = None
+        self._reports: list[msg.Reported] = []
+        self._n = 0
+        self._running: tuple[int, int] | None = None
+        self._released = False
+
+    async def run(self) -> None:
+        """Lives until it is released or refused."""
+        while not self._released:
+            connection = await connect(self.part.am_address, self._credentials, PeerKind.EXECUTOR)
+            self._connection = connection
+            self.connections += 1
+            connection.send(
+                msg.Attach(
+                    task=f"{self.part.role}:{self.part.index}",
+                    container=self.part.container,
+                    incarnation=self.incarnation,
+                    highest_attempt=1,
+                    pid=4711,
+                    host="played",
+                )
+            )
+            if self.connections == 1:
+                self._ready(self.part.session)
+            for report in self._reports:
+                connection.send(report)
+            while (message := await connection.receive()) is not None:
+                self._take(message)
+            connection.close()
+
+    def break_connection(self) -> None:
+        """The network drops it; it comes back by itself."""
+        if self._connection:
+            self._connection.abort()
+
+    def report(self, message: msg.Reported) -> None:
+        """Sends a report with the next number."""
+        self._n += 1
+        numbered = replace(message, n=self._n)
+        self._reports.append(numbered)
+        self.send(numbered)
+
+    def send(self, message: msg.Message) -> None:
+        """Sends a message as it is, right or wrong."""
+        if self._connection and self._connection.is_open:
+            self._connection.send(message)
+
+    def _take(self, message: msg.Message) -> None:
+        self.received.append(message)
+        match message:
+            case msg.Ack(n=n) | msg.Welcome(acked=n):
+                self._reports = [r for r in self._reports if r.n > n]
+            case msg.Prepare(session=session):
+                self._ready(session)
+            case msg.StartProgram():
+                self._start(message)
+            case msg.StopProgram():
+                self._stop()
+            case msg.ReleaseExecutor():
+                self._stop()
+                self._released = True
+                if self._connection:
+                    self._connection.close()
+
+    def _ready(self, session: int) -> None:
+        self.report(msg.Ready(n=0, session=session, address=f"127.0.0.1:{5000 + self.part.index}"))
+
+    def _start(self, message: msg.StartProgram) -> None:
+        if self._running == (message.session, message.try_):
+            return
+        self._running = (message.session, message.try_)
+        self.report(msg.ProgramStarted(n=0, session=message.session, try_=message.try_, pid=4712))
+        status = self._behaviour(self.part, message)
+        if status:
+            self.exit(status)
+
+    def exit(self, status: ExitStatus) -> None:
+        """The program ends."""
+        if self._running:
+            session, try_ = self._running
+            self._running = None
+            self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0))
+
+    def _stop(self) -> None:
+        self.exit(ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+
+
+async def run_until_released(executor: PlayedExecutor) -> None:
+    """`executor.run()`, quiet about its end: refused or cut off at the job's end."""
+    from tony.errors import TonyError
+
+    try:
+        await executor.run()
+    except TonyError:
+        pass
+    except asyncio.CancelledError:
+        raise

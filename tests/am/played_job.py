@@ -1,0 +1,132 @@
+"""A whole application master in this process: real machine, log, server and wire; played scheduler and executors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from tony.am.job_clock import JobClock
+from tony.am.master import Master
+from tony.client.certificates import make_credentials
+from tony.core.actions import Finish
+from tony.core.events import AttemptStarted
+from tony.frameworks import registry
+from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
+from tony.history.replay import Replay, replay
+from tony.model.job import JobSpec
+from tony.model.report import JobReport
+from tony.protocol.launch import Credentials, TaskPart
+from tony.rpc.server import Server
+from tony.testing.fake_scheduler import FakeSource
+from tony.testing.faults import Fault
+from tony.testing.jobs import prepared_job
+from tony.testing.played_executor import OK, Behaviour, PlayedExecutor, run_until_released
+
+T = TypeVar("T")
+
+#: Seconds; far more than anything here takes on a loaded machine.
+CEILING = 60.0
+
+
+class PlayedJob:
+    """One job with everything around it played.
+
+    Attributes:
+        executors: container -> executor.
+    """
+
+    def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
+        self.executors: dict[str, PlayedExecutor] = {}
+        self.job = prepared_job(folder, spec, job_id="test-1")
+        self.spec = spec
+        self._behaviour = behaviour
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.credentials = make_credentials(tls=tls)
+        self.source = FakeSource(faults=faults, launched=self._launched)
+        digest = settings_digest(spec)
+        header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=1, settings=digest)
+        self.writer = LogWriter(self.job.folder.events(1), header)
+        self._started = AttemptStarted(attempt=1, wall=1000.0, settings=digest, pid=1, host="h")
+        self.master = Master(
+            self.job,
+            self.credentials,
+            registry.load(registry.home_of(spec.framework)),
+            self.source,
+            self.writer,
+            JobClock(0.0),
+            1,
+            "",
+        )
+        self.server = Server(self.credentials.am, self.master)
+        self.tls = tls
+
+    def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
+        executor = PlayedExecutor(part, credentials, self._behaviour)
+        self.executors[container] = executor
+        task = asyncio.get_running_loop().create_task(run_until_released(executor))
+        task.add_done_callback(lambda _: self._gone(container))
+        self._tasks.add(task)
+
+    def _gone(self, container: str) -> None:
+        self.source.end(container, "its executor ended")
+
+    async def run(self) -> Finish:
+        """Runs the job to its end."""
+        address = "tls:127.0.0.1:0" if self.tls else f"unix:{self.job.folder.am_socket}"
+        self.master.address = await self.server.listen(address)
+        try:
+            return await asyncio.wait_for(self.master.run(self._started), CEILING)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.server.close()
+            self.writer.close()
+
+    def report(self) -> JobReport:
+        """The job as it stands."""
+        return self.master.report()
+
+    def entries(self) -> list[Entry]:
+        """What the event log holds."""
+        return list(read(segments(self.job.folder.path)))
+
+    def replayed(self) -> Replay:
+        """What a fresh machine makes of the log."""
+        return replay("test-1", self.spec, self.entries())
+
+
+def succeed(part: TaskPart, message: object) -> None:
+    """A program that runs until it is told to stop."""
+
+
+def play(
+    folder: Path,
+    spec: JobSpec,
+    behaviour: Behaviour = lambda part, message: OK,
+    *,
+    faults: tuple[Fault, ...] = (),
+    tls: bool = False,
+    meanwhile: Callable[[PlayedJob], Awaitable[None]] | None = None,
+) -> tuple[PlayedJob, Finish]:
+    """Runs a job; `meanwhile` runs beside it."""
+
+    async def run() -> tuple[PlayedJob, Finish]:
+        job = PlayedJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
+        beside = asyncio.ensure_future(meanwhile(job)) if meanwhile else None
+        finish = await job.run()
+        if beside:
+            await asyncio.wait_for(beside, CEILING)
+        return job, finish
+
+    return asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition that this event loop will make true."""
+    async with asyncio.timeout(CEILING):
+        while not condition():
+            await asyncio.sleep(0.005)

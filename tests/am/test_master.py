@@ -1,0 +1,215 @@
+"""The application master with real log, server and wire, and played containers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.am.played_job import PlayedJob, play, until
+from tests.core.specs import FAILED, OK, workers
+from tony.errors import ProtocolError
+from tony.model.exit import ExitStatus
+from tony.model.states import TaskState
+from tony.protocol import messages as msg
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import TaskPart
+from tony.rpc.transport import connect
+from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
+
+
+def runs_on(part: TaskPart, message: msg.StartProgram) -> ExitStatus | None:
+    """A program that runs until it is told to stop."""
+    return None
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_job_runs_to_its_end(tmp_path: Path, tls: bool) -> None:
+    """Grants, launches, registers, starts, ends; over a Unix socket and over TLS."""
+    job, finish = play(tmp_path, workers(3), tls=tls)
+    assert (finish.exit_code, finish.failure) == (0, None)
+    assert {t.state for t in job.report().tasks} == {TaskState.SUCCEEDED}
+    assert job.source.containers == {}
+
+
+def test_the_log_replays_to_the_same_state(tmp_path: Path) -> None:
+    """Every digest in the log is met by a fresh machine, restarts included."""
+    job, finish = play(
+        tmp_path, workers(2, max_restarts=1), lambda part, message: FAILED if message.session == 1 else OK
+    )
+    assert finish.exit_code == 0
+    replayed = job.replayed()
+    assert (replayed.mismatch, replayed.app.digest()) == (None, job.master.app.digest())
+    assert replayed.checked >= 1
+    assert [e.seq for e in job.entries()] == list(range(1, replayed.events + 1))
+
+
+def test_a_restart_keeps_executors(tmp_path: Path) -> None:
+    """Session 2 runs in the executors of session 1."""
+    job, finish = play(
+        tmp_path, workers(3, max_restarts=1), lambda part, message: FAILED if message.session == 1 else OK
+    )
+    assert (finish.exit_code, len(job.executors)) == (0, 3)
+    for executor in job.executors.values():
+        assert executor.connections == 1
+        assert [m.session for m in executor.received if isinstance(m, msg.Prepare)] == [2]
+
+
+def test_a_broken_connection_loses_nothing(tmp_path: Path) -> None:
+    """An executor that comes back resends what was not acknowledged; nothing is counted twice."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        first = next(iter(job.executors.values()))
+        first.break_connection()
+        await until(lambda: first.connections == 2)
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    assert sum(e.event.kind == "exited" for e in job.entries()) == 2
+
+
+def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
+    """The number says that it came before; it is acknowledged again."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        acks = sum(isinstance(m, msg.Ack) for m in executor.received)
+        executor.send(msg.ProgramStarted(n=2, session=1, try_=1, pid=4712))
+        await until(lambda: sum(isinstance(m, msg.Ack) for m in executor.received) > acks)
+        executor.exit(OK)
+
+    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    assert sum(e.event.kind == "started" for e in job.entries()) == 1
+
+
+def test_a_stranger_with_the_token_is_refused(tmp_path: Path) -> None:
+    """Another incarnation of a living task, or a task in a container it does not have, is sent away."""
+    refusals: list[str] = []
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        for container in (executor.part.container, "c-99"):
+            connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
+            connection.send(
+                msg.Attach(
+                    task="worker:0", container=container, incarnation="x", highest_attempt=1, pid=1, host="elsewhere"
+                )
+            )
+            with pytest.raises(ProtocolError) as refused:
+                await connection.receive()
+            refusals.append(refused.value.code)
+        executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert (refusals, finish.exit_code) == (["stale", "stale"], 0)
+
+
+def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
+    """Of two living application masters the older one is powerless."""
+    codes: list[str] = []
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
+        connection.send(
+            msg.Attach(
+                task="worker:0",
+                container=executor.part.container,
+                incarnation=executor.incarnation,
+                highest_attempt=2,
+                pid=1,
+                host="h",
+            )
+        )
+        with pytest.raises(ProtocolError) as refused:
+            await connection.receive()
+        codes.append(refused.value.code)
+        executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert (codes, finish.exit_code) == (["stale"], 0)
+
+
+def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:
+    """A report that skips a number means that one was lost: never pass over it. The executor is sent away."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        executor.send(msg.ProgramOutput(n=99, session=1, try_=1))
+
+    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 3
+    assert not any(e.event.kind == "first-output" for e in job.entries())
+
+
+def test_clients_watch_and_kill(tmp_path: Path) -> None:
+    """A watcher hears of every change and last of the end; a kill ends the job as killed."""
+    states: list[str] = []
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
+        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection.send(msg.Watch())
+        connection.send(msg.KillJob(actor="ann"))
+        while (message := await connection.receive()) is not None:
+            if isinstance(message, msg.Report):
+                states.append(message.report.state.value)
+                if message.report.state.ended:
+                    break
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 4
+    assert states[0] == "running"
+
+
+def test_a_silent_executor_is_noticed(tmp_path: Path) -> None:
+    """No heartbeat for the time-out: the container is ended, the job fails as infrastructure."""
+    spec = workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.2)
+    _, finish = play(tmp_path, spec, runs_on)
+    assert finish.failure
+    assert (finish.exit_code, finish.failure.cause) == (3, "silent")
+
+
+@pytest.mark.parametrize(
+    "fault", [RefusedContainer(container=1), ContainerExitsBeforeRegistering(container=2), SlowContainer(container=2)]
+)
+def test_bad_containers_are_replaced(tmp_path: Path, fault: SlowContainer) -> None:
+    """Refused, dead before it registered, slow: the job succeeds all the same."""
+    _, finish = play(tmp_path, workers(2), faults=(fault,))
+    assert finish.exit_code == 0
+
+
+def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
+    """A bug in a plug-in's half is said to be its, not ours."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        def boom(*_: object) -> None:
+            raise KeyError("nope")
+
+        job.master._framework.shared = boom  # type: ignore[method-assign]
+
+    with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
+        play(tmp_path, workers(1), meanwhile=meanwhile)
+
+
+def test_the_master_itself_stands_still(tmp_path: Path) -> None:
+    """A stopped application master does not take its executors for silent when it comes back."""
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        time.sleep(0.25)  # noqa: ASYNC251 - this is the fault: the whole event loop stands still
+        await asyncio.sleep(0)
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.2), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
