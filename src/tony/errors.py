@@ -67,9 +67,10 @@ class Problem:
 
     def __str__(self) -> str:
         shown = self.key if self.value is None else f"{self.key} = {self.value}"
+        if not shown:
+            return f"{self.source}: {self.message}" if self.source else self.message
         where = f" ({self.source})" if self.source else ""
-        head = f"{shown}{where}: " if shown or where else ""
-        return f"{head}{self.message}"
+        return f"{shown}{where}: {self.message}"
 
 
 class ConfigError(UserError):
