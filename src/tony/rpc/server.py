@@ -100,7 +100,7 @@ class Server:
         token_bytes(credentials.token)
         self._credentials = credentials
         self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers)
-        self._accepting: list[asyncio.Task[None]] = []
+        self._accepting: dict[asyncio.Task[None], socket.socket] = {}
         self._files: list[tuple[str, int]] = []
 
     async def listen(self, address: str) -> str:
@@ -128,7 +128,7 @@ class Server:
             listener = await listen_tcp(where)
             where = TlsAddress(host=where.host, port=listener.getsockname()[1])
         task = asyncio.get_running_loop().create_task(self._side.accept(listener, context), name=f"accept {where}")
-        self._accepting.append(task)
+        self._accepting[task] = listener
         return str(where)
 
     def statistics(self) -> ServerStatistics:
@@ -140,9 +140,11 @@ class Server:
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listener in self._accepting.values():
+            listener.close()
         for path, inode in self._files:
             remove_socket(path, inode)
-        self._accepting, self._files = [], []
+        self._accepting, self._files = {}, []
         await self._side.close()
 
 
@@ -179,26 +181,24 @@ class _ListeningSide(Side):
     async def close(self) -> None:
         everyone = [*self._open, *self._strangers]
         for connection in everyone:
-            connection.close()
+            connection.close() if connection.is_open else connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in everyone))
 
     # --- accepting ------------------------------------------------------------------------------------------------
 
     async def accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Takes connections from a listening socket until cancelled; closes it then."""
+        """Takes connections from a listening socket until cancelled."""
         loop = asyncio.get_running_loop()
-        with listener:
-            while True:
-                await self._room.wait()
-                try:
-                    sock, _ = await loop.sock_accept(listener)
-                except OSError as error:
-                    if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                        continue  # that connection was gone before we took it
+        while True:
+            await self._room.wait()
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._say("no-room", f"cannot take another connection: {said(error)}")
                     await asyncio.sleep(_NO_ROOM_PAUSE)
-                    continue
-                await loop.connect_accepted_socket(lambda: self._connection(context), sock)
+                continue  # or that connection was gone before we took it
+            await loop.connect_accepted_socket(lambda: self._connection(context), sock)
 
     def _connection(self, context: ssl.SSLContext | None) -> Connection:
         if context is None:

@@ -1,0 +1,145 @@
+"""A server that writes down what happens to it, and raw sockets that break the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tony.client.certificates import make_credentials
+from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
+from tony.protocol.launch import Credentials, JobCredentials
+from tony.protocol.messages import GetReport, Message
+from tony.rpc import Connection, Server, connect
+from tony.rpc.address import UnixAddress, parse
+from tony.rpc.sockets import short_path
+from tony.rpc.tls import client_context
+
+#: One job's secrets, and those of another one.
+JOB = make_credentials(tls=True)
+OTHER_JOB = make_credentials(tls=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where to listen, and with what secrets."""
+
+    address: str
+    job: JobCredentials
+    scheme: str
+
+
+@dataclass(slots=True)
+class Diary:
+    """A handler that writes everything down; answers each message by what `answer` makes of it."""
+
+    connections: list[Connection] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    answer: Callable[[Connection, Message], None] = lambda connection, message: None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def connected(self, connection: Connection) -> None:
+        """Writes it down."""
+        self.connections.append(connection)
+        self.changed.set()
+
+    def received(self, connection: Connection, message: Message) -> None:
+        """Writes it down, and answers."""
+        self.messages.append(message)
+        self.changed.set()
+        self.answer(connection, message)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """Writes it down."""
+        self.connections.remove(connection)
+        self.ends.append(reason)
+        self.changed.set()
+
+    async def until(self, true: Callable[[Diary], bool]) -> None:
+        """Waits for the diary to become so."""
+        while not true(self):
+            self.changed.clear()
+            await self.changed.wait()
+
+
+@asynccontextmanager
+async def serving(place: Place, **options: Any) -> AsyncIterator[tuple[Server, Diary, str]]:
+    """A server that listens at the place, its diary, and its real address."""
+    diary = Diary()
+    server = Server(place.job.am, diary, **options)
+    address = await server.listen(place.address)
+    try:
+        yield server, diary, address
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def connected(
+    place: Place, address: str, kind: PeerKind = PeerKind.EXECUTOR, credentials: Credentials | None = None
+) -> AsyncIterator[Connection]:
+    """A connection of ours, closed to the last at the end."""
+    connection = await connect(address, credentials or place.job.executors, kind)
+    try:
+        yield connection
+    finally:
+        connection.close()
+        await connection.wait_closed()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Waits for something that nobody tells of."""
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+@dataclass(slots=True)
+class Raw:
+    """A peer that sends whatever bytes it likes, after TLS where there is TLS."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def rest(self) -> bytes:
+        """All that comes until the other side closes."""
+        return await self.reader.read()
+
+
+@asynccontextmanager
+async def raw(address: str, credentials: Credentials | None = None, *, secure: bool = True) -> AsyncIterator[Raw]:
+    """A raw connection. Without `secure` it stays below TLS."""
+    where = parse(address)
+    if isinstance(where, UnixAddress):
+        with short_path(where.path) as path:
+            streams = await asyncio.open_unix_connection(path)
+    elif secure:
+        context: ssl.SSLContext = client_context(credentials or JOB.executors)
+        streams = await asyncio.open_connection(where.host, where.port, ssl=context, server_hostname=AM_NAME)
+    else:
+        streams = await asyncio.open_connection(where.host, where.port)
+    try:
+        yield Raw(*streams)
+    finally:
+        streams[1].transport.abort()
+        try:
+            await streams[1].wait_closed()
+        except OSError:
+            pass  # that is what an abrupt end looks like from this side
+
+
+def hello(token: str = JOB.am.token, kind: PeerKind = PeerKind.EXECUTOR, version: int = 1) -> bytes:
+    """The right first bytes, or nearly."""
+    return encode_hello(kind, token, version)
+
+
+def with_token_of(job: JobCredentials, credentials: Credentials) -> Credentials:
+    """Certificates of one job with the token of another."""
+    return replace(credentials, token=job.am.token)
+
+
+#: Something to say.
+QUESTION = GetReport()
