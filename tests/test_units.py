@@ -63,7 +63,7 @@ def test_a_size_is_read_in_powers_of_1024(expected: int, text: str) -> None:
 )
 def test_what_is_no_size_is_refused_with_the_fix(expected: str, text: str) -> None:
     """The message says what to write; a bare number shows the two likely meanings."""
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         parse_size(text)
     assert expected == str(caught.value)
 
@@ -102,14 +102,22 @@ def test_a_duration_is_read_as_seconds(expected: float, text: str) -> None:
 )
 def test_what_is_no_duration_is_refused_with_the_fix(expected: str, text: str) -> None:
     """The message says what to write; a bare number shows the two likely meanings."""
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         parse_duration(text)
     assert expected == str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("expected", "size"),
-    [("1g", GIB), ("1.5g", GIB * 3 // 2), ("768m", 768 * MIB), ("17b", 17), ("0b", 0), ("1.25k", 1280), ("1t", 1024 * GIB)],
+    [
+        ("1g", GIB),
+        ("1.5g", GIB * 3 // 2),
+        ("768m", 768 * MIB),
+        ("17b", 17),
+        ("0b", 0),
+        ("1.25k", 1280),
+        ("1t", 1024 * GIB),
+    ],
 )
 def test_an_exact_size_is_short(expected: str, size: int) -> None:
     """The text is one that a person would write."""

@@ -1,0 +1,510 @@
+"""Tests of `tony.config.load`: what a job file says becomes a JobSpec, and what is stronger wins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config.jobs import resolve, write
+from tony.config.load import from_spec, load, with_sources
+from tony.errors import ConfigError, Problem
+from tony.model.job import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    OnTimeout,
+    RoleKind,
+    StopOn,
+    TlsMode,
+)
+
+EVERYTHING = """
+name = "digits"
+max_restarts = 2
+framework = "tensorflow"
+source = "."
+python = "env.tar.gz"
+command = "python train.py --epochs 3"
+env = { OMP_NUM_THREADS = 1, RATE = 1.10, NOTE = "ü{role}" }
+files = ["data.npz", "big.zip#archive", "a.txt::renamed.txt"]
+stop_grace = "20s"
+orphan_grace = "1m"
+port_range = "20000-20100"
+distributed_mode = "gang"
+stop_on = "chief"
+backoff = "500ms"
+failure_policy = "chief-or-all"
+heartbeat_interval = "2s"
+heartbeat_timeout = "1m"
+log_limit = "64m"
+tls = "always"
+allocation_timeout = "1h"
+registration_timeout = "off"
+startup_timeout = "0s"
+execution_timeout = "2h"
+job_timeout = "1d"
+
+[roles.chief]
+[roles.worker]
+instances = 2
+memory = "1.5g"
+vcores = 2
+gpus = 1
+procs_per_task = 2
+[roles.evaluator]
+kind = "untracked"
+command = ["python", "evaluate.py", "--rate", 1.10, 3]
+stop_on_failure = true
+timeout_after = { group = "trainers", limit = "10m", on_timeout = "ignore" }
+stop_grace = "1s"
+port_range = [30000, 30100]
+env = { OMP_NUM_THREADS = 4 }
+files = ["data.npz::other"]
+python = "python3.12"
+[roles.export]
+after = ["chief", "worker"]
+command = "python export.py {params.format} {params.lr}"
+[roles.tidy]
+kind = "sidecar"
+after = { ended = ["export"], started = ["worker"] }
+
+[params]
+format = "saved_model"
+lr = 1e-3
+
+[groups]
+trainers = ["chief", "worker"]
+
+[scheduler]
+name = "local"
+[scheduler.local]
+gpus = 4
+memory = "8g"
+ledger = "ledger"
+"""
+
+
+def everything(folder: Path) -> JobSpec:
+    """What EVERYTHING says, when it lies in this folder."""
+    return JobSpec(
+        name="digits",
+        max_restarts=2,
+        framework="tensorflow",
+        source=str(folder),
+        python=f"{folder}/env.tar.gz",
+        command="python train.py --epochs 3",
+        env={"OMP_NUM_THREADS": "1", "RATE": "1.10", "NOTE": "ü{role}"},
+        files=(f"{folder}/data.npz", f"{folder}/big.zip#archive", f"{folder}/a.txt::renamed.txt"),
+        stop_grace=20.0,
+        orphan_grace=60.0,
+        port_range=(20000, 20100),
+        distributed_mode=DistributedMode.GANG,
+        stop_on=StopOn.CHIEF,
+        backoff=0.5,
+        failure_policy=FailurePolicy.CHIEF_OR_ALL,
+        heartbeat_interval=2.0,
+        heartbeat_timeout=60.0,
+        log_limit=64 * MIB,
+        tls=TlsMode.ALWAYS,
+        timeouts=Timeouts(allocation=3600.0, registration=None, startup=None, execution=7200.0, job=86400.0),
+        roles={
+            "chief": Role(),
+            "worker": Role(instances=2, resources=Resources(memory=GIB * 3 // 2, vcores=2, gpus=1), procs_per_task=2),
+            "evaluator": Role(
+                kind=RoleKind.UNTRACKED,
+                command=("python", "evaluate.py", "--rate", "1.10", "3"),
+                stop_on_failure=True,
+                timeout_after=TimeoutAfter(group="trainers", limit=600.0, on_timeout=OnTimeout.IGNORE),
+                stop_grace=1.0,
+                port_range=(30000, 30100),
+                env={"OMP_NUM_THREADS": "4"},
+                files=(f"{folder}/data.npz::other",),
+                python="python3.12",
+            ),
+            "export": Role(
+                command="python export.py {params.format} {params.lr}",
+                after={"chief": AfterCondition.SUCCEEDED, "worker": AfterCondition.SUCCEEDED},
+            ),
+            "tidy": Role(
+                kind=RoleKind.SIDECAR,
+                after={"export": AfterCondition.ENDED, "worker": AfterCondition.STARTED},
+            ),
+        },
+        params={"format": "saved_model", "lr": "1e-3"},
+        groups={"trainers": ("chief", "worker")},
+        scheduler="local",
+        scheduler_settings={"gpus": 4, "memory": 8 * GIB, "ledger": f"{folder}/ledger"},
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with all the files that EVERYTHING names."""
+    for name in ("env.tar.gz", "data.npz", "big.zip", "a.txt"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_every_key_reaches_its_field(project: Path) -> None:
+    """The whole job file becomes the whole JobSpec (TensorFlow refuses two processes in a task, so one here)."""
+    text = EVERYTHING.replace("procs_per_task = 2", "procs_per_task = 1")
+    roles = dict(everything(project).roles)
+    roles["worker"] = replace(roles["worker"], procs_per_task=1)
+    assert replace(everything(project), roles=roles) == resolve(project, text).spec
+    assert list(roles) == list(resolve(project, text).spec.roles)
+
+
+def test_procs_per_task_reaches_its_field(project: Path) -> None:
+    """PyTorch takes several processes in a task."""
+    text = EVERYTHING.replace('framework = "tensorflow"', 'framework = "pytorch"')
+    assert replace(everything(project), framework="pytorch") == resolve(project, text).spec
+
+
+def test_a_short_file_gets_every_default(tmp_path: Path) -> None:
+    """One line is a job; its name is that of its folder."""
+    folder = tmp_path / "my job"
+    folder.mkdir()
+    assert JobSpec(name="my job", command="true") == resolve(folder, 'command = "true"').spec
+
+
+@pytest.mark.parametrize(
+    ("expected", "name"),
+    [("train", "train.toml"), ("mnist", "mnist/job.toml"), ("big.train", "big.train.toml"), ("plain", "plain")],
+)
+def test_a_job_without_a_name_is_called_after_its_file(tmp_path: Path, expected: str, name: str) -> None:
+    """The stem of the file, or the folder of a job.toml."""
+    assert expected == resolve(tmp_path, 'command = "true"', name=name).spec.name
+
+
+def test_yaml_says_the_same_as_toml(project: Path) -> None:
+    """The same keys, with the freedom of YAML about quotes."""
+    text = """
+name: digits
+max_restarts: 2
+framework: pytorch
+source: .
+python: env.tar.gz
+command: python train.py --epochs 3
+env: { OMP_NUM_THREADS: 1, RATE: 1.10, NOTE: "ü{role}" }
+files: [data.npz, "big.zip#archive", "a.txt::renamed.txt"]
+stop_grace: 20s
+orphan_grace: 1m
+port_range: 20000-20100
+distributed_mode: gang
+stop_on: chief
+backoff: 500ms
+failure_policy: chief-or-all
+heartbeat_interval: 2s
+heartbeat_timeout: 1m
+log_limit: 64m
+tls: always
+allocation_timeout: 1h
+registration_timeout: off
+startup_timeout: 0s
+execution_timeout: 2h
+job_timeout: 1d
+roles:
+  chief:
+  worker:
+    instances: 2
+    memory: 1.5g
+    vcores: 2
+    gpus: 1
+    procs_per_task: 2
+  evaluator:
+    kind: untracked
+    command: [python, evaluate.py, --rate, 1.10, 3]
+    stop_on_failure: true
+    timeout_after: { group: trainers, limit: 10m, on_timeout: ignore }
+    stop_grace: 1s
+    port_range: [30000, 30100]
+    env: { OMP_NUM_THREADS: 4 }
+    files: ["data.npz::other"]
+    python: python3.12
+  export:
+    after: [chief, worker]
+    command: python export.py {params.format} {params.lr}
+  tidy:
+    kind: sidecar
+    after: { ended: [export], started: [worker] }
+params: { format: saved_model, lr: 1e-3 }
+groups:
+  trainers: [chief, worker]
+scheduler:
+  name: local
+  local: { gpus: 4, memory: 8g, ledger: ledger }
+"""
+    resolved = resolve(project, text, name="job.yaml")
+    assert replace(everything(project), framework="pytorch") == resolved.spec
+    line = text.split("\n").index("    memory: 1.5g") + 1
+    assert f"job.yaml:{line}" == resolved.sources["roles.worker.memory"]
+
+
+def test_every_value_knows_its_place(tmp_path: Path) -> None:
+    """Sources are given for what was set, under the file's name as the user gave it."""
+    text = (
+        'command = "true"\n\n[roles.worker]\nmemory = "2g"\nenv = { A = 1, "B.C" = 2 }\nafter = { started = ["b"] }\n'
+    )
+    resolved = resolve(
+        tmp_path,
+        text + "[roles.b]",
+        name="jobs/train.toml",
+        sets=["roles.worker.vcores=2"],
+        params=["lr=1"],
+        environ={"TONY_SET_MAX_RESTARTS": "1"},
+        overrides={"name": "x"},
+    )
+    assert {
+        "command": "jobs/train.toml:1",
+        "roles.worker.memory": "jobs/train.toml:4",
+        "roles.worker.env.A": "jobs/train.toml:5",
+        'roles.worker.env."B.C"': "jobs/train.toml:5",
+        "roles.worker.after.started": "jobs/train.toml:6",
+        "roles.worker.vcores": "--set",
+        "params.lr": "--param",
+        "max_restarts": "env TONY_SET_MAX_RESTARTS",
+        "name": "argument",
+    } == resolved.sources
+
+
+def test_the_source_of_overrides_can_be_named(tmp_path: Path) -> None:
+    """A command line that makes a job from its own flags says so."""
+    resolved = load(overrides={"command": "true"}, environ={}, cwd=tmp_path, site_files=[], overrides_source="--role")
+    assert {"command": "--role"} == resolved.sources
+
+
+LAYERS: list[tuple[str, str]] = [
+    ("machine", "/etc"),
+    ("user", "~/.config"),
+    ("file", "job.toml:2"),
+    ("environment", "env TONY_SET_STOP_GRACE"),
+    ("set", "--set"),
+    ("call", "argument"),
+]
+
+
+@pytest.mark.parametrize("strongest", range(len(LAYERS)))
+@pytest.mark.parametrize("weaker", range(len(LAYERS)))
+def test_the_stronger_place_wins(tmp_path: Path, strongest: int, weaker: int) -> None:
+    """Defaults, /etc, ~/.config, job file, TONY_SET_, --set, call: each beats all before it."""
+    present = {LAYERS[strongest][0], LAYERS[weaker][0]}
+    values = {name: f"{number + 1}s" for number, (name, _) in enumerate(LAYERS)}
+    line = {name: f'stop_grace = "{value}"\n' if name in present else "" for name, value in values.items()}
+    sites = [write(tmp_path, line["machine"], "etc.toml"), write(tmp_path, line["user"], "user.toml")]
+    resolved = resolve(
+        tmp_path,
+        'command = "true"\n' + line["file"],
+        sites=sites,
+        environ={"TONY_SET_STOP_GRACE": values["environment"]} if "environment" in present else {},
+        sets=[f"stop_grace={values['set']}"] if "set" in present else [],
+        overrides={"stop_grace": values["call"]} if "call" in present else None,
+    )
+    winner = max(strongest, weaker)
+    assert winner + 1.0 == resolved.spec.stop_grace
+    place = LAYERS[winner][1].replace("/etc", f"{sites[0]}:1").replace("~/.config", f"{sites[1]}:1")
+    assert place == resolved.sources["stop_grace"]
+
+
+def test_tables_are_merged_key_by_key_and_lists_replaced(tmp_path: Path) -> None:
+    """A stronger place adds to a table; a list is what the strongest says."""
+    text = """
+command = "true"
+env = { A = 1, B = 1 }
+[roles.a]
+memory = "2g"
+[roles.b]
+after = ["a"]
+[roles.c]
+after = { ended = ["a"] }
+[groups]
+g = ["a", "b"]
+"""
+    spec = resolve(
+        tmp_path,
+        text,
+        sets=["env.B=2", "roles.a.gpus=1", 'groups.g=["c"]', 'roles.c.after.started=["b"]', "roles.d.instances=3"],
+        overrides={"env": {"C": 3}, "roles.b.after": {"started": ["a"]}},
+    ).spec
+    assert {"A": "1", "B": "2", "C": "3"} == spec.env
+    assert Resources(memory=2 * GIB, gpus=1) == spec.roles["a"].resources
+    assert {"a": AfterCondition.STARTED} == spec.roles["b"].after
+    assert {"a": AfterCondition.ENDED, "b": AfterCondition.STARTED} == spec.roles["c"].after
+    assert {"g": ("c",)} == spec.groups
+    assert ["a", "b", "c", "d"] == list(spec.roles)
+
+
+def test_param_beats_set_and_file(tmp_path: Path) -> None:
+    """`--param` is a shorter `--set params.`, and its value is text as it stands."""
+    spec = resolve(
+        tmp_path,
+        'command = "true"\nparams = { lr = 1, a = 2, b = 3 }',
+        sets=["params.lr=2", "params.a=1.50", "params.flag=true"],
+        params=["lr=1e-3", 'text="x"'],
+    ).spec
+    assert {"lr": "1e-3", "a": "1.50", "b": "3", "flag": "true", "text": '"x"'} == spec.params
+
+
+def test_relative_paths_are_relative_to_the_place_that_says_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a file to its folder, those of command line and call to the current folder; `~` is the home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("jobs/src", "here/src", "tree"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("jobs/a", "here/b", "c", "jobs/env/bin/python"):
+        write(tmp_path, "", name)
+    text = 'command = "x"\nsource = "src"\nfiles = ["a", "../c"]\n[roles.w]\npython = "env/bin/python"\nfiles = ["~/c"]'
+    write(tmp_path, text, "jobs/job.toml")
+    here = tmp_path / "here"
+    spec = load("../jobs/job.toml", environ={}, cwd=here, site_files=[]).spec
+    jobs = here / ".." / "jobs"
+    assert f"{jobs}/src" == spec.source
+    assert (f"{jobs}/a", f"{jobs}/../c") == spec.files
+    assert (f"{jobs}/env/bin/python", (f"{tmp_path}/c",)) == (spec.roles["w"].python, spec.roles["w"].files)
+    spec = load(
+        tmp_path / "jobs/job.toml",
+        sets=["source=src", "roles.w.python=python3.12"],
+        overrides={"files": [Path("b")]},
+        environ={},
+        cwd=here,
+        site_files=[],
+    ).spec
+    assert (f"{here}/src", (f"{here}/b",), "python3.12") == (spec.source, spec.files, spec.roles["w"].python)
+    home = load(overrides={"command": "x", "source": "~/tree"}, environ={}, cwd=here, site_files=[]).spec
+    assert str(tmp_path / "tree") == home.source
+
+
+def test_a_job_needs_no_file(tmp_path: Path) -> None:
+    """Flags alone are a job; everything else has its default."""
+    spec = resolve(tmp_path, sets=["command=python train.py --x 1", "name=123"]).spec
+    assert JobSpec(name="123", command="python train.py --x 1") == spec
+
+
+def test_a_jobspec_is_checked_like_a_file(project: Path) -> None:
+    """What Python made goes through the same checks, and comes out as it was."""
+    spec = replace(everything(project), framework="pytorch")
+    resolved = from_spec(spec, environ={}, cwd=project, site_files=[])
+    assert spec == resolved.spec
+    assert "argument" == resolved.sources["roles.evaluator.timeout_after.limit"]
+    assert "tls" in resolved.sources
+    assert "roles.chief.instances" not in resolved.sources
+
+
+def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
+    """Types that Python does not check are checked here."""
+    odd: Any = ["not a mapping"]
+    missing = 'no command: neither this role nor the job has one. Write command = "python train.py".'
+    spec = JobSpec(
+        max_restarts="2",  # type: ignore[arg-type]
+        stop_grace=-1.0,
+        log_limit=1.5,  # type: ignore[arg-type]
+        env=odd,
+        timeouts=Timeouts(job=-5.0, startup=float("nan")),
+        tls="always",  # type: ignore[arg-type]
+        roles={
+            "worker": Role(resources=Resources(memory=2), instances=True, after={"wroker": AfterCondition.ENDED}),
+            "other": {"memry": "1g"},  # type: ignore[dict-item]
+        },
+        groups={"g": "worker"},  # type: ignore[dict-item]
+    )
+    with pytest.raises(ConfigError) as caught:
+        from_spec(spec, environ={}, cwd=tmp_path, site_files=[])
+    assert [
+        'max_restarts = "2" (argument): a whole number is written without quotes: 2.',
+        'stop_grace = -1.0 (argument): too small. The least is "0s".',
+        "startup_timeout = nan (argument): a number of seconds is expected, not a fraction.",
+        "job_timeout = -5.0 (argument): a duration cannot be negative.",
+        "log_limit = 1.5 (argument): a number of bytes is expected, not a fraction.",
+        'env = ["not a mapping"] (argument): a table is expected: write [env] and below it NAME = ...',
+        'groups.g = "worker" (argument): a list is expected: ["worker"].',
+        "roles.worker.instances = true (argument): a whole number is expected, not a truth value.",
+        'roles.worker.memory = 2 (argument): too small. The least is "1m".',
+        'roles.other.memry = "1g" (argument): unknown key; did you mean `memory`?',
+        f"roles.worker (argument): {missing}",
+        f"roles.other (argument): {missing}",
+        'roles.worker.after.ended[0] = "wroker" (argument): there is no role "wroker"; did you mean `worker`?',
+    ] == [str(problem) for problem in caught.value.problems]
+
+
+def test_a_jobspec_may_be_laid_over_a_file(tmp_path: Path) -> None:
+    """Only what differs from the defaults counts as said by the call."""
+    spec = resolve(
+        tmp_path,
+        'command = "true"\nmax_restarts = 3\n[roles.worker]\nmemory = "2g"',
+        overrides=JobSpec(name="mine", roles={"worker": Role(instances=4)}),
+    ).spec
+    assert ("mine", 3, 4, 2 * GIB) == (
+        spec.name,
+        spec.max_restarts,
+        spec.roles["worker"].instances,
+        spec.roles["worker"].resources.memory,
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"scheduler": "local"}, JobSpec(command="x", scheduler="local")),
+        ({"scheduler": "local", "scheduler.local.gpus": 2}, JobSpec(command="x", scheduler_settings={"gpus": 2})),
+        ({"roles": {"a": Role(instances=2)}}, JobSpec(command="x", roles={"a": Role(instances=2)})),
+        ({"roles.a": {"kind": RoleKind.TRACKED}}, JobSpec(command="x", roles={"a": Role()})),
+        ({"command": ("a", 1)}, JobSpec(command=("a", "1"))),
+        ({"env": {"A": 1.5, "B": 2}}, JobSpec(command="x", env={"A": "1.5", "B": "2"})),
+        ({"tls": TlsMode.ALWAYS}, JobSpec(command="x", tls=TlsMode.ALWAYS)),
+        ({"registration_timeout": "off"}, JobSpec(command="x", timeouts=Timeouts(registration=None))),
+    ],
+)
+def test_a_call_may_give_a_mapping(tmp_path: Path, overrides: Mapping[str, Any], expected: JobSpec) -> None:
+    """Nested or dotted, with Python's own values."""
+    assert (
+        expected == resolve(tmp_path, 'command = "x"', name="x/job.toml", overrides={"name": "job", **overrides}).spec
+    )
+
+
+def test_scheduler_may_be_one_word(tmp_path: Path) -> None:
+    """`scheduler = "local"` is `scheduler.name`, in every place."""
+    for more in ({}, {"sets": ["scheduler=local"]}, {"environ": {"TONY_SET_SCHEDULER": "local"}}):
+        text = 'command = "x"\n' + ("" if more else 'scheduler = "local"')
+        assert "local" == resolve(tmp_path, text, **more).spec.scheduler
+
+
+def test_mistakes_of_other_places_are_told_when_the_file_cannot_be_read(tmp_path: Path) -> None:
+    """What would only follow from the missing file is not complained about."""
+    with pytest.raises(ConfigError) as caught:
+        load("job.toml", sets=["max_restart=1"], environ={}, cwd=tmp_path, site_files=[])
+    assert [
+        "job.toml: there is no such file.",
+        "max_restart = 1 (--set): unknown key; did you mean `max_restarts`?",
+    ] == [str(problem) for problem in caught.value.problems]
+
+
+def test_problems_of_others_get_their_source(tmp_path: Path) -> None:
+    """A scheduler knows only the JobSpec; where its values were set is added."""
+    sources = {"roles.worker.gpus": "job.toml:7"}
+    problems = [Problem(key="roles.worker.gpus", message="too many"), Problem(key="name", message="odd", source="x")]
+    assert ["job.toml:7", "x"] == [problem.source for problem in with_sources(problems, sources)]
+
+
+def test_values_of_one_line_files_are_found_again_in_order(tmp_path: Path) -> None:
+    """The order of env, params and groups is the author's."""
+    spec = resolve(tmp_path, 'command = "x"\nparams = { z = 1, a = 2, m = 3 }').spec
+    assert ["z", "a", "m"] == list(spec.params)
+
+
+def test_importing_and_loading_toml_brings_no_yaml_in() -> None:
+    """A command line that is about to start a job does not pay for parsers that it does not need."""
+    code = (
+        "import sys; from tony.config.load import load; "
+        "assert not {'yaml', 'tomlkit', 'tomllib', 'difflib', 'importlib.metadata'} & set(sys.modules), sys.modules; "
+        "load(overrides={'command': 'x'}, environ={}, site_files=[]); "
+        "assert not {'yaml', 'tomlkit', 'difflib', 'importlib.metadata'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": os.environ["PATH"]}, timeout=60)
