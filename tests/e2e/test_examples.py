@@ -1,0 +1,88 @@
+"""Every example does what its page says, through the orchestrator, with the real framework."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import Lab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.framework]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def has_torch() -> bool:
+    """Whether the interpreter that the PyTorch example names can import torch."""
+    if not Path(DEBIAN_PYTHON).exists():
+        return False
+    return (
+        subprocess.run([DEBIAN_PYTHON, "-c", "import torch, sklearn"], capture_output=True, check=False).returncode == 0
+    )
+
+
+def run(lab: Lab, name: str, *arguments: str) -> tuple[Path, str, dict[str, object]]:
+    """Runs a copy of an example; answers its output folder, what was printed, and the job's status."""
+    folder = lab.root / name
+    shutil.copytree(EXAMPLES / name, folder)
+    out = lab.root / "out of example"
+    done = lab.submit(folder / "job.toml", "--param", f"out={out}", *arguments, timeout=600)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-5000:]
+    return out, printed, lab.status(lab.only_job())
+
+
+def accuracy(printed: str) -> float:
+    """The last accuracy that was printed, in percent."""
+    return float(re.findall(r"accuracy[^0-9]*([0-9.]+) ?%", printed)[-1])
+
+
+def test_plain(lab: Lab) -> None:
+    """Three workers share work; a later role adds up."""
+    _, printed, status = run(lab, "plain")
+    assert "25997" in printed.replace(",", ""), printed
+    assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
+
+
+def test_digits_with_tensorflow(lab: Lab) -> None:
+    """Multi-worker training with an evaluator: accuracy, checkpoints, summaries, model."""
+    out, printed, _ = run(lab, "digits")
+    assert accuracy(printed) > 95
+    assert list(out.rglob("*.index")), "no checkpoint"
+    assert len(list(out.rglob("events.out.tfevents.*"))) >= 2, "summaries of the chief and of the evaluator"
+    assert (out / "model.keras").exists()
+
+
+def test_tensorflow_parameter_server(lab: Lab) -> None:
+    """Servers never end by themselves; the job ends with its chief."""
+    _, printed, status = run(lab, "tensorflow-ps")
+    assert accuracy(printed) > 90
+    states = {t["task"]: t["state"] for t in status["tasks"]}  # type: ignore[attr-defined]
+    assert states["chief:0"] == "succeeded"
+    assert states["ps:0"] == "stopped"
+
+
+def test_jax(lab: Lab) -> None:
+    """Two processes add up, and train together."""
+    _, printed, _ = run(lab, "jax")
+    assert accuracy(printed) > 90
+
+
+def test_pytorch(lab: Lab) -> None:
+    """Two DDP ranks under another interpreter than ours."""
+    if not has_torch():
+        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
+    _, printed, _ = run(lab, "pytorch-ddp")
+    assert accuracy(printed) > 90
+
+
+def test_every_example_is_tested() -> None:
+    """No folder of examples/ is without a test here."""
+    names = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and os.listdir(path)}
+    assert names == {"digits", "jax", "plain", "pytorch-ddp", "tensorflow-ps"}

@@ -1,0 +1,208 @@
+"""What the person at the terminal sees: output, states, Ctrl-C, errors first."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tony
+from tests.e2e.lab import TONY, Lab, until
+
+pytestmark = pytest.mark.e2e
+
+
+def test_every_line_is_shown_with_its_task(lab: Lab) -> None:
+    """Output of all tasks, prefixed; stderr too; also a last line without an end."""
+    text = 'command = "echo out-$TASK_INDEX; echo err-$TASK_INDEX >&2; printf unfinished-$TASK_INDEX"\n'
+    done = lab.submit(lab.job_file(text + "[roles.worker]\ninstances = 2\n"))
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
+    for index in range(2):
+        for said in ("out", "err", "unfinished"):
+            (line,) = [line for line in printed.splitlines() if f"{said}-{index}" in line]
+            assert f"worker:{index}" in line
+    assert "succeeded" in printed
+
+
+def test_the_failure_comes_first_and_whole(lab: Lab) -> None:
+    """Task, exit code, the last lines of its stderr, the path to the rest."""
+    program = "import sys\nprint('working', flush=True)\nraise ValueError('the data is not there')\n"
+    done = lab.submit(lab.job_file('command = "python x.py"\n[roles.worker]\n', {"x.py": program}))
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1
+    end = printed[printed.rindex("worker:0 failed") :] if "worker:0 failed" in printed else printed
+    assert "exit code 1" in end
+    assert "ValueError: the data is not there" in end
+    assert "worker-0.s1.t1.err" in end
+    assert "Traceback (most recent call last)" in end
+    assert "src/tony" not in printed
+
+
+def test_ctrl_c_stops_the_job(lab: Lab) -> None:
+    """The first one stops the job with its grace, exit code 4; nothing is left."""
+    program = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: (print("saving", flush=True), sys.exit(0)))
+    print("up", flush=True)
+    time.sleep(3600)
+    """
+    follower = lab.follow("submit", lab.job_file('command = "python x.py"\n', {"x.py": program}))
+    job = until(lab.jobs, "a job is there")[0]
+    lab.wait_output(job, "main:0", "up")
+    os.killpg(follower.pid, signal.SIGINT)
+    out, err = follower.communicate(timeout=60)
+    assert follower.returncode == 4, out + err
+    assert "saving" in out
+    assert "Traceback" not in err
+    assert lab.status(job)["state"] == "killed"
+    lab.wait_gone(job)
+
+
+def test_a_second_ctrl_c_stops_at_once(lab: Lab) -> None:
+    """The grace is long, the program deaf: the second one does not wait."""
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(3600)"
+    text = 'command = "python x.py"\nstop_grace = "10m"\n'
+    follower = lab.follow("submit", lab.job_file(text, {"x.py": program}))
+    job = until(lab.jobs, "a job is there")[0]
+    lab.wait_output(job, "main:0", "deaf")
+    os.killpg(follower.pid, signal.SIGINT)
+    lab.wait(job, "stopping")
+    os.killpg(follower.pid, signal.SIGINT)
+    out, err = follower.communicate(timeout=60)
+    assert follower.returncode == 4, out + err
+    lab.wait_gone(job)
+
+
+def test_detach_prints_the_id_alone(lab: Lab) -> None:
+    """One word on stdout; status answers at once with all tasks; logs -f follows to the end."""
+    text = 'command = "until test -e {params.gate}; do sleep 0.05; done; echo through"\n[params]\ngate = "%s"\n'
+    done = lab.tony("submit", lab.job_file(text % (lab.root / "gate")), "--detach")
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    assert done.stdout == f"{job}\n"
+    assert [t["task"] for t in lab.status(job)["tasks"]] == ["main:0"]
+    follower = lab.follow("logs", job, "--follow")
+    lab.wait(job, "running")
+    (lab.root / "gate").touch()
+    out, _ = follower.communicate(timeout=60)
+    assert (follower.returncode, "through" in out) == (0, True)
+
+
+def test_run_without_a_job_file(lab: Lab) -> None:
+    """`tony run -n 4 -- COMMAND`: four workers in the current folder; words are passed as they are."""
+    lab.file("say.py", "import os, sys; print(os.environ['JOB_NAME'], os.environ['TASK_INDEX'], sys.argv[1:])")
+    done = lab.tony("run", "-n", "4", "--", "python", "say.py", "a b", "$HOME", cwd=lab.root / "project")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for index in range(4):
+        assert f"worker {index} ['a b', '$HOME']" in done.stdout
+
+
+def test_on_a_terminal(lab: Lab) -> None:
+    """With a terminal there is a live table, and the same exit code and output."""
+    job = lab.job_file('command = "echo hello from the program"\n[roles.worker]\ninstances = 2\n')
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        [TONY, "submit", str(job)],
+        env={**lab.env, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        start_new_session=True,
+    )
+    os.close(side)
+    shown = b""
+    while True:
+        try:
+            data = os.read(main, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    os.close(main)
+    assert process.wait(60) == 0, shown.decode(errors="replace")
+    assert shown.count(b"hello from the program") >= 2
+    assert b"Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "nosuchjob"),
+        ("logs", "nosuchjob"),
+        ("events", "nosuchjob"),
+        ("kill", "nosuchjob"),
+        ("history", "nosuchjob"),
+        ("replay", "nosuchjob"),
+        ("submit", "nosuchfile.toml"),
+        ("validate", "nosuchfile.toml"),
+        ("submit",),
+        ("nosuchcommand",),
+    ],
+)
+def test_refused_input(lab: Lab, arguments: tuple[str, ...]) -> None:
+    """Exit code 2, a message, no traceback."""
+    done = lab.tony(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_all_mistakes_at_once(lab: Lab) -> None:
+    """Every mistake of a job file is told with its line and the way out; nothing is started."""
+    text = """
+    command = "true"
+    max_restart = 1
+    [roles.worker]
+    vcore = 2
+    memory = "4096"
+    instances = -1
+    after = ["chief"]
+    """
+    done = lab.submit(lab.job_file(text))
+    assert done.returncode == 2
+    for said in ("max_restarts", "did you mean", "vcores", "4096m", "instances", "chief", "job.toml:2", "job.toml:5"):
+        assert said in done.stderr, said
+    assert lab.jobs() == []
+
+
+def test_the_python_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submit, follow logs, status, kill, attach from Python."""
+    for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "TONY_SET_SCHEDULER__LOCAL__LEDGER"):
+        monkeypatch.setenv(name, lab.env[name])
+    spec = tony.JobSpec(
+        name="from python",
+        command="echo one; echo two; sleep 3600",
+        stop_grace=1.0,
+        roles={"worker": tony.Role(instances=2)},
+    )
+    job = tony.submit(spec)
+    lines = job.logs("worker:0", follow=True)
+    assert [next(lines), next(lines)] == ["one", "two"]
+    assert job.status().state is tony.JobState.RUNNING
+    again = tony.attach(job.id)
+    again.kill()
+    assert job.wait(timeout=60).exit_code == 4
+
+
+def test_history_replay_list(lab: Lab) -> None:
+    """A finished job is listed, its record is shown, and its log replays to the identical state."""
+    assert lab.submit(lab.job_file('name = "first"\ncommand = "true"\n')).returncode == 0
+    assert lab.submit(lab.job_file('name = "second"\ncommand = "false"\n')).returncode == 1
+    listed = json.loads(lab.tony("list", "--json").stdout)
+    assert [(j["name"], j["state"]) for j in listed] == [("second", "failed"), ("first", "succeeded")]
+    assert [j["name"] for j in json.loads(lab.tony("list", "--state", "failed", "--json").stdout)] == ["second"]
+    assert [j["name"] for j in json.loads(lab.tony("list", "--name", "first", "--json").stdout)] == ["first"]
+    for job in lab.jobs():
+        shown = lab.tony("history", job)
+        assert str(lab.home / "jobs" / job) in shown.stdout
+        replayed = lab.tony("replay", job)
+        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+        folder = Path(lab.status(job)["folder"])
+        assert (folder / "events.1.jsonl").stat().st_mode & 0o077 == 0
