@@ -471,3 +471,42 @@ async def test_a_killed_process_is_noticed_at_once(place: Place) -> None:
             await process.wait()
         if place.scheme == "unix":
             assert diary.ends == ["closed by the other side"]
+
+
+@pytest.mark.loop_complains("a log-level of 33554460 bytes; at most 33554432 can be sent")
+async def test_a_message_too_long_of_the_handlers_is_not_the_peers_fault(place: Place) -> None:
+    """It is a bug like any other, with TLS too, and not counted against the peer."""
+    async with serving(place) as (server, diary, address), connected(place, address) as connection:
+        diary.answer = lambda peer, message: peer.send(SetLogLevel(level="x" * MAX_FROM_AM))
+        connection.send(QUESTION)
+        assert await connection.receive() is None
+        assert server.statistics().refused == {}
+
+
+async def test_closing_towards_a_peer_that_is_gone_is_harmless(place: Place) -> None:
+    """Between its reset and our hearing of it, `send` and `close` raise nothing."""
+    async with serving(place) as (_, diary, address):
+        for _ in range(20):
+            async with raw(address) as peer:
+                peer.writer.write(hello())
+                await diary.until(lambda d: bool(d.connections))
+            connection = diary.connections[0]
+            for _ in range(10):
+                connection.send(Done())
+            connection.close()
+            await connection.wait_closed()
+
+
+async def test_much_that_waits_still_arrives_before_the_end(place: Place) -> None:
+    """`close` keeps the order: everything sent before it, then the end."""
+    count, big = 40, SetLogLevel(level="x" * 2**16)
+    async with serving(place) as (_, diary, address), connected(place, address) as connection:
+        await diary.until(lambda d: bool(d.connections))
+        for _ in range(count):
+            diary.connections[0].send(big)
+        diary.connections[0].close()
+        got: list[Message] = []
+        while (message := await connection.receive()) is not None:
+            got.append(message)
+        assert got == [big] * count
+        assert connection.closed_by_peer

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from abc import ABC, abstractmethod
-from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from tony.errors import ConnectionFailed, ProtocolError
@@ -17,6 +15,7 @@ from tony.protocol.errors import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
+from tony.rpc.side import Phase, Side
 from tony.rpc.sockets import peer_process, watch_for_death
 
 if TYPE_CHECKING:
@@ -26,66 +25,6 @@ if TYPE_CHECKING:
 READ_SIZE = 2**16
 #: Seconds that a closing connection waits for the other side to take what was sent last, and to close too.
 LINGER = 2.0
-
-
-class Phase(Enum):
-    """How far a connection is. It only goes down this list."""
-
-    SECURING = "securing"  #: TLS handshake
-    GREETING = "greeting"  #: hello and answer
-    OPEN = "open"  #: messages
-    CLOSING = "closing"  #: we are done; what still comes is thrown away
-    CLOSED = "closed"  #: nothing there any more
-
-
-class Side(ABC):
-    """What differs between the one who listens and the one who connects. Called by `Connection` only."""
-
-    #: Bytes that the other side's half of the greeting has.
-    greeting_size: int
-    #: Largest frame that comes in, and that may go out.
-    limit_in: int
-    limit_out: int
-
-    @abstractmethod
-    def began(self, connection: Connection) -> None:
-        """There is a transport."""
-
-    @abstractmethod
-    def greeting(self) -> bytes:
-        """What to send once the connection is secure."""
-
-    @abstractmethod
-    def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
-        """Judges the other side's half; answers which kind of peer is at the connecting end, and what to send.
-
-        Raises:
-            ProtocolError: the connection ends, after `refusal` of it was sent.
-        """
-
-    @abstractmethod
-    def refusal(self, error: ProtocolError) -> bytes:
-        """What to send before the end when `greeted` refused; may be nothing."""
-
-    @abstractmethod
-    def opened(self, connection: Connection) -> None:
-        """Messages may be sent from now on."""
-
-    @abstractmethod
-    def received(self, connection: Connection, message: Message) -> None:
-        """A message came."""
-
-    @abstractmethod
-    async def take(self, connection: Connection) -> Message | None:
-        """The next message that waits; None at the end."""
-
-    @abstractmethod
-    def ended(self, connection: Connection) -> None:
-        """Nothing more will be received; `connection.error` says why. `closed` follows."""
-
-    @abstractmethod
-    def closed(self, connection: Connection, was: Phase) -> None:
-        """It is gone, whether or not it had been opened; `was` is the phase in which its end began."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -175,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A peer that lets more than two of the largest frames pile up does not read: the connection ends.
         """
-        if self._phase is not Phase.OPEN:
+        if self._phase is not Phase.OPEN or self._transport is None or self._transport.is_closing():
             return
         self._write(frame)
         if self.backlog > 2 * self._side.limit_out:
@@ -282,6 +221,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
+        if self._phase is Phase.CLOSING:
+            self._shut_down()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
@@ -299,22 +240,24 @@ class Connection(asyncio.BufferedProtocol):
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _encrypted(self, tls: TlsPipe, data: memoryview) -> None:
-        try:
-            for plain in tls.feed(data):
+        pieces = tls.feed(data)
+        while self._phase not in (Phase.CLOSING, Phase.CLOSED):
+            try:
+                plain = next(pieces, None)
+            except ProtocolError as error:
                 self._flush(tls)
-                if self._phase is Phase.SECURING:
-                    self._secured()
-                elif plain:
-                    self._plain(plain)
-                else:
-                    self._end(None, by_peer=True)
-                    self._close(None)
-                if self._phase is Phase.CLOSING or self._phase is Phase.CLOSED:
-                    return
+                self._close(error)
+                return
             self._flush(tls)
-        except ProtocolError as error:
-            self._flush(tls)
-            self._close(error)
+            if plain is None:
+                return
+            if self._phase is Phase.SECURING:
+                self._secured()
+            elif plain:
+                self._plain(plain)
+            else:
+                self._end(None, by_peer=True)
+                self._close(None)
 
     def _flush(self, tls: TlsPipe) -> None:
         outgoing = tls.outgoing()
@@ -395,13 +338,25 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._tls is not None and self._tls.secured:
             self._transport.write(self._tls.close())
-        self._transport.write_eof()
         self._linger()
+        self._shut_down()
 
     def _linger(self) -> None:
         self._phase = Phase.CLOSING
         if self._transport is not None:
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._transport.abort)
+
+    def _shut_down(self) -> None:
+        """Ends our direction once all is sent. The transport's own `write_eof` raises if the peer has just gone."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(high=0)  # `resume_writing` brings us back here
+            return
+        try:
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        except OSError:
+            self._transport.abort()
 
 
 def _tcp_peer(transport: asyncio.BaseTransport) -> str:

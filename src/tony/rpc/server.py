@@ -19,7 +19,8 @@ from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, en
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
 from tony.rpc.address import TlsAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
+from tony.rpc.connection import READ_SIZE, Connection
+from tony.rpc.side import Phase, Side
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, said
 
 if TYPE_CHECKING:

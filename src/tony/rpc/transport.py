@@ -15,7 +15,8 @@ from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hell
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
 from tony.rpc.address import Address, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, Connection, Phase, Side
+from tony.rpc.connection import READ_SIZE, Connection
+from tony.rpc.side import Phase, Side
 from tony.rpc.sockets import resolve, said, short_path
 
 if TYPE_CHECKING:
