@@ -15,7 +15,7 @@ from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
 from tony.cli.story import Story
 from tony.cli.text import safe
-from tony.client.log_files import Line
+from tony.client.log_reader import Line
 from tony.model.report import JobReport
 
 

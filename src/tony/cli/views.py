@@ -14,7 +14,7 @@ from tony.cli.output import say
 from tony.cli.story import Story
 from tony.cli.text import is_terminal
 from tony.client.following import Viewer
-from tony.client.log_files import Line
+from tony.client.log_reader import Line
 from tony.model.report import JobReport
 
 

@@ -27,7 +27,8 @@ from tony.client.following import reports
 from tony.client.home import find
 from tony.client.job_ids import resolve
 from tony.client.killing import kill
-from tony.client.log_files import STREAMS, Line, Selection
+from tony.client.log_names import STREAMS, Selection
+from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.history.log import Entry
 from tony.model.job import JobSpec

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from tony.client import facts
 from tony.client.inotify import FolderWatch
-from tony.client.log_files import Line, Selection
+from tony.client.log_names import Selection
+from tony.client.log_reader import Line
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.errors import ConnectionFailed

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Iterator
 from itertools import islice
 
 from tony.client import facts
-from tony.client.log_files import Line, Selection
+from tony.client.log_names import Selection
+from tony.client.log_reader import Line
 from tony.client.log_tail import LogTail
 from tony.model.layout import Home
 

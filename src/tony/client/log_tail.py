@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from tony.client.inotify import FolderWatch
-from tony.client.log_files import Line, LogName, Reader, Selection, find, readers
+from tony.client.log_names import LogName, Selection, find
+from tony.client.log_reader import Line, Reader, readers
 
 
 class LogTail:

@@ -13,7 +13,8 @@ from tony.cli.options import TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
 from tony.client import facts
 from tony.client.following import follow
-from tony.client.log_files import ERR, OUT, STREAMS, Line, Selection, find, readers
+from tony.client.log_names import ERR, OUT, STREAMS, Selection, find
+from tony.client.log_reader import Line, readers
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.model.report import JobReport

@@ -1,64 +1,21 @@
-"""The tasks' output as files: which there are, and reading on where one stopped.
-
-A task's stream has one file per session and try; when it is full it is renamed to end in `.1` and a new one begun.
-"""
+"""Reading a task's output from where one stopped, whatever its writer does meanwhile."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tony.model.ids import TaskId
+from tony.client.log_names import LogName
 
-OUT = "out"
-ERR = "err"
-STREAMS = (OUT, ERR)
 #: An unfinished line longer than this is shown in pieces: a program that never ends a line must not fill our memory.
 LONGEST_LINE = 64 * 1024
 _CHUNK = 256 * 1024
-_NAME = re.compile(
-    r"(?P<role>[A-Za-z][A-Za-z0-9_-]*)-(?P<index>\d{1,9})\.s(?P<session>\d{1,9})\.t(?P<try>\d{1,9})\.(?P<stream>out|err)",
-    re.ASCII,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LogName:
-    """Which program's output a file holds."""
-
-    role: str
-    index: int
-    session: int
-    try_: int
-    stream: str
-
-    @property
-    def task(self) -> str:
-        """The task as people write it: `worker:0`."""
-        return str(TaskId(self.role, self.index))
-
-    @property
-    def file(self) -> str:
-        """The file's name."""
-        return f"{self.role}-{self.index}.s{self.session}.t{self.try_}.{self.stream}"
-
-    @property
-    def order(self) -> tuple[str, int, int, int, int]:
-        """Sorts by role, index, session and try; a program's output comes before its errors."""
-        return self.role, self.index, self.session, self.try_, STREAMS.index(self.stream)
-
-    @classmethod
-    def parse(cls, file: str) -> LogName | None:
-        """Reads a file's name; None if it is no log of a task's program. That of a rotated file counts as its own."""
-        match = _NAME.fullmatch(file.removesuffix(".1"))
-        if match is None:
-            return None
-        return cls(match["role"], int(match["index"]), int(match["session"]), int(match["try"]), match["stream"])
+#: Bytes before the place where reading stopped that must be there again: inode numbers are given to new files at once.
+_MARK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,39 +33,6 @@ class Line:
     def text(self) -> str:
         """The line as text; bytes that are not UTF-8 are replaced."""
         return self.data.decode("utf-8", errors="replace")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which lines are wanted.
-
-    Attributes:
-        tasks: such as `worker:0`; None for all.
-        streams: `out`, `err`.
-        session: only this session's; None for all.
-    """
-
-    tasks: Collection[str] | None = None
-    streams: Collection[str] = STREAMS
-    session: int | None = None
-
-    def takes(self, name: LogName) -> bool:
-        """Whether a file's lines are wanted."""
-        return (
-            (self.tasks is None or name.task in self.tasks)
-            and name.stream in self.streams
-            and self.session in (None, name.session)
-        )
-
-
-def find(folder: Path, selection: Selection) -> list[LogName]:
-    """The files in `folder` that are wanted, in order."""
-    try:
-        names = {LogName.parse(path.name) for path in folder.iterdir()}
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    wanted = [name for name in names if name is not None and selection.takes(name)]
-    return sorted(wanted, key=lambda name: name.order)
 
 
 class Reader:
@@ -130,6 +54,7 @@ class Reader:
         self._rotated = folder / f"{name.file}.1"
         self._inode: int | None = None
         self._offset = 0
+        self._mark = b""
         self._rest = b""
         if keep is not None:
             self._skip_to_last(keep)
@@ -138,14 +63,12 @@ class Reader:
         """What was printed since the last call, as whole lines; what has no end yet waits for it."""
         with ExitStack() as stack:
             files = self._open(stack)
-            inodes = [_inode(file) for file in files]
-            if self._inode in inodes:
-                files = files[inodes.index(self._inode) :]
-            else:
-                # The first look, or two rotations since the last one: begin with the oldest that is left.
-                self._inode = None
-            for file in files:
-                yield from self._read_on(file)
+            ours = [self._is_ours(file) for file in files]
+            if any(ours):
+                files = files[ours.index(True) :]
+            # None is ours at the first look, and after two rotations: then the oldest that is left comes first.
+            for number, file in enumerate(files):
+                yield from self._read_on(file, self._offset if number == 0 and any(ours) else 0)
 
     def drain(self) -> Iterator[Line]:
         """The rest, with the last line even if it has no end. For when nothing more will be printed."""
@@ -165,14 +88,24 @@ class Reader:
             older = None
         return [file for file in (older, newer) if file is not None]
 
-    def _read_on(self, file: BinaryIO) -> Iterator[Line]:
-        inode = _inode(file)
-        if inode != self._inode or os.fstat(file.fileno()).st_size < self._offset:
-            self._inode, self._offset = inode, 0
-        file.seek(self._offset)
+    def _is_ours(self, file: BinaryIO) -> bool:
+        """Whether this is the file in which reading stopped last."""
+        return (
+            _inode(file) == self._inode
+            and os.fstat(file.fileno()).st_size >= self._offset
+            and _before(file, self._offset) == self._mark
+        )
+
+    def _read_on(self, file: BinaryIO, offset: int) -> Iterator[Line]:
+        self._stand(file, offset)
+        file.seek(offset)
         while part := file.read(_CHUNK):
             self._offset += len(part)
+            self._mark = (self._mark + part)[-_MARK:]
             yield from self._split(part)
+
+    def _stand(self, file: BinaryIO, offset: int) -> None:
+        self._inode, self._offset, self._mark = _inode(file), offset, _before(file, offset)
 
     def _split(self, part: bytes) -> Iterator[Line]:
         *lines, rest = (self._rest + part).split(b"\n")
@@ -187,7 +120,7 @@ class Reader:
         with ExitStack() as stack:
             for file in reversed(self._open(stack)):
                 start, found = _start_of_last(file, keep - self.kept)
-                self._inode, self._offset = _inode(file), start
+                self._stand(file, start)
                 self.kept += found
                 if self.kept >= keep:
                     return
@@ -221,6 +154,11 @@ def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
 
 def _inode(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_ino
+
+
+def _before(file: BinaryIO, offset: int) -> bytes:
+    start = max(0, offset - _MARK)
+    return os.pread(file.fileno(), offset - start, start)
 
 
 def _start_of_last(file: BinaryIO, count: int) -> tuple[int, int]:

@@ -1,0 +1,79 @@
+"""A person names a job by any part of its id that is enough."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.client.played_master import recorded
+from tony.client.job_ids import known, new_job_id, resolve
+from tony.errors import UnknownJobError
+from tony.model.ids import JOB_ID
+from tony.model.layout import Home
+
+A = "local-20260101-000000-aaaaaa"
+B = "local-20260101-000001-bbbbbb"
+C = "local-20260201-000000-cccccc"
+
+
+@pytest.fixture
+def jobs(home: Home) -> Home:
+    """A home with three jobs."""
+    for job_id in (C, A, B):
+        recorded(home, job_id)
+    return home
+
+
+def test_a_new_id_says_where_and_when() -> None:
+    """It is safe as a folder's name, and no two are alike."""
+    ids = {new_job_id("local", 1_767_225_599.9) for _ in range(20)}
+    assert len(ids) == 20
+    assert all(re.fullmatch("local-20251231-235959-[0-9a-f]{6}", i) and JOB_ID.fullmatch(i) for i in ids)
+
+
+def test_known_jobs_are_sorted_by_age(jobs: Home) -> None:
+    """What holds no record is none."""
+    (jobs.jobs / "local-20270101-000000-dddddd").mkdir()
+    (jobs.jobs / ".hidden").mkdir()
+    assert known(jobs) == [A, B, C]
+    assert known(Home(jobs.path / "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (A, A),
+        ("bbbbbb", B),
+        ("b", B),
+        ("local-202602", C),
+        ("last", C),
+    ],
+)
+def test_a_part_is_enough(jobs: Home, text: str, expected: str) -> None:
+    """The beginning or the end of an id, or the word for the newest."""
+    assert resolve(jobs, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("local-20260101", r"2 jobs match 'local-20260101': .*bbbbbb, .*aaaaaa. Write more of the id."),
+        ("local-20260101-000000-aaaaab", "did you mean local-20260101-000000-aaaaaa"),
+        ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa."),
+        ("", "there is no job ''"),
+        ("../jobs", "there is no job"),
+        ("a\x1b[2Jb", r"there is no job 'a\\x1b\[2Jb'"),
+    ],
+)
+def test_what_is_no_job_gets_the_nearest(jobs: Home, text: str, said: str) -> None:
+    """The message helps to write the right one, and shows no control character."""
+    with pytest.raises(UnknownJobError, match=said):
+        resolve(jobs, text)
+
+
+def test_an_empty_home_says_so(home: Home) -> None:
+    """There is nothing near."""
+    for text in ("x", "last"):
+        with pytest.raises(UnknownJobError, match="holds no job yet"):
+            resolve(home, text)

@@ -1,0 +1,81 @@
+"""Reading on in a log gives every event once, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.played_master import logged, recorded
+from tony.core.events import Deadline, Queued
+from tony.errors import RecordError
+from tony.history.event_tail import EventTail
+from tony.history.log import read, segments
+from tony.model.layout import Home, JobFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    """A job's folder without a log."""
+    return recorded(Home(tmp_path))[0]
+
+
+def test_before_the_first_event_there_is_nothing(folder: JobFolder) -> None:
+    """A job that is just coming up has no log yet."""
+    tail = EventTail(folder)
+    assert list(tail.new()) == []
+    logged(folder, [Deadline(name="a")])
+    assert [entry.event for entry in tail.new()] == [Deadline(name="a")]
+
+
+def test_it_reads_what_the_whole_log_says(folder: JobFolder) -> None:
+    """Over attempts, too: the same entries as reading the log at once."""
+    tail = EventTail(folder)
+    logged(folder, [Deadline(name="a"), Queued(reason="no room")])
+    first = list(tail.new())
+    logged(folder, [Deadline(name="b")], attempt=2, first_seq=3)
+    rest = list(tail.new())
+    assert first + rest == list(read(segments(folder.path)))
+    assert [(entry.seq, entry.attempt) for entry in first + rest] == [(1, 1), (2, 1), (3, 2)]
+    assert list(tail.new()) == []
+
+
+def test_a_line_that_is_not_whole_waits(folder: JobFolder) -> None:
+    """What is torn now is whole at the next look."""
+    logged(folder, [Deadline(name="a"), Deadline(name="b")])
+    path = folder.events(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    tail = EventTail(folder)
+    assert [entry.seq for entry in tail.new()] == [1]
+    path.write_bytes(whole)
+    assert [entry.seq for entry in tail.new()] == [2]
+
+
+def test_a_torn_header_waits(folder: JobFolder) -> None:
+    """Even the first line may be torn."""
+    logged(folder, [Deadline(name="a")])
+    path = folder.events(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20])
+    tail = EventTail(folder)
+    assert list(tail.new()) == []
+    path.write_bytes(whole)
+    assert [entry.seq for entry in tail.new()] == [1]
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", "x", '{"seq": 1, "at": 0, "wall": 0, "event": "flown", "data": {}}'])
+def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
+    """The message names the file."""
+    logged(folder, [])
+    with folder.events(1).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(RecordError, match=r"events\.1\.jsonl: not an event"):
+        list(EventTail(folder).new())
+
+
+def test_what_is_no_log_is_said(folder: JobFolder) -> None:
+    """So does that of a file that is something else."""
+    folder.events(1).write_text("hello\n")
+    with pytest.raises(RecordError, match="is no event log"):
+        list(EventTail(folder).new())
