@@ -19,7 +19,7 @@ from tony.config.layers import MAX_DEPTH, Written, dotted, quoted
 MAX_NODES = 200_000
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,999})", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)", re.ASCII)
 _TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NOTHING = ("", "~", "null", "Null", "NULL")
 _PLAIN_TAGS = tuple(
