@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -179,7 +178,7 @@ class Cache:
             StorageError: the file system says no.
         """
         require_room(doing, self.path, needed)
-        part = self.path / f".{secrets.token_hex(8)}.part"
+        part = self.path / f".{os.urandom(8).hex()}.part"
         with explained(doing, self.path, needed):
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:

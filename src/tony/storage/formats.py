@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import lzma
 import tarfile
 import zlib
+from collections.abc import Callable
 from enum import Enum
+from io import BufferedIOBase
 from pathlib import Path
 
 #: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
@@ -34,6 +38,12 @@ class Format(Enum):
 _COMPRESSED = {b"\x1f\x8b": Format.TAR_GZ, b"BZh": Format.TAR_BZ2, b"\xfd7zXZ\x00": Format.TAR_XZ}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 
+_OPENERS: dict[Format, Callable[[Path], BufferedIOBase]] = {
+    Format.TAR_GZ: gzip.GzipFile,
+    Format.TAR_BZ2: bz2.BZ2File,
+    Format.TAR_XZ: lzma.LZMAFile,
+}
+
 #: What to say of a file that is none of them.
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
@@ -52,11 +62,8 @@ def detect(path: Path) -> Format | None:
         return Format.ZIP
     for magic, kind in _COMPRESSED.items():
         if head.startswith(magic):
-            return kind if _holds_tar(path) else None
-    if head[_TAR_MAGIC] == b"ustar":
-        return Format.TAR
-    # A tar without the magic word is of the time before 1988, or has no members at all.
-    return Format.TAR if len(head) == _TAR_RECORD and _holds_tar(path) else None
+            return kind if _holds_tar(path, kind) else None
+    return Format.TAR if _begins_tar(head) else None
 
 
 def unsupported(path: Path) -> str | None:
@@ -70,12 +77,21 @@ def unsupported(path: Path) -> str | None:
     return next((name for magic, name in _UNSUPPORTED.items() if head.startswith(magic)), None)
 
 
-def _holds_tar(path: Path) -> bool:
+def _holds_tar(path: Path, kind: Format) -> bool:
     try:
-        with tarfile.open(path) as tar:
-            tar.next()
+        with _OPENERS[kind](path) as file:
+            return _begins_tar(file.read(_TAR_RECORD))
     except EOFError:
-        return True  # cut off in the middle: an archive, and a damaged one
-    except (tarfile.TarError, zlib.error, lzma.LZMAError, ValueError):
+        return True  # cut off at once: whatever it was, saying "damaged" is more use than saying "no archive"
+    except (OSError, zlib.error, lzma.LZMAError):
+        return False
+
+
+def _begins_tar(head: bytes) -> bool:
+    if head[_TAR_MAGIC] == b"ustar" or head == bytes(_TAR_RECORD):  # the latter has no members
+        return True
+    try:  # without the magic word it is of the time before 1988; its checksum tells
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+    except tarfile.TarError:
         return False
     return True

@@ -8,6 +8,8 @@ result wherever it lies. `.git` is left out always.
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 OWN_FILE = ".tonyignore"
 GIT_FILE = ".gitignore"
+#: pathspec's group for the slash after a folder's name.
+_FOLDER_MARK = "ps_d"
 
 
 class IgnoreFileError(ValueError):
@@ -42,7 +46,7 @@ class Rules:
         Raises:
             IgnoreFileError: the folder's own patterns cannot be used.
         """
-        if not self.nested or not (file := folder / GIT_FILE).is_file():
+        if not self.nested or not os.path.isfile(file := folder / GIT_FILE):
             return self
         return Rules((*self.levels, (prefix, _read(file))), nested=True)
 
@@ -54,9 +58,8 @@ class Rules:
         """
         if path == ".git" or path.endswith("/.git"):
             return True
-        asked = f"{path}/" if is_folder else path
         for prefix, spec in reversed(self.levels):
-            verdict = spec.check_file(asked[len(prefix) :]).include
+            verdict = _verdict(spec, path[len(prefix) :], is_folder)
             if verdict is not None:
                 return verdict
         return False
@@ -72,9 +75,31 @@ def rules_for(top: Path, *, git: bool) -> Rules:
         IgnoreFileError: the patterns cannot be used.
     """
     own = top / OWN_FILE
-    if own.is_file():
+    if os.path.isfile(own):
         return Rules((("", _read(own)),))
     return Rules(nested=git).enter(top, "")
+
+
+def _verdict(spec: GitIgnoreSpec, path: str, is_folder: bool) -> bool | None:
+    """What the last line says that means this very path.
+
+    Asked as a whole, a spec answers for paths in general: there `!models/` speaks for everything below `models` too,
+    and `data/**` for `data` itself. We come from the top, where git looks at each folder for itself.
+    """
+    for pattern in reversed(spec.patterns):
+        if pattern.regex is not None and _means(pattern.regex, path, is_folder):
+            return bool(pattern.include)
+    return None
+
+
+def _means(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
+    """Whether a pattern is about the path itself and not about a folder above it, whose slash it would mark."""
+    found = regex.search(path)
+    if found and not found.groupdict().get(_FOLDER_MARK):
+        return True
+    if not is_folder or _FOLDER_MARK not in regex.groupindex:
+        return False
+    return any(match.end(_FOLDER_MARK) == len(path) + 1 for match in regex.finditer(f"{path}/"))
 
 
 def _read(file: Path) -> GitIgnoreSpec:

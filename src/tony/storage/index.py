@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -88,7 +87,7 @@ def save(folder: Path, source: Path, index: Index) -> None:
         OSError: it cannot be written.
     """
     place = _place(folder, source)
-    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    part = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
     try:
         part.write_text(json.dumps(_to_plain(index), separators=(",", ":")), encoding="ascii")
         os.replace(part, place)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
 import shutil
 import socket
@@ -26,11 +25,9 @@ from tony.model.staged import StagedItem
 from tony.storage.cache import Cache
 from tony.storage.copying import remove_tree
 from tony.storage.failures import explained
-from tony.storage.formats import Format
 from tony.storage.manifest import Kind
-from tony.storage.prepare import prepare, require_runnable
+from tony.storage.runnable import require_runnable
 from tony.storage.trees import remove_leftovers
-from tony.storage.unpack import unpack
 
 _NAMES = ("python", "python3")
 #: Raised when environments are prepared in another way: those of older versions are then unpacked again.
@@ -115,11 +112,16 @@ def environment_of(prefix: Path) -> dict[str, str]:
 
 def _make(cache: Cache, item: StagedItem, place: Path) -> None:
     """Under the lock."""
+    # Only for the first task with a new archive; every start of an application master would pay for it.
+    from tony.storage.formats import Format
+    from tony.storage.prepare import prepare
+    from tony.storage.unpack import unpack
+
     cache.unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)
     _record(place).unlink(missing_ok=True)
     remove_leftovers(cache.unpacked, item.digest)
     archive = cache.verify(item.digest, item.size, item.name)
-    part = place.with_name(f".{item.digest}.{secrets.token_hex(4)}")
+    part = place.with_name(f".{item.digest}.{os.urandom(4).hex()}")
     try:
         part.mkdir(mode=0o700)
         entries = unpack(archive, Format(item.suffix), part, item.name, outside_links=True)
@@ -170,7 +172,7 @@ def _is_same(path: Path, other: Path) -> bool:
 
 
 def _write_script(place: Path, interpreter: Path) -> None:
-    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    part = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
     part.write_text(
         f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8", errors="surrogateescape"
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 
 from tony.model.codec import to_plain
@@ -94,7 +93,7 @@ def _says(done: Path, role: StagedRole) -> bool:
 
 
 def _mark(done: Path, role: StagedRole) -> None:
-    part = done.with_name(f".{done.name}.{secrets.token_hex(4)}")
+    part = done.with_name(f".{done.name}.{os.urandom(4).hex()}")
     part.write_text(_fingerprint(role), encoding="ascii")
     os.replace(part, done)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.storage.relocate import relocate
+from tony.storage.runnable import require_runnable
 
 #: conda-unpack rewrites every file that names the old place: minutes for a big environment on a slow disk.
 _UNPACK_LIMIT = 1800.0
@@ -38,29 +39,6 @@ def prepare(prefix: Path, name: str) -> None:
         relocate(prefix)
     _require_start(prefix, name)
     _force_to_disk(prefix)
-
-
-def require_runnable(python: Path, what: str) -> None:
-    """Refuses an interpreter that is not there or may not be run.
-
-    Args:
-        what: what it comes from, for the message.
-
-    Raises:
-        StorageError: says which link leads nowhere, if one does.
-    """
-    host = socket.gethostname()
-    if python.is_file():
-        if os.access(python, os.X_OK):
-            return
-        raise StorageError(f"{what}: {python} on {host} may not be executed. Give it the permission (chmod +x).")
-    if python.is_symlink():
-        raise StorageError(
-            f"{what}: its bin/{python.name} is a link to {os.path.realpath(python)}, which is not on {host}. A venv "
-            "borrows the Python it was made with: install that there, or pack the environment with conda-pack, which "
-            "brings its own."
-        )
-    raise StorageError(f"{what}: there is no {python} on {host}. Give the path of a Python that is there.")
 
 
 def _name_python(prefix: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
@@ -116,7 +115,7 @@ def _moved(text: bytes, old: Iterable[bytes], prefix: Path) -> bytes:
 
 
 def _rewrite(path: Path, text: bytes) -> None:
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     mode = stat.S_IMODE(os.lstat(path).st_mode)
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -11,7 +11,6 @@ that a crash of the machine left incomplete is noticed while it is copied (sizes
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +20,7 @@ from tony.storage import manifest
 from tony.storage.cache import Cache
 from tony.storage.copying import Copier, SourceChangedError, lay, remove_tree
 from tony.storage.failures import explained
-from tony.storage.formats import Format
 from tony.storage.manifest import Entry
-from tony.storage.unpack import unpack
 
 _CONTENT = "content"
 _LIST = "manifest.json"
@@ -81,11 +78,15 @@ def _load(cache: Cache, digest: str) -> Tree | None:
 
 def _unpack(cache: Cache, item: StagedItem) -> Tree:
     """Under the lock: unpacks beside the final place, then renames."""
+    # Only for the first task with a new archive; every start of an application master would pay for it.
+    from tony.storage.formats import Format
+    from tony.storage.unpack import unpack
+
     final = cache.trees / item.digest
     cache.trees.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_leftovers(cache.trees, item.digest)
     archive = cache.verify(item.digest, item.size, item.name)
-    part = cache.trees / f".{item.digest}.{secrets.token_hex(4)}"
+    part = cache.trees / f".{item.digest}.{os.urandom(4).hex()}"
     try:
         with explained(f"unpack {item.name}", cache.trees):
             content = part / _CONTENT

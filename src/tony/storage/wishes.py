@@ -197,7 +197,7 @@ def _existing(text: str) -> tuple[Path, os.stat_result]:
                 f"addresses ({scheme}:...) are not supported yet, only paths of this machine. Copy it here, or let "
                 "the program read it from there."
             ) from None
-        if path.is_symlink():
+        if os.path.islink(path):
             raise Refused(f"it is a link to {os.path.realpath(path)}, which does not exist. Mend the link.") from None
         why = "" if isinstance(error, FileNotFoundError) else f" ({error})"
         raise Refused(f"there is no such file or folder{why}. Check the path.{_nearest(path)}") from None
@@ -206,7 +206,7 @@ def _existing(text: str) -> tuple[Path, os.stat_result]:
 def _nearest(path: Path) -> str:
     """Names the folder where the way ends, when it ends before the last step."""
     for parent in path.parents:
-        if parent.is_dir():
+        if os.path.isdir(parent):
             return "" if parent == path.parent else f" {parent} is there, {path.relative_to(parent).parts[0]} is not."
     return ""
 
@@ -231,11 +231,11 @@ def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
 def _environment(folder: Path) -> str:
     """The interpreter of an environment that is a folder on this machine; used in place."""
     python = folder / "bin" / "python"
-    if not python.exists():
+    if not os.path.lexists(python):
         python = folder / "bin" / "python3"
-    if python.is_file():
+    if os.path.isfile(python):
         return str(python)
-    if python.is_symlink():
+    if os.path.islink(python):
         raise Refused(
             f"it is an environment whose bin/{python.name} is a link to {os.path.realpath(python)}, which does not "
             "exist. Make the environment again."

@@ -1,0 +1,198 @@
+"""Objects appear whole under their digest, whoever writes at the same time and whatever goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.storage.samples import cache_at
+from tony.errors import StorageError
+from tony.storage.cache import FIXED_TIME, Cache, Stored
+
+CONTENT = b"some bytes" * 100_000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+def put(cache: Cache, content: bytes = CONTENT) -> Stored:
+    with cache.writing("stage it", len(content)) as writer:
+        for start in range(0, len(content), 70_000):
+            writer.write(content[start : start + 70_000])
+        return writer.commit()
+
+
+def put_many(path: Path) -> None:
+    for _ in range(20):
+        put(Cache(path))
+
+
+def files(cache: Cache) -> list[str]:
+    return sorted(entry.name for entry in cache.path.iterdir() if entry.is_file())
+
+
+def test_object_is_named_by_its_digest(tmp_path: Path) -> None:
+    """`sha256sum` of an object is its name; nobody but its owner can read it, nobody can write it."""
+    cache = cache_at(tmp_path / "c")
+    assert put(cache) == Stored(digest=DIGEST, size=len(CONTENT), reused=False)
+    assert (files(cache), cache.object(DIGEST).read_bytes()) == ([DIGEST], CONTENT)
+    assert cache.object(DIGEST).stat().st_mode & 0o777 == 0o400
+
+
+def test_object_is_never_written_again(tmp_path: Path) -> None:
+    """The second time the first file stays."""
+    cache = cache_at(tmp_path)
+    put(cache)
+    inode = cache.object(DIGEST).stat().st_ino
+    assert put(cache).reused
+    assert (files(cache), cache.object(DIGEST).stat().st_ino) == ([DIGEST], inode)
+
+
+def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
+    """Without commit there is no object and no part."""
+    cache = cache_at(tmp_path)
+
+    def fail() -> None:
+        with cache.writing("stage it", 10) as writer:
+            writer.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert files(cache) == []
+
+
+@pytest.mark.parametrize("damage", ["truncated", "written", "folder-less"])
+def test_damaged_object_is_replaced(tmp_path: Path, damage: str) -> None:
+    """A short one is told by its size, one that somebody wrote into by its time, a missing one by its absence."""
+    cache = cache_at(tmp_path)
+    put(cache)
+    place = cache.object(DIGEST)
+    place.chmod(0o600)
+    if damage == "truncated":
+        os.truncate(place, 17)
+        os.utime(place, (FIXED_TIME, FIXED_TIME))
+    elif damage == "written":
+        place.write_bytes(b"X" * len(CONTENT))
+    else:
+        place.unlink()
+    assert not cache.has(DIGEST, len(CONTENT))
+    with pytest.raises(StorageError, match="missing or damaged"):
+        cache.require(DIGEST, len(CONTENT), "it")
+    assert not put(cache).reused
+    assert cache.verify(DIGEST, len(CONTENT), "it").read_bytes() == CONTENT
+
+
+def test_wrong_bytes_are_found_by_reading(tmp_path: Path) -> None:
+    """What neither size nor time shows, the digest does; the object is removed, so that the next submit mends it."""
+    cache = cache_at(tmp_path)
+    put(cache)
+    place = cache.object(DIGEST)
+    place.chmod(0o600)
+    place.write_bytes(b"X" + CONTENT[1:])
+    os.utime(place, (FIXED_TIME, FIXED_TIME))
+    with pytest.raises(StorageError, match="Submit the job again"):
+        cache.verify(DIGEST, len(CONTENT), "it")
+    assert files(cache) == []
+
+
+def test_writers_at_the_same_time(tmp_path: Path) -> None:
+    """Four processes write the same object over and over; at every moment it is whole."""
+    cache = cache_at(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=put_many, args=(tmp_path,)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        if cache.object(DIGEST).exists():
+            assert cache.object(DIGEST).read_bytes() == CONTENT
+    for writer in writers:
+        writer.join()
+    assert ([writer.exitcode for writer in writers], files(cache)) == ([0] * 4, [DIGEST])
+
+
+def test_link_shares_the_file(tmp_path: Path) -> None:
+    """A job's link costs no room and may be made twice."""
+    cache = cache_at(tmp_path / "c")
+    put(cache)
+    (tmp_path / "staged").mkdir()
+    cache.link(DIGEST, tmp_path / "staged")
+    cache.link(DIGEST, tmp_path / "staged")
+    assert (tmp_path / "staged" / DIGEST).samefile(cache.object(DIGEST))
+
+
+def test_link_to_another_file_system_is_a_copy(tmp_path: Path) -> None:
+    """Where hard links cannot reach, the job still gets its object."""
+    shm = Path("/dev/shm")
+    if not os.access(shm, os.W_OK) or shm.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second file system at /dev/shm")
+    cache = cache_at(tmp_path)
+    put(cache)
+    folder = shm / f"tony-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        cache.link(DIGEST, folder)
+        assert (folder / DIGEST).read_bytes() == CONTENT
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_old_parts_are_removed(tmp_path: Path) -> None:
+    """What a killed client left goes after a day; what is being written stays."""
+    cache = cache_at(tmp_path)
+    (tmp_path / ".old.part").write_bytes(b"x")
+    (tmp_path / ".new.part").write_bytes(b"x")
+    os.utime(tmp_path / ".old.part", (time.time() - 2 * 86400, time.time() - 2 * 86400))
+    cache.prepare()
+    assert files(cache) == [".new.part"]
+
+
+def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
+    """The disk is not filled first; the message has place, need and room."""
+    cache = cache_at(tmp_path)
+    expected = r"cannot stage it: no room in .*: 1024t are needed, .* are free.*TONY_HOME"
+    with pytest.raises(StorageError, match=expected), cache.writing("stage it", 1024**5):
+        pytest.fail("not reached")
+    assert files(cache) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("needs the right to mount a small file system")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk(small_disk: Path) -> None:
+    """A disk that fills up while we write is named, and what was written is removed."""
+    cache = cache_at(small_disk / "cache")
+
+    def fill() -> None:
+        with cache.writing("stage it", 10) as writer:
+            for _ in range(100):
+                writer.write(bytes(100_000))
+
+    with pytest.raises(StorageError, match=f"no room in {cache.path}: 10 bytes are needed"):
+        fill()
+    assert files(cache) == []
+    put(cache, b"small")
+
+
+def test_read_only_cache_is_named(tmp_path: Path) -> None:
+    """A cache that is no folder is said with its path."""
+    (tmp_path / "cache").write_bytes(b"")
+    with pytest.raises(StorageError, match=f"cannot prepare the cache {tmp_path}/cache"):
+        Cache(tmp_path / "cache").prepare()
