@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import signal
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -510,3 +512,23 @@ async def test_much_that_waits_still_arrives_before_the_end(place: Place) -> Non
             got.append(message)
         assert got == [big] * count
         assert connection.closed_by_peer
+
+
+async def test_a_process_without_room_for_a_connection_takes_it_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No file descriptors left: it is logged, and tried again; a connection that broke before is passed over."""
+    loop = asyncio.get_running_loop()
+    real, errors = loop.sock_accept, [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
+
+    async def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop(0)
+        return await real(listener)
+
+    # Patched: really running out of descriptors would break the test itself.
+    monkeypatch.setattr(loop, "sock_accept", accept)
+    monkeypatch.setattr("tony.rpc.server._NO_ROOM_PAUSE", 0.001)
+    async with serving(place) as (_, _, address), connected(place, address) as connection:
+        assert connection.is_open
+    assert [record.getMessage() for record in caplog.records] == ["cannot take another connection: Too many open files"]
