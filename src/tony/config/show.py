@@ -22,7 +22,7 @@ def as_written(value: Any) -> str:
 
 def _written(value: Any, depth: int) -> str:
     if isinstance(value, Canonical):
-        return _written(value.value, depth)
+        return '"off"' if value.value is None else _written(value.value, depth)
     if isinstance(value, Written):
         return quoted(value.text)[1:-1].replace('\\"', '"')
     if isinstance(value, bool):

@@ -16,7 +16,7 @@ library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ from tony.config.schema import find, settings
 from tony.config.sheet import Sheet, read, shown
 from tony.config.show import as_written, canonical
 from tony.errors import Problem
-from tony.model.job import JobSpec
-from tony.units import format_size
+from tony.model.job import JobSpec, Role
+from tony.units import exact_size
 
 #: What `[limits]` may hold: totals of one job.
 LIMITS = tuple(
@@ -162,7 +162,7 @@ def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> lis
         source: where the job's roles were set.
     """
     problems: list[Problem] = []
-    for name, of_task, count, show in _TOTALS:
+    for name, of_task, of_job, show in _TOTALS:
         stated = [site.limits[name] for site in sites if name in site.limits]
         if not stated:
             continue
@@ -170,20 +170,21 @@ def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> lis
         shares = [(role, value.instances, of_task(value)) for role, value in spec.effective_roles.items()]
         total = sum(instances * each for _, instances, each in shares)
         if total > most:
-            sum_of = " + ".join(f"{role} {instances} × {show(each)}" for role, instances, each in shares[:6] if each)
-            more = " + ..." if len(shares) > 6 else ""
+            parts = [f"{role} {instances} × {show(each)}" for role, instances, each in shares if each]
+            arithmetic = " + ".join([*parts[:6], "..."] if len(parts) > 6 else parts)
             message = (
-                f"the job asks for {show(total)} {count} in all ({sum_of}{more}), and this site allows {show(most)} "
+                f"the job asks for {of_job(total)} in all ({arithmetic}), and this site allows {show(most)} "
                 f"({name}, {where}). Ask for less."
             )
             problems.append(Problem(key="roles", message=message, source=source))
     return problems
 
 
-_TOTALS: tuple[tuple[str, Any, str, Any], ...] = (
-    ("total_instances", lambda role: 1, "tasks", str),
-    ("total_gpus", lambda role: role.resources.gpus, "GPUs", str),
-    ("total_memory", lambda role: role.resources.memory, "of memory", format_size),
+#: Name of the limit, what one task counts for, how the job's total is said, how one number is said.
+_TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[[int], str]], ...] = (
+    ("total_instances", lambda role: 1, lambda total: f"{total} task{'s' * (total != 1)}", str),
+    ("total_gpus", lambda role: role.resources.gpus, lambda total: f"{total} GPU{'s' * (total != 1)}", str),
+    ("total_memory", lambda role: role.resources.memory, lambda total: f"{exact_size(total)} of memory", exact_size),
 )
 
 
