@@ -48,6 +48,12 @@ def start_time(pid: int) -> int | None:
     return None if found is None else found[1]
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    found = _stat(pid)
+    return found is not None and not found[2]
+
+
 def descendants(pid: int) -> list[int]:
     """All living processes below `pid`, itself not included, parents before children. Zombies are not listed."""
     families: dict[int, list[int]] = {}

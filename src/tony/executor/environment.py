@@ -1,0 +1,154 @@
+"""What a program is started with: its command and its environment.
+
+Precedence, weakest first: the executor's own environment (or a bare one), the job's interpreter, the user's `env`, what
+the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we
+merely inherit, and nothing that other tasks rely on. No secret is ever among them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from tony.errors import UserError
+from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.model.codec import Json
+from tony.model.ids import TaskId
+from tony.model.placeholders import fill
+from tony.protocol.launch import ContainerPart, TaskPart
+
+#: Set in everything that a program starts; the last sweep looks for it.
+MARKER = "TONY_TASK"
+#: Markers of jobs in whose programs we run ourselves: their sweeps find our programs, too.
+OUTER_MARKERS = "TONY_OUTER_TASKS"
+#: Our own business; a program that had them would be taken for an executor.
+_INTERNAL = ("TONY_EXECUTOR",)
+
+_BARE = ("PATH", "HOME", "LANG", "USER")
+_BARE_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+#: Longest string that Linux passes to a program, its closing zero included (MAX_ARG_STRLEN).
+_LONGEST = 32 * os.sysconf("SC_PAGE_SIZE")
+
+
+class LaunchFailed(UserError):  # noqa: N818 - a noun reads better where it is raised
+    """The program could not be started; the text says why."""
+
+
+def load_framework(home: str, path: str | None) -> Framework:
+    """Loads a framework's adapter.
+
+    Args:
+        home: "module:Class".
+        path: folder to add to the end of sys.path for a plug-in.
+    """
+    if path is not None and path not in sys.path:
+        sys.path.append(path)
+    module, _, name = home.partition(":")
+    adapter = getattr(import_module(module), name)()
+    if not isinstance(adapter, Framework):
+        raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
+    return adapter
+
+
+def view(task: TaskPart, attempt: int, session: int, try_: int, address: str, tb_port: int | None) -> TaskView:
+    """What a framework's adapter is told of the task."""
+    return TaskView(
+        job_id=task.job_id,
+        task=TaskId(task.role, task.index),
+        session=session,
+        attempt=attempt,
+        try_=try_,
+        instances=task.instances,
+        procs=task.procs,
+        chief=None if task.chief is None else TaskId.parse(task.chief),
+        num_tasks=task.num_tasks,
+        mode=task.distributed_mode,
+        address=address,
+        tb_port=tb_port,
+    )
+
+
+def environments(
+    task: TaskPart, container: ContainerPart, framework: Framework, shared: Json, seen: TaskView, own: Mapping[str, str]
+) -> Sequence[dict[str, str]]:
+    """The environment of each process of a try.
+
+    Args:
+        own: the executor's.
+    """
+    values = _values(task, seen)
+    base = _inherited(container, own)
+    base.update({name: fill(value, values) for name, value in task.env.items()})
+    if container.python_path:
+        base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _BARE_DEFAULTS["PATH"])])
+    base.update(_devices(task, container))
+    base.update(common_environment(seen))
+    base[MARKER] = container.marker
+    return [{**base, **more} for more in framework.environment(shared, seen)]
+
+
+def command_line(task: TaskPart, seen: TaskView) -> list[str]:
+    """What to execute: text goes through bash, a list is taken as it is."""
+    values = _values(task, seen)
+    if isinstance(task.command, str):
+        return ["bash", "-c", fill(task.command, values)]
+    return [fill(part, values) for part in task.command]
+
+
+def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Refuses what Linux would refuse with less words.
+
+    Raises:
+        LaunchFailed: a string that is too long, with its name and size.
+    """
+    for name, value in env.items():
+        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        if size > _LONGEST:
+            raise LaunchFailed(
+                f"environment variable {name} has {size} bytes with its name; Linux passes at most {_LONGEST} "
+                "in one string. Make it shorter, or put its content in a file."
+            )
+    for part in argv:
+        size = len(os.fsencode(part)) + 1
+        if size > _LONGEST:
+            raise LaunchFailed(
+                f"the command holds a string of {size} bytes; Linux passes at most {_LONGEST}. Put it in a script."
+            )
+
+
+def _values(task: TaskPart, seen: TaskView) -> dict[str, str]:
+    return {
+        "role": task.role,
+        "index": str(task.index),
+        "num_tasks": str(task.num_tasks),
+        "job_id": task.job_id,
+        "session": str(seen.session),
+        "attempt": str(seen.attempt),
+        **{f"params.{name}": value for name, value in task.params.items()},
+    }
+
+
+def _inherited(container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+    if container.inherit_env:
+        base = {name: value for name, value in own.items() if name not in _INTERNAL}
+    else:
+        base = {name: own.get(name, _BARE_DEFAULTS.get(name, "")) for name in _BARE}
+        base = {name: value for name, value in base.items() if value}
+    outer = own.get(MARKER)
+    if outer:
+        base[OUTER_MARKERS] = f"{own.get(OUTER_MARKERS, '')} {MARKER}={outer}".strip()
+    # A pipe instead of a terminal makes Python hold its output back for minutes; nobody who follows a log wants that.
+    base.setdefault("PYTHONUNBUFFERED", "1")
+    if container.python_path:
+        base.pop("PYTHONHOME", None)  # of another interpreter
+    base.update(container.python_env)
+    return base
+
+
+def _devices(task: TaskPart, container: ContainerPart) -> dict[str, str]:
+    """GPUs: what was granted, and nothing else. Without a grant list, a task that asked for none sees none."""
+    if container.gpu_devices is None:
+        return {} if task.gpus else {"CUDA_VISIBLE_DEVICES": ""}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(container.gpu_devices)}

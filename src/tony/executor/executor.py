@@ -1,0 +1,227 @@
+"""One executor: obeys application masters, runs one try after the other, outlives its programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tony import clock
+from tony.errors import ExitCode
+from tony.executor.dialog import Dialog, EndExecutor, PrepareSession, StartTry, StopTry, TalkAs, Wish
+from tony.executor.environment import MARKER
+from tony.executor.family import Family
+from tony.executor.lease import Lease
+from tony.executor.link import Connect, Link
+from tony.executor.reaper import Reaper
+from tony.executor.reserved import TaskPorts
+from tony.executor.trial import Surroundings, Trial
+from tony.executor.watchdog import Watchdog
+from tony.linux.ports import PortsExhausted
+from tony.protocol.launch import LaunchContext
+from tony.protocol.messages import Attach, Heartbeat
+
+log = logging.getLogger(__name__)
+
+#: Seconds at the end for the application master to acknowledge the last reports.
+_LAST_WORDS = 5.0
+#: Seconds between two watchdogs, at least.
+_WATCHDOG_PAUSE = 1.0
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Why and how to end: the last of the things to do."""
+
+    code: int
+    why: str
+
+
+class Executor:
+    """One executor process.
+
+    Args:
+        environment: the process's own.
+        watchdog: already started.
+        connect: reaches the application master.
+    """
+
+    def __init__(
+        self, context: LaunchContext, environment: Mapping[str, str], watchdog: Watchdog, connect: Connect
+    ) -> None:
+        task = context.task
+        self._context = context
+        self._watchdog = watchdog
+        self._reaper = Reaper()
+        self._ports = TaskPorts(task.port_range, task.wants_tb_port)
+        self._around = Surroundings(
+            context=context,
+            environment=environment,
+            family=Family(f"{MARKER}={context.container.marker}", context.container.cgroup, lambda: watchdog.pid),
+            ports=self._ports,
+            reaper=self._reaper,
+            point_out=watchdog.point_out,
+        )
+        attach = Attach(
+            task=f"{task.role}:{task.index}",
+            container=task.container,
+            incarnation=os.urandom(8).hex(),
+            highest_attempt=task.attempt,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+        )
+        self._dialog = Dialog(attach, task.session)
+        lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
+        self._link = Link(self._dialog, lease, connect, clock, self._beat, self._perform)
+        self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
+        self._trial: Trial | None = None
+        self._stop_early: StopTry | None = None
+        self._ending = False
+        self._watchdog_from = -_WATCHDOG_PAUSE
+
+    async def run(self) -> int:
+        """Lives until it is released, told to end, or out of contact for too long; answers the exit code."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
+        self._reaper.open()
+        self._todo.put_nowait(PrepareSession(session=self._dialog.session))
+        try:
+            async with asyncio.TaskGroup() as group:
+                touch = group.create_task(self._stay_in_touch())
+                end = await self._work()
+                await self._last_words(touch)
+                touch.cancel()
+        finally:
+            self._ending = True
+            self._ports.close()
+            self._reaper.close()
+        self._watchdog.dismiss()
+        log.log(logging.INFO if end.code == 0 else logging.ERROR, "%s", end.why)
+        return end.code
+
+    # --- what the application master wants ------------------------------------------------------------------------
+
+    def _perform(self, wish: Wish) -> None:
+        match wish:
+            case PrepareSession(session=session):
+                self._stop_trial(self._context.task.stop_grace, f"session {session} opens")
+                self._todo.put_nowait(wish)
+            case StartTry():
+                self._todo.put_nowait(wish)
+            case StopTry():
+                self._stop_early = wish
+                self._stop_trial(wish.grace, wish.reason)
+            case EndExecutor(grace=grace):
+                self._end(grace, _End(code=ExitCode.SUCCEEDED, why="released"))
+            case TalkAs(level=level):
+                logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
+                log.info("log level is now %s", level)
+
+    def _stop_trial(self, grace: float, reason: str) -> None:
+        if self._trial:
+            self._trial.stop(grace, reason)
+
+    def _end(self, grace: float, end: _End) -> None:
+        self._stop_trial(grace, end.why)
+        if not self._ending:
+            self._ending = True
+            self._todo.put_nowait(end)
+
+    def _terminated(self) -> None:
+        why = "the executor was told to end (SIGTERM)"
+        self._end(self._context.task.stop_grace, _End(code=128 + signal.SIGTERM, why=why))
+
+    async def _stay_in_touch(self) -> None:
+        why = await self._link.keep()
+        end = _End(code=ExitCode.INFRASTRUCTURE, why=f"out of contact with the application master: {why}")
+        self._end(self._context.task.stop_grace, end)
+
+    # --- one thing after the other --------------------------------------------------------------------------------
+
+    async def _work(self) -> _End:
+        while True:
+            match await self._todo.get():
+                case PrepareSession(session=session):
+                    try:
+                        self._prepare(session)
+                    except PortsExhausted as error:
+                        return _End(code=ExitCode.INFRASTRUCTURE, why=str(error))
+                case StartTry() as start:
+                    await self._try(start)
+                case _End() as end:
+                    return end
+
+    def _prepare(self, session: int) -> None:
+        self._ports.renew()
+        log.info("session %d: reserved port %d", session, self._ports.port)
+        address = f"{self._context.container.host}:{self._ports.port}"
+        self._dialog.ready(session, address, self._ports.tb_port)
+        self._link.flush()
+
+    async def _try(self, start: StartTry) -> None:
+        session, try_ = start.command.session, start.command.try_
+        trial = self._trial = Trial(
+            self._around,
+            start.command,
+            started=lambda pid: self._say(partial(self._dialog.started, session, try_, pid)),
+            first_output=lambda: self._say(partial(self._dialog.first_output, session, try_)),
+        )
+        early = self._stop_early
+        if early and (early.session, early.try_) == (session, try_):
+            trial.stop(early.grace, early.reason)
+        if self._ending or session < self._dialog.session:
+            trial.stop(0.0, "it is not wanted any more")
+        try:
+            status = await trial.run()
+        finally:
+            self._trial = None
+        log.info("session %d, try %d ended: %s", session, try_, status.describe())
+        self._dialog.exited(session, try_, status, trial.ended)
+        self._link.flush()
+
+    def _say(self, report: partial[None]) -> None:
+        report()
+        self._link.flush()
+
+    async def _last_words(self, touch: asyncio.Task[None]) -> None:
+        """Waits until the application master has all reports, as long as there is hope for that."""
+        deadline = clock.monotonic() + _LAST_WORDS
+        while not self._dialog.settled and not touch.done() and clock.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+
+    # --- helpers --------------------------------------------------------------------------------------------------
+
+    def _beat(self) -> Heartbeat:
+        trial = self._trial
+        output = trial.output if trial else None
+        age = None if output is None or output.last is None else max(0.0, clock.monotonic() - output.last)
+        return Heartbeat(
+            last_output_age=age,
+            last_line=output.last_line() if output else "",
+            memory=trial.memory if trial else None,
+            wall=clock.wall(),
+            mono=clock.monotonic(),
+        )
+
+    def _watchdog_ended(self) -> None:
+        log.warning("the watchdog was killed; another one is started")
+        # Not more than one in a second: one that cannot live shall not keep us busy.
+        wait = max(0.0, self._watchdog_from + _WATCHDOG_PAUSE - clock.monotonic())
+        asyncio.get_running_loop().call_later(wait, self._replace_watchdog)
+
+    def _replace_watchdog(self) -> None:
+        self._watchdog_from = clock.monotonic()
+        try:
+            self._watchdog.replace()
+        except OSError as error:
+            log.error("no watchdog: %s; trying again", error)
+            asyncio.get_running_loop().call_later(_WATCHDOG_PAUSE, self._replace_watchdog)
+            return
+        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())

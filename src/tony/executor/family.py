@@ -1,0 +1,85 @@
+"""Everything that a program has started: found, signalled, ended.
+
+Three handles together: the process tree (as subreaper we are the parent of whatever lost its own), the control group,
+the marker in the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+from tony.linux import cgroup, process
+
+#: Seconds to wait for what was killed to be gone; more than that means that it is stuck in the kernel.
+PATIENCE = 10.0
+
+
+class Family:
+    """All processes that this executor's programs have started and that still live."""
+
+    def __init__(self, marker: str, folders: Sequence[str], helper: Callable[[], int]) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            marker: `TONY_TASK=...` as the program's environment has it.
+            folders: of the program's control group; none if there is none.
+            helper: our own child that is not one of the program's (the watchdog).
+        """
+        self.folders = tuple(folders)
+        self._marker = marker
+        self._helper = helper
+
+    def tree(self) -> list[int]:
+        """Those below us, parents before children."""
+        helper = self._helper()
+        return [pid for pid in process.descendants(os.getpid()) if pid != helper]
+
+    def unmarked(self, pids: Sequence[int]) -> list[int]:
+        """Those that a sweep by the marker would not find."""
+        marker = self._marker.encode()
+        return [pid for pid in pids if not process.has_marker(pid, marker)]
+
+    def all(self) -> list[int]:
+        """Those that any handle finds."""
+        found = dict.fromkeys(self.tree())
+        found.update(dict.fromkeys(cgroup.processes(self.folders)))
+        found.update(dict.fromkeys(process.with_marker(self._marker)))
+        return [pid for pid in found if process.is_alive(pid)]
+
+    def signal(self, signum: int, groups: Sequence[int]) -> None:
+        """Signals process groups as a whole, and each one who is in none of them."""
+        for group in groups:
+            try:
+                os.killpg(group, signum)
+            except OSError:
+                continue  # nobody left in it
+        for pid in self.all():
+            try:
+                if os.getpgid(pid) not in groups:
+                    process.send(pid, signum)
+            except OSError:
+                continue
+
+    async def end(self, patience: float = PATIENCE) -> list[int]:
+        """Kills (SIGKILL) everyone until nobody is left.
+
+        Returns:
+            Those that did not die in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        pause, killed, clean = 0.001, False, 0
+        while True:
+            found = self.all()
+            for pid in found:
+                process.send(pid, signal.SIGKILL)
+            killed = killed or bool(found)
+            clean = 0 if found else clean + 1
+            # Twice, since one that is just executing shows no environment; but who had nobody to kill need not wait.
+            if clean == 2 or not killed or loop.time() >= deadline:
+                return found
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.05)

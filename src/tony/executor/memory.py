@@ -1,0 +1,105 @@
+"""How much memory a program uses, and what happens when it is too much.
+
+Under a control group the kernel keeps the limit: nothing ever uses more, so what counts is whether it had to kill.
+Without one we measure all processes of the program, and end it when they have too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from tony.executor.family import Family
+from tony.linux import cgroup, process
+from tony.units import format_size
+
+#: Seconds between measurements, at least; and how many times longer than the measuring itself takes.
+_INTERVAL = 0.5
+_LEISURE = 100
+#: Seconds after the start until the first one: many programs take what they need at once.
+_FIRST = 0.1
+
+
+class Meter:
+    """Watches one try's memory.
+
+    Attributes:
+        exceeded: bytes that were used when we found the limit passed; None as long as it is not.
+    """
+
+    def __init__(self, limit: int, family: Family, saw: Callable[[Sequence[int]], None]) -> None:
+        """Begins a new measurement.
+
+        Args:
+            limit: bytes; 0 for none.
+            saw: is told which processes the program has, each time they are looked at.
+        """
+        self.exceeded: int | None = None
+        self._limit = limit
+        self._family = family
+        self._saw = saw
+        self._measured: int | None = None
+        self._highest = 0
+        cgroup.reset_peak(family.folders)
+        self._kills_before = cgroup.oom_kills(family.folders)
+        self._peak_before = cgroup.peak(family.folders) or 0
+
+    def usage(self) -> int | None:
+        """Bytes used now, or when last measured."""
+        return cgroup.usage(self._family.folders) if self._family.folders else self._measured
+
+    def peak(self, largest_process: int) -> int | None:
+        """Bytes, the most ever used.
+
+        Args:
+            largest_process: bytes that the largest single process had at its peak; counts what lived too short.
+        """
+        folders = self._family.folders
+        if not folders:
+            return max(self._highest, largest_process) or None
+        peak = cgroup.peak(folders)
+        if peak is not None and (peak > self._peak_before or not self._highest):
+            return peak
+        return self._highest or None
+
+    def kills(self) -> int:
+        """How many processes the kernel has killed because of the limit."""
+        return cgroup.oom_kills(self._family.folders) - self._kills_before
+
+    async def watch(self) -> None:
+        """Measures for ever; ends when the limit is passed."""
+        await asyncio.sleep(_FIRST)
+        while True:
+            began = time.monotonic()
+            if not self._is_within():
+                return
+            await asyncio.sleep(max(_INTERVAL, _LEISURE * (time.monotonic() - began)))
+
+    def describe(self) -> str:
+        """What became of the limit, one phrase; empty if it was kept."""
+        limit = f"memory: limit {format_size(self._limit)} reached"
+        if self.exceeded is not None:
+            return f"{limit} ({format_size(self.exceeded)} used), killed by the executor"
+        kills = self.kills()
+        if kills > 0:
+            return f"{limit}, {kills} process{'' if kills == 1 else 'es'} killed by the kernel"
+        return ""
+
+    def _is_within(self) -> bool:
+        if self._family.folders:
+            # Only needed where the kernel keeps no peak of its own, but cheap everywhere.
+            self._highest = max(self._highest, cgroup.usage(self._family.folders) or 0)
+            return True
+        pids = self._family.tree()
+        self._saw(pids)
+        used = process.memory_of(pids)
+        if 0 < self._limit < used:
+            # Counted fairly it may be less: forked workers share most of their pages.
+            used = process.shared_memory_of(pids)
+        self._measured = used
+        self._highest = max(self._highest, used)
+        if 0 < self._limit < used:
+            self.exceeded = used
+            return False
+        return True

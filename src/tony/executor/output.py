@@ -1,0 +1,238 @@
+"""What a program prints: from its pipes into files of bounded size, with the last lines at hand.
+
+Everything is done in large pieces; nobody looks at single lines while it flows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tony import clock
+
+log = logging.getLogger(__name__)
+
+#: Size of a pipe: 1 MiB where a user may (the default of pipe-max-size), else what the kernel gives.
+_PIPE = 1 << 20
+_READ = 1 << 18
+#: Bytes at the end of a stream that are kept for `tail`.
+_KEPT = 1 << 16
+#: A tail's lines, and bytes of each: as much as the original put into its diagnostics, bounded for the wire.
+TAIL_LINES, TAIL_BYTES = 20, 2000
+LAST_LINE = 200
+#: tqdm and the like end their lines with a carriage return.
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class LogFile:
+    """A file that never takes more than `limit` bytes on disk: `<name>.1` holds what came before, the newest stays.
+
+    A disk that is full, or any other refusal, costs output and nothing else.
+
+    Attributes:
+        lost: bytes that could not be written.
+        trouble: why; empty if nothing was lost.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        """Creates the file, so that a program that prints nothing has an empty log."""
+        self.lost = 0
+        self.trouble = ""
+        self._path = path
+        self._limit = limit
+        self._half = limit // 2
+        self._descriptor = -1
+        self._size = 0
+        self._append(memoryview(b""))
+
+    def write(self, data: bytes) -> None:
+        """Takes output, as it came."""
+        if self._half < 1:
+            return
+        start = max(0, len(data) - self._limit)  # what is before would be rotated away before anyone saw it
+        while len(data) - start > (room := self._half - self._size):
+            # Up to the last line's end that fits, so that the next file begins with a line.
+            end = data.rfind(b"\n", start, start + room) + 1
+            end = end if end > start else start + room
+            self._append(memoryview(data)[start:end])
+            self._rotate()
+            start = end
+        self._append(memoryview(data)[start:])
+
+    def close(self) -> None:
+        """No more output. May be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, piece: memoryview) -> None:
+        try:
+            if self._descriptor < 0:
+                self._open()
+            while piece:
+                written = os.write(self._descriptor, piece)
+                self._size += written
+                piece = piece[written:]
+        except OSError as error:
+            self._lose(len(piece), error)
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def _rotate(self) -> None:
+        self.close()
+        try:
+            os.replace(self._path, f"{self._path}.1")
+            self._size = 0
+        except OSError as error:
+            self._lose(0, error)
+
+    def _lose(self, size: int, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if not self.trouble:
+            log.error("output is lost: %s: %s", self._path, reason)
+        self.trouble = reason
+        self.lost += size
+
+
+class Stream:
+    """One of a program's output streams."""
+
+    def __init__(self, file: LogFile, came: Callable[[], None]) -> None:
+        """Makes the pipe; `writing` goes to the program, then `begin`.
+
+        Args:
+            came: is called when there was output.
+        """
+        self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
+            fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE)
+        os.set_blocking(self._reading, False)
+        self.file = file
+        self._came = came
+        self._end = bytearray()
+        self.ended = asyncio.Event()
+
+    def begin(self) -> None:
+        """The program has its end of the pipe: ours of it is closed, and reading begins."""
+        os.close(self.writing)
+        self.writing = -1
+        asyncio.get_running_loop().add_reader(self._reading, self._read)
+
+    def close(self) -> None:
+        """Takes what is in the pipe, and closes everything. May be called twice."""
+        for _ in range(2 * _PIPE // _READ):  # somebody who still writes shall not hold us up
+            if self._reading < 0 or not self._take():
+                break
+        if self.writing >= 0:
+            os.close(self.writing)
+            self.writing = -1
+        self._stop()
+
+    def lines(self, count: int) -> list[bytes]:
+        """The last lines, oldest first; what was not ended with a newline counts as one."""
+        found = [line for line in _LINE_END.split(bytes(self._end)) if line.strip()]
+        return found[-count:]
+
+    def last_line(self) -> str:
+        """The last line, cut."""
+        found = [line for line in _LINE_END.split(bytes(self._end[-4096:])) if line.strip()]
+        return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
+
+    def _read(self) -> None:
+        if self._take() == 0:
+            self._stop()
+
+    def _take(self) -> int | None:
+        """Takes one piece; answers its size: 0 at the end, None when there is nothing at the moment."""
+        try:
+            data = os.read(self._reading, _READ)
+        except BlockingIOError:
+            return None
+        if data:
+            self.file.write(data)
+            self._keep(data)
+            self._came()
+        return len(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._end += data[-_KEPT:]
+        if len(self._end) > 2 * _KEPT:
+            del self._end[:-_KEPT]
+
+    def _stop(self) -> None:
+        if self._reading >= 0:
+            asyncio.get_running_loop().remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
+        self.file.close()
+        self.ended.set()
+
+
+class Output:
+    """Both streams of one try.
+
+    Attributes:
+        last: time (`tony.clock.monotonic`) of the last output; None before the first.
+    """
+
+    def __init__(self, folder: Path, name: str, limit: int, first: Callable[[], None]) -> None:
+        """Makes files and pipes.
+
+        Args:
+            folder: of the logs.
+            name: of the try's files, without their endings.
+            limit: bytes that each stream may keep on disk.
+            first: is called once, when there is output.
+        """
+        self.last: float | None = None
+        self._first = first
+        self._latest = 0
+        self.out = Stream(LogFile(folder / f"{name}.out", limit), lambda: self._came(0))
+        self.err = Stream(LogFile(folder / f"{name}.err", limit), lambda: self._came(1))
+
+    def begin(self) -> None:
+        """The program runs."""
+        self.out.begin()
+        self.err.begin()
+
+    async def wait_ended(self, timeout: float) -> None:
+        """Waits until both streams have come to their end, `timeout` seconds at most, and closes them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.out.ended.wait()
+                await self.err.ended.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Takes what is there, and closes everything. May be called twice."""
+        self.out.close()
+        self.err.close()
+
+    def tail(self) -> tuple[str, ...]:
+        """The last lines of stderr, of stdout if there are none."""
+        lines = self.err.lines(TAIL_LINES) or self.out.lines(TAIL_LINES)
+        return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
+
+    def last_line(self) -> str:
+        """The last line of whichever stream spoke last."""
+        return (self.err if self._latest else self.out).last_line()
+
+    def describe_loss(self) -> str:
+        """What of the output is not on disk, one phrase; empty if everything is."""
+        lost = self.out.file.lost + self.err.file.lost
+        trouble = self.out.file.trouble or self.err.file.trouble
+        return f"{lost} bytes of its output were lost: {trouble}" if lost else ""
+
+    def _came(self, stream: int) -> None:
+        self._latest = stream
+        first, self.last = self.last is None, clock.monotonic()
+        if first:
+            self._first()

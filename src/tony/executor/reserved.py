@@ -1,0 +1,84 @@
+"""The ports that a task has reserved for its program."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+from tony.linux.ports import Reservation, listeners, reserve
+
+log = logging.getLogger(__name__)
+
+_IN_USE = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+
+
+class TaskPorts:
+    """One session's ports: one that other tasks know, perhaps one for TensorBoard.
+
+    Attributes:
+        port: the first is what the cluster spec names; 0 before the first `renew`.
+        tb_port: for TensorBoard, None for tasks that have none.
+    """
+
+    def __init__(self, port_range: tuple[int, int] | None, wants_tb_port: bool) -> None:
+        """Reserves nothing yet."""
+        self.port = 0
+        self.tb_port: int | None = None
+        self._range = port_range
+        self._wants_tb_port = wants_tb_port
+        self._held: list[Reservation] = []
+        self._let_go = False
+
+    def renew(self) -> None:
+        """Gives up the ports of the last session and reserves others.
+
+        Raises:
+            PortsExhausted: says which range is full.
+        """
+        self.close()
+        self._held.append(reserve(self._range))
+        self.port = self._held[0].port
+        if self._wants_tb_port:
+            self._held.append(reserve(self._range))
+            self.tb_port = self._held[1].port
+
+    def close(self) -> None:
+        """Gives up everything. May be called twice."""
+        for reservation in self._held:
+            reservation.close()
+        self._held.clear()
+
+    def before_start(self) -> None:
+        """The program is about to start. One that was kept out by our own hold once gets its ports unguarded."""
+        if self._let_go:
+            for reservation in self._held:
+                reservation.close()
+
+    def taken(self) -> str:
+        """Who else listens on a port of ours while our program does not run; empty if nobody."""
+        for name, port in self._named():
+            for listener in listeners(port):
+                return f"{name} {port}, reserved for this task, was taken by {listener}"
+        return ""
+
+    def blamed(self, tail: Sequence[str]) -> str:
+        """Whether a program's last words say that it could not bind a port of ours; empty if not."""
+        words = "\n".join(tail)
+        if not _IN_USE.search(words):
+            return ""
+        # A server that sets neither SO_REUSEADDR nor SO_REUSEPORT fails at our hold. We cannot see that it was so, but
+        # we can stay out of its way from now on.
+        self._let_go = True
+        log.warning("the program found an address in use; in later sessions its ports are given up when it starts")
+        for name, port in self._named():
+            if re.search(rf"\b{port}\b", words):
+                return (
+                    f"{name} {port}, reserved for this task, was in use when the program wanted it "
+                    "(by someone who is gone, or because its server sets neither SO_REUSEADDR nor SO_REUSEPORT)"
+                )
+        return ""
+
+    def _named(self) -> list[tuple[str, int]]:
+        found = [("port", self.port)] if self.port else []
+        return found if self.tb_port is None else [*found, ("TensorBoard port", self.tb_port)]

@@ -1,0 +1,75 @@
+"""Fork and exec of one process of a program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from tony.executor.environment import LaunchFailed, check_sizes
+from tony.linux import cgroup, process
+
+
+def spawn(
+    argv: Sequence[str], env: Mapping[str, str], folder: str, groups: Sequence[str], stdout: int, stderr: int
+) -> int:
+    """Starts a process in a session and process group of its own, and in its control group before its first step.
+
+    To be called from the one thread that lives as long as the executor: the process dies with that thread.
+
+    Returns:
+        Its pid; the caller waits for it.
+
+    Raises:
+        LaunchFailed: says why, in words for the user.
+    """
+    check_sizes(argv, env)
+    _check_folder(folder, groups)
+    parent = os.getpid()
+
+    def prepare() -> None:
+        process.set_parent_death_signal(signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(127)  # it died before we asked to be told
+        cgroup.enter(groups, 0)
+
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=folder,
+            env=env,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise LaunchFailed(_explain(argv[0], error)) from error
+    child.returncode = 0  # the reaper waits for it, not this object
+    return child.pid
+
+
+def _check_folder(folder: str, groups: Sequence[str]) -> None:
+    if not os.path.isdir(folder):
+        raise LaunchFailed(f"the working directory {folder} does not exist")
+    if not os.access(folder, os.X_OK):
+        raise LaunchFailed(f"the working directory {folder} cannot be entered: permission denied")
+    for group in groups:
+        if not os.access(f"{group}/cgroup.procs", os.W_OK):
+            raise LaunchFailed(f"the control group {group} is gone or may not be used")
+
+
+def _explain(program: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        where = "no such file" if "/" in program else "it is in no folder of PATH"
+        return f"command not found: {program} ({where}, or the interpreter that its first line names is missing)"
+    if isinstance(error, PermissionError):
+        return f"not executable: {program} (permission denied; is it a program, and is its x bit set?)"
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return f"not executable: {program} (it is no program, and has no first line that begins with #!)"
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return f"cannot start {program}: command and environment are too long together for Linux"
+    return f"cannot start {program}: {error}"

@@ -1,0 +1,301 @@
+"""One try: from the order to start the program to the word that it and everything it had started is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage, struct_rusage
+
+from tony import clock
+from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
+from tony.executor.family import Family
+from tony.executor.memory import Meter
+from tony.executor.output import Output
+from tony.executor.reaper import Reaper
+from tony.executor.reserved import TaskPorts
+from tony.executor.spawn import spawn
+from tony.executor.verdict import End, Seen, judge, signal_name
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId, log_file_name
+from tony.protocol.launch import LaunchContext
+from tony.protocol.messages import StartProgram
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait for the rest of the output once nobody is left to write any.
+_DRAIN = 5.0
+#: Seconds between looks at who is left while a program is being stopped; the kernel tells of most ends at once.
+_LOOK = 0.1
+#: Characters; a command or a plug-in's error may be of any length.
+_LONGEST_MESSAGE = 2000
+#: The kernel's unit of `ru_maxrss`, in bytes.
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a try finds when it begins; the same for all tries of an executor."""
+
+    context: LaunchContext
+    environment: Mapping[str, str]
+    family: Family
+    ports: TaskPorts
+    reaper: Reaper
+    point_out: Callable[[Sequence[int]], None]
+
+
+@dataclass(slots=True)
+class _Stop:
+    """An order to end: from outside, or because one of several processes failed."""
+
+    reason: str
+    deadline: float
+    grace: float
+    ours: bool
+
+
+class Trial:
+    """One try of the program. `run` once; `stop` at any time.
+
+    Attributes:
+        ended: when it was over (`tony.clock.monotonic`); meaningful after `run`.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        command: StartProgram,
+        started: Callable[[int], None],
+        first_output: Callable[[], None],
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            started: is called with the pid of the first process once all run.
+            first_output: is called when the program first prints.
+        """
+        self._around = around
+        self._command = command
+        self._started = started
+        self._first_output = first_output
+        self._family = around.family
+        self._meter = Meter(around.context.task.memory, around.family, self._saw)
+        self._output: Output | None = None
+        self._pids: list[int] = []
+        self._ends: list[End] = []
+        self._stop: _Stop | None = None
+        self._forced = False
+        self._news = asyncio.Event()
+        self._cpu = 0.0
+        self._largest = 0
+        self.ended = 0.0
+
+    # --- while it runs --------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that the program uses now; None if it does not run or was not measured."""
+        return self._meter.usage() if self._pids else None
+
+    @property
+    def output(self) -> Output | None:
+        """What it prints; None before it runs."""
+        return self._output
+
+    def stop(self, grace: float, reason: str) -> None:
+        """SIGTERM to everyone, `grace` seconds, SIGKILL. A repeated stop can only shorten the grace."""
+        if self._over():
+            return  # it has ended by itself before we said anything
+        deadline = clock.monotonic() + grace
+        if self._stop is None or self._stop.ours:
+            self._stop = _Stop(reason, deadline, grace, ours=False)
+            self._terminate()
+        elif deadline < self._stop.deadline:
+            self._stop = _Stop(self._stop.reason, deadline, grace, ours=False)
+        self._news.set()
+
+    async def run(self) -> ExitStatus:
+        """Starts it, waits until it and everything it started is over, and says how."""
+        began = clock.monotonic()
+        try:
+            return await self._run(began)
+        except LaunchFailed as error:
+            log.error("the program was not started: %s", error)
+            await self._family.end()
+            self.ended = clock.monotonic()
+            return ExitStatus(reason=ExitReason.LAUNCH_FAILED, message=str(error)[:_LONGEST_MESSAGE])
+        finally:
+            if self._output:
+                self._output.close()
+
+    async def _run(self, began: float) -> ExitStatus:
+        if self._stop is not None:
+            self.ended = began
+            return ExitStatus(reason=ExitReason.NOT_STARTED, message="told to stop before it had been started")
+        taken = self._around.ports.taken()
+        if taken:
+            self.ended = began
+            return ExitStatus(reason=ExitReason.PORT_COLLISION, message=taken)
+        output = self._launch()
+        self._started(self._pids[0])
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch_memory())
+            await self._wait_over()
+            watching.cancel()
+        self.ended = self._ends[-1].at if len(self._ends) == len(self._pids) else clock.monotonic()
+        undead = await self._family.end()
+        await self._wait_reaped()
+        await output.wait_ended(_DRAIN)
+        return self._judge(output, undead, began)
+
+    # --- start ----------------------------------------------------------------------------------------------------
+
+    def _launch(self) -> Output:
+        context, command = self._around.context, self._command
+        task, container = context.task, context.container
+        argv, envs = self._prepare()
+        name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
+        output = self._output = Output(Path(container.log_folder), name, task.log_limit, self._first_output)
+        self._around.ports.before_start()
+        self._around.reaper.adopt(self._stranger_ended)
+        for number, env in enumerate(envs):
+            pid = spawn(argv, env, container.work_folder, container.cgroup, output.out.writing, output.err.writing)
+            self._pids.append(pid)
+            self._around.reaper.watch(pid, partial(self._main_ended, number))
+        output.begin()
+        log.info("session %d, try %d: started %s", command.session, command.try_, ", ".join(map(str, self._pids)))
+        return output
+
+    def _prepare(self) -> tuple[list[str], Sequence[dict[str, str]]]:
+        context, command, ports = self._around.context, self._command, self._around.ports
+        task, container = context.task, context.container
+        address = f"{container.host}:{ports.port}"
+        seen = view(task, command.attempt, command.session, command.try_, address, ports.tb_port)
+        try:
+            framework = load_framework(task.framework_module, task.framework_path)
+            envs = environments(task, container, framework, command.shared, seen, self._around.environment)
+        except Exception as error:  # whatever a plug-in's code does, its task fails and says so
+            log.exception("the framework's adapter failed")
+            raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
+        return command_line(task, seen), envs
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        """Whether all processes of the program have ended; what they started may live."""
+        return bool(self._pids) and len(self._ends) == len(self._pids)
+
+    async def _watch_memory(self) -> None:
+        await self._meter.watch()
+        self._news.set()
+
+    async def _wait_over(self) -> None:
+        while not self._may_end_all():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience()):
+                    await self._news.wait()
+            self._news.clear()
+
+    def _may_end_all(self) -> bool:
+        if self._meter.exceeded is not None:
+            return True
+        if self._stop is None:
+            return self._over()
+        if clock.monotonic() >= self._stop.deadline:
+            self._forced = not self._over() or bool(self._family.tree())
+            return True
+        # What the first process leaves behind has its grace, too: a shell dies of SIGTERM before what it runs.
+        return self._over() and not self._family.tree()
+
+    def _patience(self) -> float | None:
+        if self._stop is None:
+            return None
+        left = max(0.0, self._stop.deadline - clock.monotonic())
+        return min(left, _LOOK) if self._over() else left
+
+    def _terminate(self) -> None:
+        ended = {self._pids[end.process] for end in self._ends}
+        self._family.signal(signal.SIGTERM, [pid for pid in self._pids if pid not in ended])
+
+    def _main_ended(self, number: int, status: int, usage: struct_rusage) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        end = End(
+            process=number,
+            code=code if code >= 0 else None,
+            signum=-code if code < 0 else None,
+            at=clock.monotonic(),
+        )
+        self._ends.append(end)
+        self._count(usage)
+        if end.failed and self._stop is None and not self._over():
+            log.info("process %d of %d failed; the others are stopped", number, len(self._pids))
+            grace = self._around.context.task.stop_grace
+            self._stop = _Stop("", clock.monotonic() + grace, grace, ours=True)
+            self._terminate()
+        self._news.set()
+
+    def _stranger_ended(self, status: int, usage: struct_rusage) -> None:
+        self._count(usage)
+        self._news.set()
+
+    def _count(self, usage: struct_rusage) -> None:
+        self._cpu += usage.ru_utime + usage.ru_stime
+        self._largest = max(self._largest, usage.ru_maxrss * _KIB)
+
+    async def _wait_reaped(self) -> None:
+        """The kernel's word that a process has ended comes a moment after it has died."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN):
+                while not self._over():
+                    self._news.clear()
+                    await self._news.wait()
+
+    def _judge(self, output: Output, undead: Sequence[int], began: float) -> ExitStatus:
+        tail = output.tail()
+        ends = self._ends or [End(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
+        stop = self._stop
+        stopped = stop is not None and not stop.ours
+        failed = any(end.failed for end in ends)
+        looks_for_collision = failed and not stopped
+        ports = self._around.ports
+        judged = judge(
+            Seen(
+                ends=ends,
+                through_shell=isinstance(self._around.context.task.command, str),
+                stopped=stopped,
+                stop_reason=stop.reason if stop else "",
+                forced_after=stop.grace if stop and stopped and self._forced else None,
+                memory=self._meter.describe(),
+                collision=(ports.taken() or ports.blamed(tail)) if looks_for_collision else "",
+                loss=output.describe_loss(),
+                undead=undead,
+            )
+        )
+        signum = judged.end.signum
+        return ExitStatus(
+            reason=judged.reason,
+            code=judged.end.code,
+            signal=None if signum is None else signal_name(signum),
+            message=judged.message,
+            peak_memory=self._meter.peak(self._largest_of_its_own()),
+            cpu_time=round(self._cpu, 6),
+            duration=round(max(0.0, self.ended - began), 6),
+            tail=tail,
+        )
+
+    def _largest_of_its_own(self) -> int:
+        """The largest process's peak, unless that may be the executor's own: a child is its copy until exec."""
+        own = getrusage(RUSAGE_SELF).ru_maxrss * _KIB
+        return self._largest if self._largest > own else 0
+
+    def _saw(self, pids: Sequence[int]) -> None:
+        unmarked = self._family.unmarked(pids)
+        if unmarked:
+            self._around.point_out(unmarked)

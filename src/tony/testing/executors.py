@@ -1,0 +1,110 @@
+"""Executors that misbehave on order: `bootstrap.command("tony.testing.executors", "skip-heartbeats=5", "skew=30")`.
+
+Faults:
+
+- `skip-heartbeats=N`: the first N heartbeats are not sent.
+- `skew=SECONDS`: the program's end is reported so much later, with heartbeats all the while.
+- `delay-ready=SECONDS`: the first registration comes so much later.
+- `only=ROLE:INDEX`: the faults hold for that task; others behave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tony.executor.main import run
+from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
+
+if TYPE_CHECKING:
+    from tony.executor.link import Connect, Connection
+
+_FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only")
+
+
+def main() -> int:
+    """Runs an executor with the faults that the arguments name; its launch context comes as for any other."""
+    return run(None, partial(wrap, read_faults(sys.argv[1:])))
+
+
+def read_faults(arguments: Sequence[str]) -> dict[str, str]:
+    """Reads `name=value` arguments.
+
+    Raises:
+        ValueError: a fault that we do not know.
+    """
+    faults = dict(argument.split("=", 1) for argument in arguments if argument)
+    unknown = sorted(set(faults) - set(_FAULTS))
+    if unknown:
+        raise ValueError(f"no such fault: {', '.join(unknown)}; there are {', '.join(_FAULTS)}")
+    return faults
+
+
+def wrap(faults: Mapping[str, str], connect: Connect) -> Connect:
+    """Connections made from now on misbehave."""
+    state = _State(faults)
+
+    async def connect_within(timeout: float) -> Connection:
+        return _Misbehaving(await connect(timeout), state)
+
+    return connect_within
+
+
+class _State:
+    """What is left of the faults, over all connections of one executor."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        self.only = faults.get("only")
+        self.skip_heartbeats = int(faults.get("skip-heartbeats", 0))
+        self.skew = float(faults.get("skew", 0))
+        self.delay_ready = float(faults.get("delay-ready", 0))
+
+    def behave(self) -> None:
+        """No faults from now on."""
+        self.skip_heartbeats, self.skew, self.delay_ready = 0, 0.0, 0.0
+
+
+class _Misbehaving:
+    """A connection that holds back some of what is sent. Order is kept, since reports are numbered."""
+
+    def __init__(self, connection: Connection, state: _State) -> None:
+        self._connection = connection
+        self._state = state
+        self._free_at = 0.0
+
+    def send(self, message: Message) -> None:
+        """Sends, later, or not at all."""
+        state = self._state
+        delay = 0.0
+        match message:
+            case Attach(task=task):
+                if state.only not in (None, task):
+                    state.behave()
+            case Heartbeat():
+                if state.skip_heartbeats > 0:
+                    state.skip_heartbeats -= 1
+                else:
+                    self._connection.send(message)
+                return
+            case ProgramExited():
+                delay = state.skew
+            case Ready():
+                delay, state.delay_ready = state.delay_ready, 0.0
+        loop = asyncio.get_running_loop()
+        at = max(loop.time() + delay, self._free_at)
+        if at <= loop.time():
+            self._connection.send(message)
+        else:
+            self._free_at = at
+            loop.call_at(at, self._connection.send, message)
+
+    async def receive(self) -> Message | None:
+        """The next message."""
+        return await self._connection.receive()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._connection.close()

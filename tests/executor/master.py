@@ -1,0 +1,264 @@
+"""An application master that does what a test tells it: real sockets and frames, no decisions of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tony.bootstrap import command
+from tony.linux import process
+from tony.model.codec import to_plain
+from tony.model.states import DistributedMode
+from tony.protocol import messages as msg
+from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.rpc.connection import Connection
+from tony.rpc.server import Server
+
+#: Seconds until something that a test waits for counts as never happening; the machine may be busy.
+PATIENCE = 30.0
+
+M = TypeVar("M", bound=msg.Message)
+
+
+class Master:
+    """Listens, welcomes, acknowledges, remembers."""
+
+    def __init__(self, folder: Path, attempt: int = 1, interval: float = 0.1) -> None:
+        self.credentials = Credentials(token=secrets.token_hex(32))
+        self.address = f"unix:{folder}/am.sock"
+        self.attempt = attempt
+        self.acknowledges = True
+        self.messages: list[msg.Message] = []
+        self.connections = 0
+        self.closed_count = 0
+        self._interval = interval
+        self._acked = 0
+        self._connection: Connection | None = None
+        self._changed = threading.Condition()
+        self._loop = asyncio.new_event_loop()
+        self._server: Server | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.listen()
+
+    # --- what a test does -----------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Begins to listen, anew if it had stopped."""
+
+        async def begin() -> None:
+            self._server = Server(self.credentials, self)
+            await self._server.listen(self.address)
+
+        self._run(begin())
+
+    def stop_listening(self) -> None:
+        """Dies, as far as executors can tell: no connection, nobody there."""
+
+        async def end() -> None:
+            if self._server:
+                await self._server.close()
+                self._server = None
+
+        self.drop()
+        self._run(end())
+
+    def drop(self) -> None:
+        """Breaks the present connection."""
+        with self._changed:
+            connection, self._connection = self._connection, None
+        if connection:
+            self._loop.call_soon_threadsafe(connection.abort)
+
+    def send(self, message: msg.Message) -> None:
+        """Sends on the present connection."""
+        connection = self._connection
+        assert connection is not None, "nobody is attached"
+        self._loop.call_soon_threadsafe(connection.send, message)
+
+    def start(self, session: int = 1, try_: int = 1, shared: object = None) -> None:
+        """Has the program started."""
+        attempt = self.attempt
+        self.send(msg.StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=shared))
+
+    def wait(self, kind: type[M], match: Callable[[M], bool] = lambda message: True) -> M:
+        """The first message of a kind that matches, once it is there."""
+
+        def find() -> M | None:
+            return next((each for each in self.messages if isinstance(each, kind) and match(each)), None)
+
+        found = self.until(find)
+        assert found is not None
+        return found
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """What a condition answers, once that is true."""
+        deadline = time.monotonic() + PATIENCE
+        with self._changed:
+            while not (found := condition()):
+                left = deadline - time.monotonic()
+                assert left > 0, f"it did not happen; what came: {self.messages[-20:]}"
+                self._changed.wait(min(left, 0.05))
+            return found
+
+    def all(self, kind: type[M]) -> list[M]:
+        """All messages of a kind so far."""
+        with self._changed:
+            return [each for each in self.messages if isinstance(each, kind)]
+
+    def close(self) -> None:
+        """Ends it all."""
+        self.stop_listening()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
+
+    # --- what its server tells it ---------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """Somebody has shown the token."""
+
+    def received(self, connection: Connection, message: msg.Message) -> None:
+        """Welcomes and acknowledges."""
+        with self._changed:
+            self.messages.append(message)
+            if isinstance(message, msg.Attach):
+                self.connections += 1
+                self._connection = connection
+                connection.send(msg.Welcome(attempt=self.attempt, heartbeat_interval=self._interval, acked=self._acked))
+            elif isinstance(message, msg.Reported) and self.acknowledges:
+                self._acked = max(self._acked, message.n)
+                connection.send(msg.Ack(n=self._acked))
+            self._changed.notify_all()
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """Somebody is gone."""
+        with self._changed:
+            self.closed_count += 1
+            if self._connection is connection:
+                self._connection = None
+            self._changed.notify_all()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+
+
+class Guest:
+    """A real executor in a process of its own, and what becomes of it. Leaves nothing behind."""
+
+    def __init__(self, context: LaunchContext, module: str = "tony.executor.main", *arguments: str) -> None:
+        self.context = context
+        self.logs = Path(context.container.log_folder)
+        self.marker = f"TONY_TASK={context.container.marker}"
+        self.process = subprocess.Popen(
+            command(module, *arguments), stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(to_plain(context)).encode())
+        self.process.stdin.close()
+
+    @property
+    def pid(self) -> int:
+        """Of the executor itself."""
+        return self.process.pid
+
+    def log(self) -> str:
+        """What the executor said in its own log."""
+        task = self.context.task
+        return (self.logs / f"{task.role}-{task.index}.executor.log").read_text()
+
+    def read(self, name: str) -> str:
+        """The content of a log file of the program."""
+        return (self.logs / name).read_text()
+
+    def watchdog(self) -> int:
+        """The pid of its watchdog: its only child in a session of its own that carries no marker."""
+        marked = set(process.with_marker(self.marker))
+        (found,) = [pid for pid in process.descendants(self.pid) if pid not in marked]
+        return found
+
+    def programs(self) -> list[int]:
+        """Everything that carries the program's marker."""
+        return process.with_marker(self.marker)
+
+    def wait(self) -> int:
+        """The exit code of the executor, once it has ended."""
+        return self.process.wait(PATIENCE)
+
+    def __enter__(self) -> Guest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        process.sweep(self.marker)
+        if self.process.stderr:
+            self.process.stderr.close()
+
+
+def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true", **more: Any) -> LaunchContext:
+    """What an executor of `worker:0` is told.
+
+    Args:
+        more: fields of TaskPart or ContainerPart that shall be different.
+    """
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    task: dict[str, Any] = {
+        "job_id": f"test-{os.getpid()}",
+        "attempt": 1,
+        "session": 1,
+        "container": "c-1",
+        "role": "worker",
+        "index": 0,
+        "am_address": master.address,
+        "framework_module": "tony.frameworks.none:NoFramework",
+        "framework_path": None,
+        "command": command,
+        "env": {},
+        "instances": {"worker": 1},
+        "procs": {"worker": 1},
+        "chief": "worker:0",
+        "num_tasks": 1,
+        "distributed_mode": DistributedMode.GANG,
+        "params": {},
+        "memory": 0,
+        "gpus": 0,
+        "vcores": 1,
+        "wants_tb_port": False,
+        "port_range": None,
+        "stop_grace": 5.0,
+        "lease": 0.0,
+        "connect_timeout": 20.0,
+        "log_limit": 1 << 20,
+    }
+    container: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "work_folder": str(work),
+        "log_folder": str(folder / "logs"),
+        "inherit_env": True,
+        "marker": f"test-{os.getpid()}/c-1/{secrets.token_hex(8)}",
+    }
+    for name, value in more.items():
+        (task if name in task else container)[name] = value
+    return LaunchContext(task=TaskPart(**task), container=ContainerPart(**container), credentials=master.credentials)
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    """What a condition answers, once that is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+    return found
