@@ -110,6 +110,7 @@ class PlayedMaster:
 
     Attributes:
         kills: every KillJob that came.
+        visitors: every connection there ever was.
         on_kill: called for each of them.
     """
 
@@ -120,7 +121,7 @@ class PlayedMaster:
         self.asked = 0
         self._report = report
         self._watchers: list[Connection] = []
-        self._connections: list[Connection] = []
+        self.visitors: list[Connection] = []
         self._server: Server | None = None
         self._lock = -1
 
@@ -152,7 +153,7 @@ class PlayedMaster:
 
     def hang_up(self) -> None:
         """Every connection breaks; it lives on."""
-        for connection in self._connections:
+        for connection in self.visitors:
             connection.abort()
 
     async def finish(self, report: JobReport) -> None:
@@ -174,7 +175,7 @@ class PlayedMaster:
 
     def connected(self, connection: Connection) -> None:
         """For the server."""
-        self._connections.append(connection)
+        self.visitors.append(connection)
 
     def received(self, connection: Connection, message: Message) -> None:
         """For the server."""

@@ -20,8 +20,9 @@ from tony.model.report import JobReport
 
 #: Lines handed over at a time; between two portions everything else gets its turn.
 _PORTION = 500
-#: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before.
-_LOOK_AGAIN = 1.0
+#: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before: at first,
+#: and at most.
+_SOON, _LATER = 0.05, 1.0
 
 
 class Viewer(Protocol):
@@ -88,10 +89,12 @@ async def reports(home: Home, job_id: str, notice: _Notice) -> AsyncGenerator[Jo
     folder = home.job(job_id)
     with FolderWatch() as changes:
         changes.add(folder.path)
+        pause = _SOON
         while True:
             try:
                 async with aclosing(watch(folder)) as stream:
                     async for message in stream:
+                        pause = _SOON
                         yield message.report
                         if message.final:
                             return
@@ -103,7 +106,8 @@ async def reports(home: Home, job_id: str, notice: _Notice) -> AsyncGenerator[Jo
                 yield report
                 if folder.summary.exists():
                     return
-            await _wait_change(changes)
+            await _wait_change(changes, pause)
+            pause = min(2 * pause, _LATER)
 
 
 async def _ask(home: Home, job_id: str, notice: _Notice) -> JobReport | None:
@@ -114,9 +118,9 @@ async def _ask(home: Home, job_id: str, notice: _Notice) -> JobReport | None:
         return None
 
 
-async def _wait_change(changes: FolderWatch) -> None:
+async def _wait_change(changes: FolderWatch, patience: float) -> None:
     try:
-        async with asyncio.timeout(_LOOK_AGAIN):
+        async with asyncio.timeout(patience):
             await changes.wait_change()
     except TimeoutError:
         return

@@ -1,0 +1,221 @@
+"""Whoever follows a job sees every state that stays and every line that is printed, over all mishaps, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.client.played_master import JOB, PlayedMaster, failed, recorded, standing, succeeded, until, write_log
+from tony import clock
+from tony.client.following import follow
+from tony.client.log_names import Selection
+from tony.client.log_reader import Line
+from tony.errors import ProtocolError, UnknownJobError
+from tony.history.files import write_json
+from tony.history.record import pending_report, write_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+
+Recorded = tuple[JobFolder, JobRecord]
+
+
+class Diary:
+    """Writes down what a viewer is told."""
+
+    def __init__(self) -> None:
+        self.reports: list[JobReport] = []
+        self.lines: list[str] = []
+        self.notices: list[str] = []
+
+    @property
+    def states(self) -> list[JobState]:
+        """The job's states, repetitions left out."""
+        found = [report.state for report in self.reports]
+        return [state for number, state in enumerate(found) if number == 0 or found[number - 1] is not state]
+
+    def saw(self, report: JobReport) -> None:
+        """For the follower."""
+        self.reports.append(report)
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """For the follower."""
+        self.lines += [f"{line.name.task} {line.text}" for line in lines]
+
+    def noticed(self, text: str) -> None:
+        """For the follower."""
+        self.notices.append(text)
+
+
+@pytest.fixture
+def job(home: Home) -> Recorded:
+    """A job of two workers."""
+    return recorded(home)
+
+
+def running(job: Recorded) -> JobReport:
+    """Both workers run."""
+    return standing(*job, JobState.RUNNING, TaskState.RUNNING)
+
+
+async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
+    """Every report the master sends, every line, and the last report as the answer."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(running(job))
+        write_log(folder, "worker-0.s1.t1.out", "hello\n")
+        await until(lambda: diary.lines)
+        write_log(folder, "worker-1.s1.t1.err", "bye")
+        await master.finish(succeeded(folder, record))
+        assert await following == succeeded(folder, record)
+    assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+    assert diary.lines == ["worker:0 hello", "worker:1 bye"]
+    assert diary.notices == []
+
+
+async def test_a_job_that_has_ended(home: Home, job: Recorded) -> None:
+    """All of its output, then its last report."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "a\nb")
+    write_summary(folder, failed(folder, record))
+    diary = Diary()
+    assert await follow(home, JOB, diary) == failed(folder, record)
+    assert diary.lines == ["worker:0 a", "worker:0 b"]
+    assert diary.reports == [failed(folder, record)]
+
+
+async def test_before_the_master_comes_up(home: Home) -> None:
+    """It is waited for; the first report is that all tasks are pending."""
+    job = recorded(home, submitted=clock.wall())
+    folder, record = job
+    diary = Diary()
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: diary.reports)
+        assert diary.reports == [pending_report(folder, record)]
+        async with PlayedMaster(folder, running(job)) as master:
+            await until(lambda: master.watched)
+            await master.finish(succeeded(folder, record))
+        await following
+    assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+
+
+async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded) -> None:
+    """What changed meanwhile is in the next report."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        for _ in range(3):
+            await until(lambda: master.watched)
+            master.hang_up()
+            await until(lambda: not master.watched)
+        await until(lambda: master.watched)
+        await master.finish(succeeded(folder, record))
+        assert (await following).state is JobState.SUCCEEDED
+
+
+async def test_an_end_during_a_break_is_seen(home: Home, job: Recorded) -> None:
+    """The summary says what the connection did not."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_summary(folder, failed(folder, record))
+        await master.die()
+        assert await following == failed(folder, record)
+
+
+async def test_a_master_that_dies_ends_the_job(home: Home, job: Recorded) -> None:
+    """The follower closes the record, and shows what was printed until then."""
+    folder, _ = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "x" * 10)
+        await master.die()
+        report = await following
+    assert (report.state, report.exit_code) == (JobState.FAILED, 3)
+    assert diary.lines == ["worker:0 " + "x" * 10]
+    assert folder.summary.exists()
+
+
+async def test_no_line_is_lost_at_the_end(home: Home, job: Recorded) -> None:
+    """However much is printed at the last moment."""
+    folder, record = job
+    diary = Diary()
+    text = "".join(f"{n}\n" for n in range(20_000))
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", text)
+        await asyncio.sleep(0)
+        write_log(folder, "worker-0.s1.t1.out", text)
+        await master.finish(succeeded(folder, record))
+        await following
+    assert diary.lines == [f"worker:0 {n}" for n in range(20_000)] * 2
+
+
+async def test_only_selected_lines(home: Home, job: Recorded) -> None:
+    """And only the last ones of what was there before."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+    write_log(folder, "worker-1.s1.t1.out", "b\nc\n")
+    write_summary(folder, succeeded(folder, record))
+    diary = Diary()
+    await follow(home, JOB, diary, Selection(tasks={"worker:1"}), keep=1)
+    assert diary.lines == ["worker:1 c"]
+
+
+async def test_a_refusal_is_an_error(home: Home, job: Recorded) -> None:
+    """Another job's token, for instance; it comes out as itself."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        secret = {"token": "0" * 64}
+        write_json(folder.credentials, {"am": secret, "executors": secret})
+        with pytest.raises(ProtocolError, match="token"):
+            await follow(home, JOB, Diary())
+
+
+async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded) -> None:
+    """The reader of our output has gone, for instance: that comes out as itself."""
+    folder, _ = job
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+
+    class Gone(Diary):
+        def printed(self, lines: Sequence[Line]) -> None:
+            raise BrokenPipeError
+
+    async with PlayedMaster(folder, running(job)):
+        with pytest.raises(BrokenPipeError):
+            await follow(home, JOB, Gone())
+
+
+async def test_no_such_job(home: Home) -> None:
+    """Nothing is waited for."""
+    with pytest.raises(UnknownJobError):
+        await follow(home, "x", Diary())
+
+
+async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
+    """A state of the end in a report does not end the following: the final report does, with its details."""
+    folder, record = job
+    last = succeeded(folder, record)
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(replace(last, ended=None))
+        await until(lambda: diary.reports[-1].state is JobState.SUCCEEDED)
+        assert not following.done()
+        await master.finish(last)
+        assert await following == last
