@@ -1,0 +1,235 @@
+"""A job that is submitted is complete; one that is not leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import tony
+from tony.client import staging, submission
+from tony.client.submission import check, prepared, rendered, submit
+from tony.config.load import Resolved, load
+from tony.errors import ConfigError, Problem, SchedulerError, StorageError
+from tony.history.record import read_job
+from tony.model.codec import from_plain
+from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.protocol.launch import JobCredentials
+from tony.schedulers import registry
+from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.local.capabilities import CAPABILITIES
+
+
+class Desk(Submitter):
+    """A scheduler's client half that writes down what it gets."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self) -> None:
+        self.jobs: list[PreparedJob] = []
+        self.problems: Sequence[Problem] = ()
+        self.error: Exception | None = None
+        self.seen: list[str] = []
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        return self.problems
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        return ["a word before"]
+
+    def render(self, job: PreparedJob) -> object:
+        return {"name": job.record.spec.name, "env": dict(job.record.spec.env)}
+
+    async def submit(self, job: PreparedJob) -> None:
+        self.jobs.append(job)
+        self.seen = sorted(os.listdir(job.folder.path))
+        if self.error:
+            raise self.error
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        return None
+
+    async def sweep(self, folder: JobFolder) -> None:
+        raise AssertionError("nothing to sweep")
+
+
+class Office(Scheduler):
+    """A scheduler with one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def submitter(self, home: Home) -> Submitter:
+        return self.desk
+
+    def source(self, job: PreparedJob) -> ContainerSource:
+        raise AssertionError("the client has no use for containers")
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Every scheduler is this one."""
+    desk = Desk()
+    monkeypatch.setattr(registry, "load", lambda name: Office(desk))
+    return desk
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Resolved:
+    """A job with a source and a secret."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("print(1)")
+    (tmp_path / "job.toml").write_text(
+        'name = "digits"\nsource = "src"\ncommand = "python train.py"\nenv = { HF_TOKEN = "hush" }\n'
+    )
+    return load(tmp_path / "job.toml", environ={}, site_files=())
+
+
+def folders(home: Home) -> list[str]:
+    """What jobs there are."""
+    return os.listdir(home.jobs) if home.jobs.exists() else []
+
+
+async def test_a_submitted_job_is_complete(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """Its scheduler finds everything in place, and everybody else its record."""
+    said: list[str] = []
+    job_id = await submit(resolved, home, said.append)
+    folder = home.job(job_id)
+    assert job_id.startswith("local-")
+    assert desk.seen == ["job.json", "logs", "secret", "staged"]
+    record = desk.jobs[0].record
+    assert (record.job_id, record.spec, record.framework_path) == (job_id, resolved.spec, None)
+    assert record.framework_module == "tony.frameworks.none:NoFramework"
+    assert (record.tony_version, record.sources["name"]) == (tony.__version__, resolved.sources["name"])
+    assert len(record.staged.roles["main"].items) == 1
+    assert from_plain(JobRecord, json.loads(folder.secret_job.read_text())) == record
+    assert said[0] == "a word before"
+    assert said[1].startswith("source: ")
+
+
+async def test_secrets_are_kept_apart(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """The record that stays has none, and what has them is for its owner only."""
+    folder = home.job(await submit(resolved, home, print))
+    record = read_job(folder)
+    assert record is not None
+    assert record.spec.env == {"HF_TOKEN": "***"}
+    assert "hush" not in folder.job.read_text()
+    assert [path.stat().st_mode & 0o777 for path in (folder.path, folder.secret, folder.logs)] == [0o700] * 3
+    assert [path.stat().st_mode & 0o777 for path in (folder.secret_job, folder.credentials)] == [0o600] * 2
+    credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text()))
+    assert len(credentials.am.token) == 64
+    assert credentials.am.certificate is None
+
+
+async def test_certificates_where_they_are_asked_for(home: Home, desk: Desk) -> None:
+    """`tls = "always"` holds on one machine, too."""
+    resolved = load(overrides={"command": "true", "tls": "always"}, environ={}, site_files=())
+    folder = home.job(await submit(resolved, home, print))
+    credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text()))
+    assert credentials.executors.certificate is not None
+
+
+async def test_what_can_never_run_is_refused(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """Before anything is made; the problem says where the value was set."""
+    desk.problems = [Problem(key="name", message="no.")]
+    with pytest.raises(ConfigError, match=r"name \(.*job\.toml:1\): no\."):
+        await submit(resolved, home, print)
+    assert folders(home) == []
+
+
+async def test_a_refusal_leaves_nothing_behind(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """The error is the scheduler's."""
+    desk.error = SchedulerError("closed today")
+    with pytest.raises(SchedulerError, match="closed today"):
+        await submit(resolved, home, print)
+    assert len(desk.jobs) == 1
+    assert folders(home) == []
+
+
+async def test_files_that_cannot_be_staged_leave_nothing_behind(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """All of them are named."""
+    shutil.rmtree(str(resolved.spec.source))
+    with pytest.raises(ConfigError, match="source"):
+        await submit(resolved, home, print)
+    assert folders(home) == []
+
+
+async def test_a_home_that_cannot_be_made(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """It is said, and nothing is handed over."""
+    (home.path / "file").touch()
+    with pytest.raises(StorageError, match="Set TONY_HOME"):
+        await submit(resolved, Home(home.path / "file"), print)
+    assert desk.jobs == []
+
+
+async def test_who_loses_patience_leaves_nothing_behind(
+    home: Home, desk: Desk, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Staging is in a thread, which cannot be stopped: what it made is removed when it is done."""
+    begun, go_on = threading.Event(), threading.Event()
+    real = staging.stage
+
+    def slow(*given: object, **more: object) -> object:
+        begun.set()
+        assert go_on.wait(20)
+        return real(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(submission, "stage", slow)
+    submitting = asyncio.ensure_future(submit(resolved, home, print))
+    await asyncio.to_thread(begun.wait, 20)
+    submitting.cancel()
+    await asyncio.sleep(0)
+    assert len(folders(home)) == 1
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await submitting
+    assert folders(home) == []
+    assert desk.jobs == []
+
+
+def test_an_interrupt_while_preparing_leaves_nothing_behind(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """Ctrl-C may come at any moment."""
+    with pytest.raises(KeyboardInterrupt), prepared(resolved, home, print):
+        raise KeyboardInterrupt
+    assert folders(home) == []
+
+
+def test_a_prepared_job_is_not_listed_yet(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """Its record comes last: nobody sees a job that is half there."""
+    with prepared(resolved, home, print) as ready:
+        assert read_job(ready.job.folder) is None
+        assert asyncio.run(ready.hand_over()) == ready.job.folder.job_id
+    assert read_job(ready.job.folder) is not None
+
+
+def test_a_dry_run_makes_nothing(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """It shows what would be sent, without secrets."""
+    assert rendered(resolved, home) == {"name": "digits", "env": {"HF_TOKEN": "***"}}
+    assert os.listdir(home.path) == []
+
+
+def test_a_check_is_what_submit_does_first(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """`validate` uses it."""
+    assert check(resolved, home) is desk
+    desk.problems = [Problem(key="roles.main.memory", message="too much.")]
+    with pytest.raises(ConfigError, match="too much"):
+        check(resolved, home)
+
+
+def test_a_plug_in_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors have no site-packages: they are told where to look."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "__init__.py").touch()
+    (tmp_path / "two.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert submission._plug_in_folder("one.adapter:Thing") == str(tmp_path)
+    assert submission._plug_in_folder("two:Thing") == str(tmp_path)
+    assert submission._plug_in_folder("tony.frameworks.jax:Jax") is None
