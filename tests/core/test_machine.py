@@ -361,7 +361,6 @@ def test_finished_tasks_keep_their_container_while_a_restart_is_possible() -> No
     """With restarts left nothing is given back early; without, a finished task's container goes at once."""
     for restarts, released in ((1, 0), (0, 1)):
         simulation = started(with_restarts(staged(), restarts))
-        simulation.app.state.restarts_for_ports = 3
         simulation.exit(task("prep:0"), OK)
         simulation.run()
         assert len(made(simulation, act.Release)) == released

@@ -66,10 +66,11 @@ class Lab:
         return path
 
     def job_file(self, text: str, programs: Mapping[str, str] | None = None) -> Path:
-        """Writes a job file, and programs beside it."""
+        """Writes a job file, and programs beside it, which become the job's source."""
         for name, program in (programs or {}).items():
             self.file(name, program)
-        return self.file("job.toml", text)
+        text = textwrap.dedent(text)
+        return self.file("job.toml", f'source = "."\n{text}' if programs else text)
 
     # --- commands -------------------------------------------------------------------------------------------------
 

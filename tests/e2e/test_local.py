@@ -124,7 +124,7 @@ def test_no_secret_is_left_or_shown(lab: Lab) -> None:
 def test_work_folders_are_copies(lab: Lab) -> None:
     """A task that changes a file of its source changes neither the user's, nor a peer's, nor a later job's."""
     text = 'command = "echo changed-by-$TASK_INDEX >> data.txt; cat data.txt"\n[roles.worker]\ninstances = 2\n'
-    job = lab.job_file('source = "."\n' + text, {"data.txt": "original\n"})
+    job = lab.job_file(text, {"data.txt": "original\n"})
     for _ in range(2):
         assert lab.submit(job).returncode == 0
     assert (job.parent / "data.txt").read_text() == "original\n"

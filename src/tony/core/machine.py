@@ -417,9 +417,8 @@ class Application:
             self._advance(now)
 
     def _may_restart(self) -> bool:
-        state = self.state
-        ports_left = state.restarts_for_ports < restart_policy.PORT_RESTARTS and not state.final
-        return state.restarts_charged < state.spec.max_restarts or (ports_left and state.living > 0)
+        """Whether finished tasks keep their containers. A restart for a taken port asks for them again instead."""
+        return self.state.restarts_charged < self.state.spec.max_restarts
 
     def _role_over(self, role: RoleState, now: float) -> None:
         if not self._may_restart():
