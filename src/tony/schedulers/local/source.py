@@ -213,7 +213,6 @@ class LocalSource(ContainerSource):
     def _lay_down(self, task: TaskId) -> Interpreter:
         """Makes a task's working directory. Runs in a thread: archives are unpacked."""
         folder = self._job.folder.work_of(task)
-        folder.mkdir(parents=True, exist_ok=True)
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         return localize(staged, self._job.home.cache, folder)
 

@@ -1,0 +1,470 @@
+"""What every container source keeps to, fake or real: each clause of the contract in `schedulers/base.py` is a check.
+
+Whoever has a scheduler gives a *bench*: a way to set one up with the job `two_roles` (three workers, two ps) and to
+look at it from outside. Then:
+
+    for clause in clauses(faults_that_can_be_provoked):
+        asyncio.run(check(clause, bench))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import SchedulerError
+from tony.model.job import JobSpec
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.base import ContainerSource
+from tony.testing.faults import (
+    ContainerExitsBeforeRegistering,
+    Fault,
+    LostAnswer,
+    LostContainer,
+    RefusedContainer,
+    SlowContainer,
+)
+from tony.testing.jobs import credentials, task_part
+
+#: Seconds after which what should have happened will not; generous, for slow machines.
+PATIENCE = 30.0
+#: Seconds in which what should not happen would have.
+QUIET = 0.1
+
+_E = TypeVar("_E", bound=Event)
+
+
+class Bench(ABC):
+    """One source under test, for the job `two_roles`, and what can be seen and done from outside."""
+
+    source: ContainerSource
+    spec: JobSpec
+    job_id: str
+
+    @abstractmethod
+    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+        """What the executor in a container was told; waits until it has been."""
+
+    @abstractmethod
+    async def lives(self, container: str) -> bool:
+        """Whether anything that belongs to a launched container lives: its executor, or what that started."""
+
+    @abstractmethod
+    async def end_executor(self, container: str) -> None:
+        """Has the executor end by itself, with exit code 0, as when the application master tells it to."""
+
+    @abstractmethod
+    async def crash_executor(self, container: str) -> None:
+        """Has the executor die at once, from outside."""
+
+    @abstractmethod
+    async def seen(self, container: str) -> str:
+        """All that others may see of a launched executor: arguments, environment."""
+
+    @abstractmethod
+    async def leftovers(self) -> Sequence[str]:
+        """What is left of the source after it was closed: processes, files, claims."""
+
+
+MakeBench = Callable[[Sequence[Fault]], AbstractAsyncContextManager[Bench]]
+_Check = Callable[["_Clauses"], Coroutine[Any, Any, None]]
+_NEEDS: dict[str, type[Fault]] = {}
+
+
+def clauses(provokable: Iterable[type[Fault]]) -> list[str]:
+    """The names of all clauses that can be checked where these faults can be provoked."""
+    known = set(provokable)
+    return [
+        name.removeprefix("check_")
+        for name in vars(_Clauses)
+        if name.startswith("check_") and (name not in _NEEDS or _NEEDS[name] in known)
+    ]
+
+
+async def check(clause: str, bench: MakeBench) -> None:
+    """Checks one clause.
+
+    Raises:
+        AssertionError: it does not hold.
+    """
+    name = f"check_{clause}"
+    faults = [_NEEDS[name]()] if name in _NEEDS else []
+    async with bench(faults) as made:
+        subject = _Clauses(made)
+        await made.source.open(subject.events.append)
+        try:
+            await getattr(subject, name)()
+        finally:
+            await made.source.close()
+
+
+def _needs(fault: type[Fault]) -> Callable[[_Check], _Check]:
+    def mark(method: _Check) -> _Check:
+        _NEEDS[method.__name__] = fault
+        return method
+
+    return mark
+
+
+class _Clauses:
+    """The contract, a method for each clause. The source is open; it is closed afterwards."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.source = bench.source
+        self.events: list[Event] = []
+
+    # --- demand ---------------------------------------------------------------------------------------------------
+
+    async def check_nothing_comes_unasked(self) -> None:
+        """Without demand no container is granted."""
+        await self.quiet()
+        assert self.events == []
+
+    async def check_demand_is_granted(self) -> None:
+        """A demand is answered by as many grants, of that role, each with an id and a host of its own."""
+        self.source.set_demand("worker", 3)
+        granted = await self.granted(3)
+        assert [grant.role for grant in granted] == ["worker"] * 3
+        assert len({grant.container for grant in granted}) == 3
+        assert all(grant.host for grant in granted)
+
+    async def check_roles_are_demanded_apart(self) -> None:
+        """Each role has its own demand."""
+        self.source.set_demand("worker", 2)
+        self.source.set_demand("ps", 1)
+        granted = await self.granted(3)
+        assert sorted(grant.role for grant in granted) == ["ps", "worker", "worker"]
+
+    async def check_same_demand_again_grants_nothing(self) -> None:
+        """Asking for what already is does nothing."""
+        self.source.set_demand("worker", 2)
+        self.source.set_demand("worker", 2)
+        await self.granted(2)
+        self.source.set_demand("worker", 2)
+        await self.quiet()
+        assert len(self.of(Granted)) == 2
+
+    async def check_raised_demand_grants_the_difference(self) -> None:
+        """The demand is a total: granted containers count."""
+        self.source.set_demand("worker", 1)
+        await self.granted(1)
+        self.source.set_demand("worker", 3)
+        await self.granted(3)
+        await self.quiet()
+        assert len(self.of(Granted)) == 3
+
+    async def check_lowered_demand_takes_nothing_away(self) -> None:
+        """A granted container stays, whatever the demand becomes."""
+        first, *_ = await self.launched("worker", 2)
+        self.source.set_demand("worker", 0)
+        await self.quiet()
+        assert self.of(ContainerEnded) == []
+        assert await self.bench.lives(first)
+
+    async def check_lowered_demand_is_not_refilled(self) -> None:
+        """What ends after the demand was lowered is not replaced; raising it again grants anew."""
+        first, second = await self.launched("worker", 2)
+        self.source.set_demand("worker", 1)
+        await self.bench.crash_executor(first)
+        await self.ended(1)
+        await self.quiet()
+        assert len(self.of(Granted)) == 2
+        self.source.set_demand("worker", 2)
+        granted = await self.granted(3)
+        assert granted[-1].container not in (first, second)
+
+    async def check_impossible_demand_is_refused(self) -> None:
+        """What can never be had is answered at once, with a reason."""
+        self.source.set_demand("worker", 1000)
+        await self.until(lambda: bool(self.of(Unsatisfiable)))
+        assert self.of(Unsatisfiable)[0].role == "worker"
+        assert self.of(Unsatisfiable)[0].reason
+        assert self.of(Granted) == []
+
+    async def check_opened_twice(self) -> None:
+        """A second open changes nothing: events still come once, to the first sink."""
+        others: list[Event] = []
+        await self.source.open(others.append)
+        self.source.set_demand("worker", 1)
+        await self.granted(1)
+        assert others == []
+
+    async def check_recovery_finds_nothing_of_a_new_job(self) -> None:
+        """No earlier attempt, no earlier containers."""
+        assert list(await self.source.recover()) == []
+
+    # --- launching ------------------------------------------------------------------------------------------------
+
+    async def check_executor_gets_its_task(self) -> None:
+        """The executor is told exactly what the application master said."""
+        self.source.set_demand("ps", 1)
+        (grant,) = await self.granted(1)
+        task, secret = self.task(grant.container, "ps", 0), credentials()
+        await self.source.launch(grant.container, task, secret)
+        assert await self.bench.told(grant.container) == (task, secret)
+
+    async def check_secrets_are_not_seen(self) -> None:
+        """Neither the arguments nor the environment of an executor hold a secret."""
+        self.source.set_demand("ps", 1)
+        (grant,) = await self.granted(1)
+        secret = Credentials(token="ab" * 32, key="-----KEY-----", certificate="-----CERT-----", ca="-----CA-----")
+        await self.source.launch(grant.container, self.task(grant.container, "ps", 0), secret)
+        await self.bench.told(grant.container)
+        seen = await self.bench.seen(grant.container)
+        assert not [text for text in ("ab" * 32, "-----") if text in seen]
+
+    async def check_launched_twice(self) -> None:
+        """A launch that comes twice starts one executor."""
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        task, secret = self.task(grant.container, "worker", 0), credentials()
+        await asyncio.gather(
+            self.source.launch(grant.container, task, secret), self.source.launch(grant.container, task, secret)
+        )
+        await self.bench.told(grant.container)
+        await self.source.launch(grant.container, task, secret)
+        self.source.set_demand("worker", 0)
+        await self.bench.crash_executor(grant.container)
+        await self.ended(1)
+        assert not await self.bench.lives(grant.container)
+
+    async def check_launch_in_an_ended_container(self) -> None:
+        """Where nothing is any more, nothing can be launched, and that is said."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.kill(container, "test")
+        await self.ended(1)
+        try:
+            await self.source.launch(container, self.task(container, "worker", 0), credentials())
+        except SchedulerError:
+            return
+        raise AssertionError("a launch in a container that has ended went unnoticed")
+
+    async def check_ended_while_it_starts(self) -> None:
+        """A container that is killed in the middle of its launch is told of exactly once, and nothing of it lives."""
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        self.source.set_demand("worker", 0)
+        launch = asyncio.ensure_future(
+            self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+        )
+        await asyncio.sleep(0)
+        self.source.kill(grant.container, "test")
+        refused = isinstance((await asyncio.gather(launch, return_exceptions=True))[0], SchedulerError)
+        if not refused:
+            await self.ended(1)
+        await self.quiet()
+        assert len(self.of(ContainerEnded)) == (0 if refused else 1)
+        assert not await self.bench.lives(grant.container)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    async def check_unused_container_is_given_back(self) -> None:
+        """A container in which nothing was launched ends at once when it is released."""
+        self.source.set_demand("worker", 2)
+        first, _ = await self.granted(2)
+        self.source.set_demand("worker", 1)
+        self.source.release(first.container, PATIENCE)
+        assert (await self.ended(1))[0].container == first.container
+        await self.quiet()
+        assert len(self.of(Granted)) == 2
+
+    async def check_release_leaves_time(self) -> None:
+        """A released executor that ends by itself within its patience is not ended by force."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.release(container, PATIENCE)
+        await self.quiet()
+        assert self.of(ContainerEnded) == []
+        assert await self.bench.lives(container)
+        await self.bench.end_executor(container)
+        await self.ended(1)
+        assert not await self.bench.lives(container)
+
+    async def check_release_ends_by_force(self) -> None:
+        """After its patience a released executor is ended, with all it started."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.release(container, 0.05)
+        (end,) = await self.ended(1)
+        assert (end.container, bool(end.cause)) == (container, True)
+        assert not await self.bench.lives(container)
+
+    async def check_released_twice(self) -> None:
+        """The more impatient release counts, and one end is told."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.release(container, 10 * PATIENCE)
+        self.source.release(container, 0.05)
+        self.source.release(container, 10 * PATIENCE)
+        await self.ended(1)
+        self.source.release(container, 0.0)
+        await self.quiet()
+        assert len(self.of(ContainerEnded)) == 1
+
+    async def check_kill_ends_everything(self) -> None:
+        """When a kill's end is told, executor and programs are dead; the cause names the reason."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.kill(container, "it fell silent")
+        (end,) = await self.ended(1)
+        assert "it fell silent" in end.cause
+        assert not await self.bench.lives(container)
+
+    async def check_killed_twice(self) -> None:
+        """A second kill, or one of a container nobody knows, does nothing."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.kill(container, "first")
+        self.source.kill(container, "second")
+        await self.ended(1)
+        self.source.kill(container, "third")
+        self.source.kill("c-none", "unknown")
+        self.source.release("c-none", 0.0)
+        await self.quiet()
+        assert len(self.of(ContainerEnded)) == 1
+
+    async def check_kill_after_release(self) -> None:
+        """A kill does not wait for the patience of a release."""
+        (container,) = await self.launched("worker", 1)
+        self.source.set_demand("worker", 0)
+        self.source.release(container, 10 * PATIENCE)
+        self.source.kill(container, "now")
+        await self.ended(1)
+        assert not await self.bench.lives(container)
+
+    async def check_end_is_told_once_and_refilled(self) -> None:
+        """An executor that dies is told of once; nothing it started lives; its place is granted anew."""
+        first, second = await self.launched("worker", 2)
+        await self.bench.crash_executor(first)
+        (end,) = await self.ended(1)
+        assert end.container == first
+        assert end.cause
+        assert not await self.bench.lives(first)
+        assert await self.bench.lives(second)
+        granted = await self.granted(3)
+        assert granted[-1].container not in (first, second)
+        assert granted[-1].role == "worker"
+        await self.quiet()
+        assert len(self.of(ContainerEnded)) == 1
+
+    async def check_close_leaves_nothing(self) -> None:
+        """After close no process and no file is left, and nothing more is told. A second close does nothing."""
+        await self.launched("worker", 2)
+        self.source.set_demand("ps", 1)
+        await self.granted(3)
+        before = len(self.events)
+        await self.source.close()
+        await self.source.close()
+        await self.quiet()
+        assert list(await self.bench.leftovers()) == []
+        assert len(self.events) == before
+
+    async def check_close_before_anything(self) -> None:
+        """A source that was only opened leaves nothing behind either."""
+        await self.source.close()
+        assert list(await self.bench.leftovers()) == []
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    @_needs(SlowContainer)
+    async def check_slow_container(self) -> None:
+        """While there is no room that is said; the grant comes when there is, and that is said as well."""
+        self.source.set_demand("worker", 1)
+        await self.until(lambda: any(event.reason for event in self.of(Queued)))
+        await self.granted(1)
+        await self.until(lambda: self.of(Queued)[-1].reason == "")
+        assert len(self.of(Granted)) == 1
+
+    @_needs(RefusedContainer)
+    async def check_refused_container(self) -> None:
+        """A launch that is refused raises; no end is told, and the demand is filled anew."""
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        try:
+            await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+        except SchedulerError as error:
+            assert str(error)
+        else:
+            raise AssertionError("the launch was not refused")
+        granted = await self.granted(2)
+        await self.quiet()
+        assert self.of(ContainerEnded) == []
+        assert granted[-1].container != grant.container
+
+    @_needs(LostContainer)
+    async def check_lost_container(self) -> None:
+        """A container that goes away is told of once and replaced; the replacement works."""
+        (container,) = await self.launched("worker", 1)
+        (end,) = await self.ended(1)
+        assert end.container == container
+        again = (await self.granted(2))[-1].container
+        await self.source.launch(again, self.task(again, "worker", 0), credentials())
+        await self.bench.told(again)
+        assert await self.bench.lives(again)
+
+    @_needs(ContainerExitsBeforeRegistering)
+    async def check_container_exits_before_registering(self) -> None:
+        """An executor that ends right after its start is told of once, with how it ended."""
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+        (end,) = await self.ended(1)
+        assert "exit code 3" in end.cause
+        assert (await self.granted(2))[-1].container != grant.container
+
+    @_needs(LostAnswer)
+    async def check_lost_answer(self) -> None:
+        """An absent answer is unknown, not no: asked again, it comes, and no container comes twice."""
+        self.source.set_demand("worker", 2)
+        await self.granted(1)
+        await self.quiet()
+        assert len(self.of(Granted)) == 1
+        self.source.set_demand("worker", 2)
+        granted = await self.granted(2)
+        await self.quiet()
+        assert len(self.of(Granted)) == 2
+        assert granted[0].container != granted[1].container
+
+    # --- tools ----------------------------------------------------------------------------------------------------
+
+    def of(self, kind: type[_E]) -> list[_E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def granted(self, number: int) -> list[Granted]:
+        await self.until(lambda: len(self.of(Granted)) >= number)
+        return self.of(Granted)
+
+    async def ended(self, number: int) -> list[ContainerEnded]:
+        await self.until(lambda: len(self.of(ContainerEnded)) >= number)
+        return self.of(ContainerEnded)
+
+    async def launched(self, role: str, number: int) -> list[str]:
+        """Containers of a role with living executors."""
+        self.source.set_demand(role, number)
+        containers = [grant.container for grant in await self.granted(number) if grant.role == role]
+        for index, container in enumerate(containers):
+            await self.source.launch(container, self.task(container, role, index), credentials())
+        for container in containers:
+            await self.bench.told(container)
+        return containers
+
+    def task(self, container: str, role: str, index: int) -> TaskPart:
+        return task_part(self.bench.spec, self.bench.job_id, container, role, index)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    await asyncio.sleep(0.002)
+        except TimeoutError:
+            raise AssertionError(f"it did not come within {PATIENCE:g} s; what came: {self.events}") from None
+
+    async def quiet(self) -> None:
+        """Lets what should not happen happen."""
+        await asyncio.sleep(QUIET)

@@ -1,0 +1,203 @@
+"""A scheduler in memory: deterministic, with faults on order. Held to the same contract as the real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import SchedulerError
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.base import Capabilities, ContainerSource, Sink
+from tony.testing.faults import (
+    ContainerExitsBeforeRegistering,
+    Fault,
+    LostAnswer,
+    LostContainer,
+    RefusedContainer,
+    SlowContainer,
+)
+
+#: Told of each launch, so that a test can play the executor.
+Launched = Callable[[str, TaskPart, Credentials], object]
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeContainer:
+    """One living container.
+
+    Attributes:
+        number: counted from 1.
+        told: whether its grant was told.
+        task: what was launched in it, or None.
+    """
+
+    id: str
+    number: int
+    role: str
+    told: bool = False
+    task: TaskPart | None = None
+    credentials: Credentials | None = None
+    timer: asyncio.TimerHandle | None = None
+
+
+class FakeSource(ContainerSource):
+    """Containers that exist in memory only. Executors are played by whoever gives `launched`.
+
+    Args:
+        faults: what goes wrong, at most one fault for each container.
+        limits: role -> most containers it can ever have; more is answered by Unsatisfiable.
+        launched: told of each launch.
+
+    Attributes:
+        containers: id -> the living ones.
+        log: every call that changes something, in order, as text: `launch c-1 worker:0`.
+    """
+
+    capabilities = Capabilities(
+        gang=False, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True
+    )
+
+    def __init__(
+        self,
+        *,
+        faults: Sequence[Fault] = (),
+        limits: Mapping[str, int] | None = None,
+        host: str = "127.0.0.1",
+        launched: Launched = lambda container, task, credentials: None,
+    ) -> None:
+        self.containers: dict[str, FakeContainer] = {}
+        self.log: list[str] = []
+        self._faults = {fault.container: fault for fault in faults}
+        self._limits = limits
+        self._host = host
+        self._launched = launched
+        self._sink: Sink | None = None
+        self._demand: dict[str, int] = {}
+        self._number = 0
+        self._queued = False
+
+    async def open(self, sink: Sink) -> None:
+        if self._sink is None:
+            self._sink = sink
+
+    async def recover(self) -> Sequence[str]:
+        return ()
+
+    def set_demand(self, role: str, total: int) -> None:
+        self.log.append(f"demand {role} {total}")
+        if self._limits is not None and total > self._limits.get(role, 0):
+            self._emit(Unsatisfiable(role=role, reason=f"{total} of {role} can never be had"))
+            return
+        self._demand[role] = total
+        self._withdraw_untold(role)
+        for container in self.containers.values():
+            if container.role == role and isinstance(self._faults.get(container.number), LostAnswer):
+                self._tell_granted(container)
+        self._fill(role)
+
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        held = self.containers.get(container)
+        if held is None:
+            raise SchedulerError(f"container {container} has ended")
+        if held.task is not None:
+            return
+        self.log.append(f"launch {container} {task.role}:{task.index}")
+        held.task, held.credentials = task, credentials
+        fault = self._faults.get(held.number)
+        if isinstance(fault, RefusedContainer):
+            self._forget(held)
+            raise SchedulerError(f"container {container} was refused, as ordered")
+        self._launched(container, task, credentials)
+        loop = asyncio.get_running_loop()
+        if isinstance(fault, LostContainer):
+            held.timer = loop.call_later(fault.delay, self._lose, container)
+        elif isinstance(fault, ContainerExitsBeforeRegistering):
+            loop.call_soon(self.end, container, f"its executor ended with exit code {fault.exit_code}")
+
+    def release(self, container: str, patience: float) -> None:
+        held = self.containers.get(container)
+        if held is None:
+            return
+        self.log.append(f"release {container}")
+        if held.task is None or patience <= 0:
+            self.end(container, "it was given back")
+            return
+        loop = asyncio.get_running_loop()
+        if held.timer is None or loop.time() + patience < held.timer.when():
+            if held.timer:
+                held.timer.cancel()
+            cause = f"it was given back, and its executor did not end within {patience:g} s"
+            held.timer = loop.call_later(patience, self.end, container, cause)
+
+    def kill(self, container: str, reason: str) -> None:
+        if container in self.containers:
+            self.log.append(f"kill {container}")
+            self.end(container, f"killed: {reason}")
+
+    async def close(self) -> None:
+        self._sink = None
+        for held in self.containers.values():
+            if held.timer:
+                held.timer.cancel()
+        self.containers.clear()
+        self._demand.clear()
+
+    def end(self, container: str, cause: str, *, blameless: bool = False) -> None:
+        """What a test calls to have a container go away: its executor ended, its node died."""
+        held = self.containers.get(container)
+        if held:
+            self._emit(ContainerEnded(container=container, cause=cause, blameless=blameless))
+            self._forget(held)
+
+    def _lose(self, container: str) -> None:
+        self.end(container, "its node was lost", blameless=True)
+
+    def _forget(self, held: FakeContainer) -> None:
+        if held.timer:
+            held.timer.cancel()
+        del self.containers[held.id]
+        self._fill(held.role)
+
+    def _withdraw_untold(self, role: str) -> None:
+        """A lower total takes back requests that were not answered yet, the youngest first."""
+        living = [held for held in self.containers.values() if held.role == role]
+        surplus = len(living) - self._demand[role]
+        for held in [held for held in reversed(living) if not held.told][: max(surplus, 0)]:
+            if held.timer:
+                held.timer.cancel()
+            del self.containers[held.id]
+        self._note_queue()
+
+    def _fill(self, role: str) -> None:
+        living = sum(held.role == role for held in self.containers.values())
+        for _ in range(self._demand.get(role, 0) - living):
+            self._number += 1
+            held = FakeContainer(id=f"c-{self._number}", number=self._number, role=role)
+            self.containers[held.id] = held
+            fault = self._faults.get(held.number)
+            if isinstance(fault, SlowContainer):
+                held.timer = asyncio.get_running_loop().call_later(fault.delay, self._tell_granted, held)
+            elif not isinstance(fault, LostAnswer):
+                self._tell_granted(held)
+        self._note_queue()
+
+    def _tell_granted(self, held: FakeContainer) -> None:
+        if not held.told:
+            held.told, held.timer = True, None
+            self._note_queue()
+            self._emit(Granted(container=held.id, role=held.role, host=self._host))
+
+    def _note_queue(self) -> None:
+        slow = [held for held in self.containers.values() if not held.told and held.timer]
+        if bool(slow) != self._queued:
+            self._queued = bool(slow)
+            self._emit(Queued(reason=f"no room for {len(slow)} containers, as ordered" if slow else ""))
+
+    def _emit(self, event: Event) -> None:
+        asyncio.get_running_loop().call_soon(self._tell, event)
+
+    def _tell(self, event: Event) -> None:
+        if self._sink:
+            self._sink(event)

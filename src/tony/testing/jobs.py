@@ -1,0 +1,83 @@
+"""Small jobs for tests of schedulers: prepared as a client would, without anything staged."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from tony.model.job import MIB, JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.staged import StagedJob
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.base import PreparedJob
+
+
+def two_roles(**more: object) -> JobSpec:
+    """A job of three workers and two ps, 16 MiB each.
+
+    Args:
+        more: further fields of the JobSpec.
+    """
+    resources = Resources(memory=16 * MIB)
+    roles = {"worker": Role(instances=3, resources=resources), "ps": Role(instances=2, resources=resources)}
+    return JobSpec(**{"name": "two roles", "command": "true", "roles": roles, **more})  # type: ignore[arg-type]
+
+
+def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> PreparedJob:
+    """A job as a submitter and a container source get it, with its folders made under `home`."""
+    job_id = job_id or f"test-{secrets.token_hex(6)}"
+    layout = Home(home)
+    folder = layout.job(job_id)
+    for path in (layout.cache, folder.logs, folder.work, folder.staged, folder.secret):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record = JobRecord(
+        version=RECORD_VERSION,
+        job_id=job_id,
+        user="tester",
+        host="localhost",
+        submitted=0.0,
+        tony_version="0",
+        spec=spec,
+        staged=StagedJob(),
+        framework_module="tony.frameworks.none:None",
+    )
+    return PreparedJob(home=layout, folder=folder, record=record)
+
+
+def credentials() -> Credentials:
+    """A token that nobody has seen before."""
+    return Credentials(token=secrets.token_hex(32))
+
+
+def task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int) -> TaskPart:
+    """What an application master would tell the executor of a task in session 1."""
+    roles = spec.effective_roles
+    return TaskPart(
+        job_id=job_id,
+        attempt=1,
+        session=1,
+        container=container,
+        role=role,
+        index=index,
+        am_address="unix:/nowhere",
+        framework_module="tony.frameworks.none:None",
+        framework_path=None,
+        command=spec.command_of(role) or "true",
+        env=spec.env_of(role),
+        instances={name: each.instances for name, each in roles.items()},
+        procs={name: each.procs_per_task for name, each in roles.items()},
+        chief=str(spec.chief) if spec.chief else None,
+        num_tasks=spec.tracked_count,
+        distributed_mode=spec.distributed_mode,
+        params=spec.params,
+        memory=roles[role].resources.memory,
+        gpus=roles[role].resources.gpus,
+        vcores=roles[role].resources.vcores,
+        wants_tb_port=False,
+        port_range=None,
+        stop_grace=1.0,
+        lease=0.0,
+        connect_timeout=5.0,
+        log_limit=spec.log_limit,
+    )

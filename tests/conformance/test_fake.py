@@ -1,0 +1,61 @@
+"""The fake scheduler keeps to the contract of container sources, with every fault."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tony.protocol.launch import Credentials, TaskPart
+from tony.testing import conformance, faults
+from tony.testing.fake_scheduler import FakeSource
+from tony.testing.jobs import two_roles
+
+FAULTS = (
+    faults.SlowContainer,
+    faults.RefusedContainer,
+    faults.LostContainer,
+    faults.ContainerExitsBeforeRegistering,
+    faults.LostAnswer,
+)
+
+
+class FakeBench(conformance.Bench):
+    def __init__(self, ordered: Sequence[faults.Fault]) -> None:
+        self.spec = two_roles()
+        self.job_id = "fake"
+        limits = {name: role.instances for name, role in self.spec.roles.items()}
+        self.fake = FakeSource(faults=ordered, limits=limits)
+        self.source = self.fake
+
+    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+        held = self.fake.containers[container]
+        assert held.task
+        assert held.credentials
+        return held.task, held.credentials
+
+    async def lives(self, container: str) -> bool:
+        return container in self.fake.containers
+
+    async def end_executor(self, container: str) -> None:
+        self.fake.end(container, "its executor ended with exit code 0")
+
+    async def crash_executor(self, container: str) -> None:
+        self.fake.end(container, "its executor was killed by SIGKILL")
+
+    async def seen(self, container: str) -> str:
+        return repr(self.fake.containers[container])
+
+    async def leftovers(self) -> Sequence[str]:
+        return list(self.fake.containers)
+
+
+@asynccontextmanager
+async def bench(ordered: Sequence[faults.Fault]) -> AsyncIterator[FakeBench]:
+    yield FakeBench(ordered)
+
+
+@pytest.mark.parametrize("clause", conformance.clauses(FAULTS))
+def test_contract(clause: str) -> None:
+    """Each clause holds; its docstring says which it is."""
+    asyncio.run(conformance.check(clause, bench))

@@ -1,0 +1,72 @@
+"""Jobs that can never fit are refused with the arithmetic."""
+
+from tony.errors import Problem
+from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.states import AfterCondition
+from tony.schedulers.local.fit import misfits
+from tony.schedulers.local.machine import Machine
+
+MACHINE = Machine(memory=int(21.6 * GIB), gpus=("0",), memory_origin="24g x 0.9", gpus_origin="NVIDIA devices found")
+
+
+def role(instances: int, memory: int, gpus: int = 0, **after: AfterCondition) -> Role:
+    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=after)
+
+
+def job(max_restarts: int = 0, **roles: Role) -> JobSpec:
+    return JobSpec(roles=roles, command="true", max_restarts=max_restarts)
+
+
+def test_fits() -> None:
+    """The whole machine may be asked for."""
+    assert misfits(job(worker=role(2, 10 * GIB, 0), ps=role(1, GIB, 1)), MACHINE) == []
+
+
+def test_one_task_too_large() -> None:
+    """Each role whose single task is too large is named."""
+    assert misfits(job(worker=role(4, 64 * GIB), ps=role(1, GIB)), MACHINE) == [
+        Problem(
+            key="roles.worker.memory",
+            value="64g",
+            message="one task wants more than this machine has, 21.6g of memory (24g x 0.9). "
+            "Ask for less memory or fewer instances.",
+        )
+    ]
+
+
+def test_together_too_large() -> None:
+    """The sum is shown, task by task."""
+    assert misfits(job(worker=role(4, 16 * GIB), ps=role(2, 3 * GIB)), MACHINE) == [
+        Problem(
+            key="roles",
+            message="the job wants worker: 4 x 16g + ps: 2 x 3g = 70g at one time, this machine has 21.6g of memory "
+            "(24g x 0.9). Ask for less memory or fewer instances.",
+        )
+    ]
+
+
+def test_one_after_the_other_fits() -> None:
+    """What is never there at one time is not added up, unless a restart may need it again."""
+    roles = {"train": role(2, 10 * GIB), "export": role(1, 20 * GIB, train=AfterCondition.SUCCEEDED)}
+    assert misfits(job(**roles), MACHINE) == []
+    assert [problem.key for problem in misfits(job(max_restarts=1, **roles), MACHINE)] == ["roles"]
+
+
+def test_gpus() -> None:
+    """GPUs are counted the same way, and how to pretend some is said."""
+    assert misfits(job(worker=role(4, GIB, 2)), MACHINE) == [
+        Problem(
+            key="roles.worker.gpus",
+            value="2 GPUs",
+            message="one task wants more than this machine has, 1 GPU (NVIDIA devices found). "
+            "Ask for fewer, or pretend some for a test with scheduler.local.gpus.",
+        )
+    ]
+    (problem,) = misfits(job(worker=role(4, GIB, 1)), MACHINE)
+    assert problem.key == "roles.worker.gpus"
+    assert problem.message.startswith("the job wants worker: 4 x 1 GPU = 4 GPUs at one time, this machine has 1 GPU")
+
+
+def test_no_instances_no_misfit() -> None:
+    """A role of no tasks wants nothing."""
+    assert misfits(job(worker=role(0, 64 * GIB), ps=role(1, GIB)), MACHINE) == []

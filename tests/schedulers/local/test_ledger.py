@@ -1,0 +1,356 @@
+"""The ledger, between processes and between users: claims, the line, deaths, and what strangers leave in the folder."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tony.schedulers.local.claims import MAX_BYTES, Claim, encode
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
+from tony.schedulers.local.line import obtain
+from tony.schedulers.local.machine import Machine
+
+CLAIMER = Path(__file__).with_name("claimer.py")
+#: The re-check that nobody should need comes after five seconds: what comes sooner, the kernel told.
+PROMPT = 4.0
+STRANGER = 54321
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(tmp_path)
+    yield made
+    made.close()
+
+
+class Claimer:
+    """A process in line, as one of several."""
+
+    def __init__(self, folder: Path, memory: int, gpus: int = 0, machine: tuple[int, int] = (100, 4)) -> None:
+        arguments = [str(folder), str(memory), str(gpus), *map(str, machine)]
+        self.process = subprocess.Popen(
+            [sys.executable, str(CLAIMER), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def next(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def until(self, beginning: str) -> str:
+        while line := self.next():
+            if line.startswith(beginning):
+                return line
+        raise AssertionError("it ended")
+
+    def give_back(self) -> None:
+        self.process.communicate(timeout=30)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def claimer(tmp_path: Path) -> Iterator[Callable[..., Claimer]]:
+    made: list[Claimer] = []
+
+    def make(*arguments: int, **more: tuple[int, int]) -> Claimer:
+        made.append(Claimer(tmp_path, *arguments, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.process.kill()
+        each.process.wait()
+        for stream in (each.process.stdin, each.process.stdout):
+            assert stream
+            stream.close()
+
+
+def posted(ledger: Ledger, memory: int = 1, devices: tuple[str, ...] | None = ()) -> HeldClaim:
+    claim = new_claim(job="job", job_name="name", memory=memory, gpus=len(devices or ()))
+    with ledger.locked():
+        return ledger.post(replace(claim, devices=devices))
+
+
+def living(ledger: Ledger) -> list[Claim]:
+    with ledger.locked():
+        return ledger.claims()
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_claim_is_seen_with_its_owner(ledger: Ledger) -> None:
+    """What one writes the others read; whose it is the file system says."""
+    held = posted(ledger, 5, ("a",))
+    (seen,) = living(ledger)
+    assert replace(seen, user="") == held.claim
+    assert seen.user
+    held.withdraw()
+    held.withdraw()
+    assert living(ledger) == []
+
+
+def test_claim_dies_with_its_holder(ledger: Ledger, tmp_path: Path) -> None:
+    """A file whose lock is gone is no claim, and is removed."""
+    held = posted(ledger)
+    os.close(held.descriptor)
+    assert living(ledger) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_claim_lives_with_whoever_inherited_it(ledger: Ledger) -> None:
+    """The claim of a dead holder lives on as long as a process that inherited its file."""
+    held = posted(ledger)
+    heir = subprocess.Popen(["sleep", "600"], pass_fds=[held.descriptor])
+    os.close(held.descriptor)
+    assert len(living(ledger)) == 1
+    heir.kill()
+    heir.wait()
+    assert living(ledger) == []
+
+
+def test_programs_do_not_inherit_it(ledger: Ledger) -> None:
+    """Python closes what is not handed on: a claim never hangs on a program that a user's program left."""
+    held = posted(ledger)
+    heir = subprocess.Popen(["sleep", "600"])
+    os.close(held.descriptor)
+    assert living(ledger) == []
+    heir.kill()
+    heir.wait()
+
+
+def test_draft_of_a_dead_writer_is_removed(ledger: Ledger, tmp_path: Path) -> None:
+    """A writer killed in the middle leaves nothing for ever."""
+    (tmp_path / "1-2-3.draft").write_text("{")
+    assert living(ledger) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_updated_claim_shrinks(ledger: Ledger) -> None:
+    """No rest of a longer content stays behind a shorter one."""
+    held = posted(ledger, 1, ("a", "b"))
+    held.update(replace(held.claim, gpus=0, devices=()))
+    assert living(ledger)[0].devices == ()
+
+
+def test_refresh_notices_a_removed_file(ledger: Ledger) -> None:
+    """Whoever cleans up folders of temporary files may have taken it."""
+    held = posted(ledger)
+    os.utime(held.path, (0, 0))
+    assert held.refresh()
+    assert held.path.stat().st_mtime > 0
+    held.path.unlink()
+    assert not held.refresh()
+
+
+def test_withdrawal_spares_a_file_that_is_not_ours(ledger: Ledger) -> None:
+    """Under our name may be another file by now."""
+    held = posted(ledger)
+    held.path.unlink()
+    held.path.write_text("somebody else's")
+    held.withdraw()
+    assert held.path.exists()
+
+
+# --- the lock -------------------------------------------------------------------------------------------------------
+
+
+def test_one_decides_at_a_time(ledger: Ledger, tmp_path: Path) -> None:
+    """While one holds the ledger locked another cannot."""
+    other = Ledger(tmp_path)
+    with ledger.locked(), pytest.raises(LedgerBusy), other.locked():
+        pass
+    with other.locked():
+        pass
+    other.close()
+
+
+@pytest.mark.slow
+def test_locked_ledger_is_said_and_waited_for(ledger: Ledger, tmp_path: Path) -> None:
+    """Somebody who never lets go is named; when he does, all goes on."""
+
+    async def scenario() -> list[str]:
+        said: list[str] = []
+        folder = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
+        waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), said.append))
+        async with asyncio.timeout(30):
+            while not said:
+                await asyncio.sleep(0.01)
+            os.close(folder)
+            (await waiting).withdraw()
+        return said
+
+    assert f"which process {os.getpid()} has locked" in asyncio.run(scenario())[0]
+
+
+# --- the line -------------------------------------------------------------------------------------------------------
+
+
+def test_first_come_first_served(claimer: Callable[..., Claimer]) -> None:
+    """Who waits longest is next, even if a later and smaller wish would fit."""
+    first = claimer(60)
+    first.until("granted")
+    second = claimer(60)
+    assert second.next().startswith("waiting for 60 bytes of memory, of which 40 bytes of 100 bytes are free; held by")
+    third = claimer(40)
+    assert f"first in line: job-{second.process.pid}" in third.next()
+    first.give_back()
+    assert second.until("granted") == "granted"
+    assert third.until("granted") == "granted"
+
+
+def test_killed_holder_makes_room_at_once(claimer: Callable[..., Claimer]) -> None:
+    """The next in line hears of a SIGKILL from the kernel, not from a clock."""
+    first = claimer(100)
+    first.until("granted")
+    second = claimer(100)
+    second.until("waiting")
+    began = time.monotonic()
+    first.kill()
+    second.until("granted")
+    assert time.monotonic() - began < PROMPT
+
+
+def test_killed_waiter_leaves_the_line(claimer: Callable[..., Claimer]) -> None:
+    """Behind somebody who died in line nobody waits."""
+    first = claimer(60)
+    first.until("granted")
+    second = claimer(60)
+    second.until("waiting")
+    third = claimer(40)
+    third.until("waiting")
+    began = time.monotonic()
+    second.process.send_signal(signal.SIGKILL)
+    third.until("granted")
+    assert time.monotonic() - began < PROMPT
+
+
+def test_gpus_are_never_shared(claimer: Callable[..., Claimer]) -> None:
+    """Each holder has devices of its own; they go on to the next."""
+    first, second = claimer(1, 2), claimer(1, 2)
+    held = {first.until("granted"), second.until("granted")}
+    assert held == {"granted 0 1", "granted 2 3"}
+    third = claimer(1, 3)
+    assert third.next().startswith("waiting for 3 of 4 GPUs, of which 0 are free; held by")
+    first.give_back()
+    second.give_back()
+    assert third.until("granted") == "granted 0 1 2"
+
+
+def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
+    """Many at once: all get it in the end, and nothing is left."""
+    crowd = [claimer(40) for _ in range(8)]
+    for each in crowd:
+        assert each.process.stdin
+        each.process.stdin.close()  # so it gives back as soon as it has it
+    assert [each.process.wait(timeout=60) for each in crowd] == [0] * 8
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cancelled_waiter_takes_its_claim_back(ledger: Ledger, tmp_path: Path) -> None:
+    """Who stops waiting leaves the line."""
+    held = posted(ledger, 1)
+
+    async def scenario() -> None:
+        claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
+        waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), lambda reason: None))
+        while len(list(tmp_path.iterdir())) < 2:
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(scenario())
+    assert [each.ticket for each in living(ledger)] == [held.claim.ticket]
+    held.withdraw()
+
+
+# --- strangers ------------------------------------------------------------------------------------------------------
+
+
+def test_strange_content_counts_for_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    """Links, pipes, folders, floods, garbage: none is a claim, none stops anybody, none is opened twice."""
+    held = posted(ledger, 7)
+    good = held.path.read_bytes()
+    (tmp_path / "target").write_bytes(good)
+    (tmp_path / "link.claim").symlink_to(tmp_path / "target")
+    (tmp_path / "loop.claim").symlink_to(tmp_path / "loop.claim")
+    os.mkfifo(tmp_path / "pipe.claim")
+    (tmp_path / "folder.claim").mkdir()
+    os.link(held.path, tmp_path / "copy.claim")
+    (tmp_path / ("n" * 240 + ".claim")).write_text("long")
+    locked = [locked_file(tmp_path / f"{i}.claim", content) for i, content in enumerate(hostile(held.claim))]
+    assert [each.ticket for each in living(ledger)] == [held.claim.ticket]
+    for descriptor in locked:
+        os.close(descriptor)
+    held.withdraw()
+
+
+def hostile(claim: Claim) -> list[bytes]:
+    huge = json.dumps({"ticket": "1", "memory": 1, "gpus": 0, "devices": [], "more": "x" * MAX_BYTES}).encode()
+    negative = encode(replace(claim, ticket="2", memory=-1))
+    another = encode(replace(claim, ticket="other"))
+    return [b"", huge, negative, another, b"\xff" * 100, b"[" * 10_000]
+
+
+def locked_file(path: Path, content: bytes) -> int:
+    path.write_bytes(content)
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_two_users() -> None:
+    """Another user's claim counts, is his by the file system's word, and his leftovers are left to him."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be two users")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            as_stranger(folder, writing)
+        os.close(writing)
+        mine = Ledger(folder)
+        try:
+            with os.fdopen(reading) as told:
+                assert told.readline() == "granted ('a',)\n"
+            (seen,) = living(mine)
+            assert (seen.user, seen.devices) == (f"user {STRANGER}", ("a",))
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        assert living(mine) == []
+        mine.close()
+        # Even root leaves it to its owner, who removes it when he looks next.
+        assert [path.stat().st_uid for path in folder.iterdir()] == [STRANGER]
+
+
+def as_stranger(folder: Path, writing: int) -> None:
+    """Another user takes the first GPU, with the strictest umask there is."""
+    try:
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        os.umask(0o777)
+        ledger = Ledger(folder)
+        claim = new_claim(job="theirs", job_name="name", memory=1, gpus=1)
+        held = asyncio.run(obtain(ledger, claim, Machine(memory=1, gpus=("a", "b")), lambda reason: None))
+        os.write(writing, f"granted {held.claim.devices}\n".encode())
+        signal.pause()
+    finally:
+        os._exit(1)

@@ -1,0 +1,58 @@
+"""The settings of the local scheduler, and the table they are described in."""
+
+from pathlib import Path
+
+import pytest
+
+from tony.errors import Problem
+from tony.schedulers import registry
+from tony.schedulers.local.settings import DEFAULT_EXECUTOR, SETTINGS, LocalSettings, read_settings
+from tony.schedulers.settings import settings_of
+
+
+def test_table_is_found_by_name() -> None:
+    """Whoever validates or documents a job's settings asks by the scheduler's word."""
+    assert settings_of("local") == tuple(SETTINGS)
+    with pytest.raises(LookupError):
+        settings_of("none")
+
+
+def test_every_scheduler_has_a_table() -> None:
+    """And each entry says what it is for."""
+    assert all(setting.meaning and setting.default for name in registry.names() for setting in settings_of(name))
+
+
+def test_nothing_set() -> None:
+    """Everything has a default."""
+    assert read_settings({}) == (LocalSettings(executor=DEFAULT_EXECUTOR), [])
+
+
+def test_all_set() -> None:
+    """Sizes may come as text or read already."""
+    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", "executor": "tony.testing.executors"}
+    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), executor="tony.testing.executors")
+    assert read_settings(values) == (expected, [])
+    assert read_settings({**values, "memory": 4 << 30}) == (expected, [])
+
+
+def test_all_mistakes_at_once() -> None:
+    """Each wrong value is told with its key, and what would be right."""
+    _, problems = read_settings({"memory": "4", "gpus": -1, "ledger": "here", "executor": "", "speed": 1})
+    assert problems == [
+        Problem(key="scheduler.local.memory", value="4", message=problems[0].message),
+        Problem(key="scheduler.local.gpus", value="-1", message="expected a whole number from 0 on."),
+        Problem(key="scheduler.local.ledger", value="here", message="expected an absolute path."),
+        Problem(key="scheduler.local.executor", value="", message="expected text."),
+        Problem(
+            key="scheduler.local.speed",
+            value="1",
+            message="the local scheduler has no such setting; it has memory, gpus, ledger, executor.",
+        ),
+    ]
+    assert "a size needs a unit" in problems[0].message
+
+
+@pytest.mark.parametrize("value", [True, 1.5, 0, -1])
+def test_memory_that_is_no_size(value: object) -> None:
+    """Neither truth nor fractions nor nothing is a size."""
+    assert len(read_settings({"memory": value})[1]) == 1
