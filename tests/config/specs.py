@@ -1,0 +1,176 @@
+"""Random jobs without mistakes, and a writer of job files for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tomlkit
+from hypothesis import strategies as st
+
+from tony.model.job import MIB, Command, JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.placeholders import check
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    OnTimeout,
+    RoleKind,
+    StopOn,
+    TlsMode,
+)
+from tony.units import exact_duration, exact_size
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).filter(
+    lambda text: not check(text, ())
+)
+words = texts.filter(lambda text: text.strip() != "")
+names = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp", "Cf", "Co", "Cn"]), min_size=1, max_size=30
+)
+role_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,10}", fullmatch=True)
+variables = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="=\0"), min_size=1, max_size=8).filter(
+        lambda name: name != "TONY_TASK"
+    ),
+    texts,
+    max_size=3,
+)
+params = st.dictionaries(st.from_regex(r"[A-Za-z0-9_.-]{1,10}", fullmatch=True), texts, max_size=3)
+commands: st.SearchStrategy[Command] = words | st.lists(words, min_size=1, max_size=4).map(tuple)
+durations = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
+ports = st.tuples(st.integers(1024, 65535), st.integers(1024, 65535)).map(lambda pair: (min(pair), max(pair)))
+pythons = st.sampled_from(["python3.12", "/opt/there/python"])
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> JobSpec:
+    """A job that passes every check, of any shape; it names no files."""
+    order = draw(st.lists(role_names, max_size=4, unique=True))
+    groups = draw(st.dictionaries(role_names, st.lists(st.sampled_from(order or ["main"]), min_size=1), max_size=2))
+    roles = {name: draw(_roles(order[:number], name, groups)) for number, name in enumerate(order)}
+    if order:
+        first = roles[order[0]]
+        fields = {name: getattr(first, name) for name in first.__dataclass_fields__}
+        roles[order[0]] = Role(**{**fields, "kind": RoleKind.TRACKED})
+    chief = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is not RoleKind.SIDECAR)
+    sidecars = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is RoleKind.SIDECAR)
+    return JobSpec(
+        name=draw(names),
+        command=draw(commands),
+        python=draw(st.none() | pythons),
+        env=draw(variables),
+        params=draw(params),
+        groups={name: tuple(members) for name, members in groups.items()},
+        roles=roles,
+        max_restarts=draw(st.integers(0, 1_000_000)),
+        backoff=draw(durations),
+        distributed_mode=draw(st.sampled_from(DistributedMode)),
+        stop_on=draw(st.sampled_from(StopOn)) if chief and not sidecars else StopOn.ALL,
+        failure_policy=draw(st.sampled_from(FailurePolicy)),
+        stop_grace=draw(durations),
+        orphan_grace=draw(durations),
+        port_range=draw(st.none() | ports),
+        heartbeat_interval=draw(st.sampled_from([0.05, 0.5, 1.0])),
+        heartbeat_timeout=draw(st.sampled_from([1.5, 25.0])),
+        timeouts=Timeouts(**{name: draw(_limits) for name in Timeouts.__dataclass_fields__}),
+        log_limit=draw(st.integers(1024, 2**50)),
+        tls=draw(st.sampled_from(TlsMode)),
+        scheduler_settings=draw(st.sampled_from([{}, {"gpus": 3}, {"memory": MIB, "ledger": "/there"}])),
+    )
+
+
+_limits = st.none() | durations.filter(bool)
+
+
+@st.composite
+def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list[str]]) -> Role:
+    after = draw(st.dictionaries(st.sampled_from(before), st.sampled_from(AfterCondition))) if before else {}
+    possible = [group for group, members in groups.items() if name not in members]
+    limit = None
+    if possible and draw(st.sampled_from([True, False])):
+        group = draw(st.sampled_from(possible))
+        limit = TimeoutAfter(group=group, limit=draw(durations), on_timeout=draw(st.sampled_from(OnTimeout)))
+    return Role(
+        instances=draw(st.integers(1, 10_000)),
+        command=draw(st.none() | commands),
+        kind=draw(st.sampled_from(RoleKind)),
+        resources=Resources(
+            memory=draw(st.integers(MIB, 2**50)), vcores=draw(st.integers(1, 64)), gpus=draw(st.integers(0, 8))
+        ),
+        env=draw(variables),
+        python=draw(st.none() | pythons),
+        after=after,
+        stop_on_failure=draw(st.sampled_from([True, False])),
+        timeout_after=limit,
+        stop_grace=draw(st.none() | durations),
+        port_range=draw(st.none() | ports),
+    )
+
+
+def as_toml(spec: JobSpec) -> str:
+    """A job file that says all of a job."""
+    return tomlkit.dumps(as_tables(spec))
+
+
+def as_tables(spec: JobSpec) -> dict[str, Any]:
+    """A job as the nested tables of a job file, every value written out."""
+    limits = {f"{name}_timeout": getattr(spec.timeouts, name) for name in Timeouts.__dataclass_fields__}
+    tables = {
+        **_common(spec),
+        "name": spec.name,
+        "params": dict(spec.params),
+        "groups": {name: list(members) for name, members in spec.groups.items()},
+        "max_restarts": spec.max_restarts,
+        "backoff": exact_duration(spec.backoff),
+        "distributed_mode": spec.distributed_mode.value,
+        "stop_on": spec.stop_on.value,
+        "failure_policy": spec.failure_policy.value,
+        "orphan_grace": exact_duration(spec.orphan_grace),
+        "heartbeat_interval": exact_duration(spec.heartbeat_interval),
+        "heartbeat_timeout": exact_duration(spec.heartbeat_timeout),
+        **{name: "off" if limit is None else exact_duration(limit) for name, limit in limits.items()},
+        "log_limit": exact_size(spec.log_limit),
+        "tls": spec.tls.value,
+        "scheduler": {"name": spec.scheduler, spec.scheduler: _scheduler(spec)},
+        "roles": {name: _role(role) for name, role in spec.roles.items()},
+    }
+    return {name: value for name, value in tables.items() if value is not None}
+
+
+def _scheduler(spec: JobSpec) -> dict[str, Any]:
+    return {
+        name: exact_size(value) if name == "memory" and isinstance(value, int) else value
+        for name, value in spec.scheduler_settings.items()
+    }
+
+
+def _common(owner: JobSpec | Role) -> dict[str, Any]:
+    command = list(owner.command) if isinstance(owner.command, tuple) else owner.command
+    grace = owner.stop_grace
+    return {
+        "command": command,
+        "python": owner.python,
+        "env": dict(owner.env),
+        "stop_grace": None if grace is None else exact_duration(grace),
+        "port_range": owner.port_range and list(owner.port_range),
+    }
+
+
+def _role(role: Role) -> dict[str, Any]:
+    after: dict[str, list[str]] = {}
+    for name, condition in role.after.items():
+        after.setdefault(condition.value, []).append(name)
+    limit = role.timeout_after
+    tables = {
+        **_common(role),
+        "instances": role.instances,
+        "kind": role.kind.value,
+        "memory": exact_size(role.resources.memory),
+        "vcores": role.resources.vcores,
+        "gpus": role.resources.gpus,
+        "after": after or None,
+        "stop_on_failure": role.stop_on_failure,
+        "timeout_after": limit
+        and {"group": limit.group, "limit": exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
+    }
+    return {name: value for name, value in tables.items() if value is not None}

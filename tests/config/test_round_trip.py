@@ -1,0 +1,113 @@
+"""Any job, written as a job file and read again, is the same job; any text at all is a job or a list of mistakes."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.config.specs import as_tables, as_toml, jobs
+from tony.config.load import Resolved, from_spec, load
+from tony.config.resolved import resolved_rows
+from tony.config.schema import settings as known_settings
+from tony.config.secrets import redact
+from tony.config.site import check_again
+from tony.errors import ConfigError
+from tony.model.codec import from_plain, to_plain
+from tony.model.job import JobSpec
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all the examples of a test."""
+    return tmp_path_factory.mktemp("jobs")
+
+
+def _load(folder: Path, text: str, name: str, **more: Any) -> Resolved:
+    (folder / name).write_text(text, encoding="utf-8", errors="surrogatepass")
+    return load(name, environ={}, cwd=folder, site_files=[], **more)
+
+
+@given(spec=jobs())
+def test_a_job_file_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
+    """TOML there and back."""
+    assert spec == _load(folder, as_toml(spec), "job.toml").spec
+
+
+@given(spec=jobs())
+def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
+    """YAML there and back."""
+    assert spec == _load(folder, yaml.safe_dump(as_tables(spec)), "job.yaml").spec
+
+
+@given(spec=jobs())
+def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec) -> None:
+    """So do its record, its table and the application master's check."""
+    resolved = from_spec(spec, environ={}, cwd=folder, site_files=[])
+    assert spec == resolved.spec
+    assert spec == from_plain(JobSpec, to_plain(resolved.spec))
+    assert [] == check_again(spec, [])
+    assert resolved_rows(resolved)
+    redact(spec)
+
+
+@given(spec=jobs())
+def test_a_call_may_give_all_of_a_job_as_a_mapping(folder: Path, spec: JobSpec) -> None:
+    """The same tables without a file."""
+    assert spec == load(overrides=as_tables(spec), environ={}, cwd=folder, site_files=[]).spec
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=300))
+@pytest.mark.parametrize("name", ["job.toml", "job.yaml"])
+def test_any_text_is_a_job_or_a_list_of_mistakes(folder: Path, name: str, text: str) -> None:
+    """Nothing else ever comes out, and every mistake can be printed."""
+    try:
+        _load(folder, text.encode("utf-8", "replace").decode(), name)
+    except ConfigError as error:
+        str(error).encode()
+
+
+_parts = st.sampled_from(sorted({part.strip("<>") for setting in known_settings() for part in setting.path}))
+_values = st.recursive(
+    st.sampled_from(["1g", "10m", "off", "a", "chief", "gang", "20000-20010", "{params.x}", "main", "", "x::y"])
+    | st.integers(-5, 10**6)
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_parts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(tables=st.recursive(_values, lambda inner: st.dictionaries(_parts, inner, max_size=5), max_leaves=20))
+def test_known_keys_with_any_values_are_a_job_or_a_list_of_mistakes(folder: Path, tables: Any) -> None:
+    """From a call, where values are of every type, and from a file."""
+    given_tables = tables if isinstance(tables, dict) else {"command": tables}
+    for _ in range(2):
+        try:
+            load(overrides=given_tables, environ={}, cwd=folder, site_files=[])
+        except ConfigError as error:
+            str(error).encode("utf-8", "surrogatepass")
+    with contextlib.suppress(ConfigError):
+        _load(folder, yaml.safe_dump(given_tables), "job.yaml")
+
+
+@given(
+    sets=st.lists(st.text(max_size=20) | st.tuples(_parts, st.text(max_size=9)).map("=".join), max_size=3),
+    params=st.lists(st.text(max_size=20), max_size=2),
+    variables=st.dictionaries(st.text(max_size=9).map("TONY_SET_".__add__), st.text(max_size=9), max_size=3),
+)
+def test_any_flags_are_a_job_or_a_list_of_mistakes(
+    folder: Path, sets: list[str], params: list[str], variables: dict[str, str]
+) -> None:
+    """Command line and environment hold anything."""
+    try:
+        load(sets=[*sets, "command=x"], params=params, environ=variables, cwd=folder, site_files=[])
+    except ConfigError as error:
+        str(error).encode()
