@@ -73,8 +73,7 @@ class LocalBench(conformance.Bench):
     async def leftovers(self) -> Sequence[str]:
         marked = process.with_marker(f"TONY_EXECUTOR={self.job_id}/")
         files = [*self.ledger.iterdir(), self.job.folder.cgroups]
-        groups = Path("/sys/fs/cgroup").glob(f"**/{self.job_id}-*")
-        return [*map(str, marked), *(str(path) for path in (*files, *groups) if path.exists())]
+        return [*map(str, marked), *groups_of(self.job_id), *(str(path) for path in files if path.exists())]
 
     async def provoke(self, fault: faults.Fault) -> None:
         match fault:
@@ -104,6 +103,10 @@ class LocalBench(conformance.Bench):
 
     async def _lose_first(self) -> None:
         await self.crash_executor("c-1")
+
+
+def groups_of(job_id: str) -> list[str]:
+    return [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{job_id}-*")]
 
 
 def is_alive(pid: int) -> bool:

@@ -1,5 +1,7 @@
 """Jobs that can never fit are refused with the arithmetic."""
 
+from dataclasses import replace
+
 from tony.errors import Problem
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition
@@ -9,12 +11,13 @@ from tony.schedulers.local.machine import Machine
 MACHINE = Machine(memory=int(21.6 * GIB), gpus=("0",), memory_origin="24g x 0.9", gpus_origin="NVIDIA devices found")
 
 
-def role(instances: int, memory: int, gpus: int = 0, **after: AfterCondition) -> Role:
-    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=after)
+def role(instances: int, memory: int, gpus: int = 0, after: str | None = None) -> Role:
+    order = {after: AfterCondition.SUCCEEDED} if after else {}
+    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=order)
 
 
-def job(max_restarts: int = 0, **roles: Role) -> JobSpec:
-    return JobSpec(roles=roles, command="true", max_restarts=max_restarts)
+def job(**roles: Role) -> JobSpec:
+    return JobSpec(roles=roles, command="true")
 
 
 def test_fits() -> None:
@@ -47,9 +50,9 @@ def test_together_too_large() -> None:
 
 def test_one_after_the_other_fits() -> None:
     """What is never there at one time is not added up, unless a restart may need it again."""
-    roles = {"train": role(2, 10 * GIB), "export": role(1, 20 * GIB, train=AfterCondition.SUCCEEDED)}
+    roles = {"train": role(2, 10 * GIB), "export": role(1, 20 * GIB, after="train")}
     assert misfits(job(**roles), MACHINE) == []
-    assert [problem.key for problem in misfits(job(max_restarts=1, **roles), MACHINE)] == ["roles"]
+    assert [problem.key for problem in misfits(replace(job(**roles), max_restarts=1), MACHINE)] == ["roles"]
 
 
 def test_gpus() -> None:

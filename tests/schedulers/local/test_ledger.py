@@ -268,7 +268,7 @@ def test_cancelled_waiter_takes_its_claim_back(ledger: Ledger, tmp_path: Path) -
     async def scenario() -> None:
         claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
         waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), lambda reason: None))
-        while len(list(tmp_path.iterdir())) < 2:
+        while len(os.listdir(tmp_path)) < 2:
             await asyncio.sleep(0.001)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -14,17 +14,17 @@ from tony.schedulers.local.peak import Need, coexisting, exclusions, memory_of, 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
 
 
-def role(memory: int, instances: int = 1, gpus: int = 0, **after: AfterCondition) -> Role:
-    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=after)
+def role(memory: int, instances: int = 1, gpus: int = 0, after: Mapping[str, AfterCondition] | None = None) -> Role:
+    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=after or {})
 
 
-def job(max_restarts: int = 0, **roles: Role) -> JobSpec:
+def job(roles: Mapping[str, Role], max_restarts: int = 0) -> JobSpec:
     return JobSpec(roles=roles, max_restarts=max_restarts, command="true")
 
 
 def test_all_at_once() -> None:
     """Without an order everything can live at one time."""
-    assert peak(job(worker=role(3, instances=4, gpus=2), ps=role(5))) == Need(memory=17, gpus=8)
+    assert peak(job({"worker": role(3, instances=4, gpus=2), "ps": role(5)})) == Need(memory=17, gpus=8)
 
 
 def test_single_task_job() -> None:
@@ -40,52 +40,54 @@ def test_vcores_do_not_count() -> None:
 
 def test_one_after_the_other() -> None:
     """Of two roles of which one must be over first, the larger counts."""
-    assert peak(job(train=role(8), export=role(3, train=SUCCEEDED))) == Need(memory=8, gpus=0)
-    assert peak(job(train=role(2), export=role(3, train=ENDED))) == Need(memory=3, gpus=0)
+    assert peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})})) == Need(memory=8, gpus=0)
+    assert peak(job({"train": role(2), "export": role(3, after={"train": ENDED})})) == Need(memory=3, gpus=0)
 
 
 def test_started_is_not_over() -> None:
     """A role that waits only for another's start lives beside it."""
-    assert peak(job(train=role(8), evaluate=role(3, train=STARTED))) == Need(memory=11, gpus=0)
+    assert peak(job({"train": role(8), "evaluate": role(3, after={"train": STARTED})})) == Need(memory=11, gpus=0)
 
 
 def test_order_over_a_third_role() -> None:
     """What starts after something that started after an end is after that end as well."""
-    roles = dict(a=role(8), b=role(1, a=SUCCEEDED), c=role(4, b=STARTED))
+    roles = {"a": role(8), "b": role(1, after={"a": SUCCEEDED}), "c": role(4, after={"b": STARTED})}
     assert exclusions(roles)["a"] == {"b", "c"}
-    assert peak(job(**roles)) == Need(memory=8, gpus=0)
+    assert peak(job(roles)) == Need(memory=8, gpus=0)
 
 
 def test_end_over_a_start_does_not_reach_further() -> None:
     """That b is over says nothing of a, if b only waited for a's start."""
-    roles = dict(a=role(8), b=role(1, a=STARTED), c=role(4, b=ENDED))
+    roles = {"a": role(8), "b": role(1, after={"a": STARTED}), "c": role(4, after={"b": ENDED})}
     assert exclusions(roles)["c"] == {"b"}
-    assert peak(job(**roles)) == Need(memory=12, gpus=0)
+    assert peak(job(roles)) == Need(memory=12, gpus=0)
 
 
 def test_restarts_keep_containers() -> None:
     """With restarts a finished task keeps its container, so nothing is subtracted."""
-    assert peak(job(max_restarts=1, train=role(8), export=role(3, train=SUCCEEDED))) == Need(memory=11, gpus=0)
+    assert peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})}, max_restarts=1)) == Need(
+        memory=11, gpus=0
+    )
 
 
 def test_memory_and_gpus_have_their_own_peaks() -> None:
     """The most memory and the most GPUs may be held at different times."""
-    spec = job(train=role(8, gpus=1), export=role(3, gpus=4, train=SUCCEEDED))
+    spec = job({"train": role(8, gpus=1), "export": role(3, gpus=4, after={"train": SUCCEEDED})})
     assert peak(spec) == Need(memory=8, gpus=4)
     assert coexisting(spec, memory_of) == ("train",)
 
 
 def test_roles_without_instances_are_left_out() -> None:
     """A role of no tasks is not part of the sum that is shown."""
-    assert coexisting(job(a=role(8, instances=0), b=role(1)), memory_of) == ("b",)
+    assert coexisting(job({"a": role(8, instances=0), "b": role(1)}), memory_of) == ("b",)
 
 
 def test_many_roles_are_summed() -> None:
     """Beyond what is worth computing the plain sum is taken: never too low."""
     roles = {"r0": role(1)}
     for number in range(1, peak_module.EXACT_ROLES + 2):
-        roles[f"r{number}"] = role(1, **{f"r{number - 1}": SUCCEEDED})
-    assert peak(job(**roles)).memory == len(roles)
+        roles[f"r{number}"] = role(1, after={f"r{number - 1}": SUCCEEDED})
+    assert peak(job(roles)).memory == len(roles)
 
 
 def test_largest_exact_case_is_quick() -> None:
@@ -93,8 +95,8 @@ def test_largest_exact_case_is_quick() -> None:
     roles = {}
     for number in range(peak_module.EXACT_ROLES // 2):
         roles[f"a{number}"] = role(1)
-        roles[f"b{number}"] = role(2, **{f"a{number}": ENDED})
-    assert peak(job(**roles)).memory == 2 * (peak_module.EXACT_ROLES // 2)
+        roles[f"b{number}"] = role(2, after={f"a{number}": ENDED})
+    assert peak(job(roles)).memory == 2 * (peak_module.EXACT_ROLES // 2)
 
 
 @st.composite
@@ -104,14 +106,14 @@ def orders(draw: st.DrawFn) -> dict[str, Role]:
     for number in range(draw(st.integers(1, 7))):
         before = draw(st.lists(st.sampled_from(sorted(roles)), unique=True, max_size=3)) if roles else []
         after = {name: draw(st.sampled_from(list(AfterCondition))) for name in before}
-        roles[f"r{number}"] = role(draw(st.integers(0, 9)), instances=draw(st.integers(0, 3)), **after)
+        roles[f"r{number}"] = role(draw(st.integers(0, 9)), instances=draw(st.integers(0, 3)), after=after)
     return roles
 
 
 @given(orders())
 def test_peak_is_the_heaviest_moment(roles: dict[str, Role]) -> None:
     """It equals the heaviest of all sets of roles of which any two can live together, tried one by one."""
-    spec = job(**roles)
+    spec = job(roles)
     over = {name: over_before(name, roles) for name in roles}
     sets = [
         chosen
