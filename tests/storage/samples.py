@@ -59,6 +59,14 @@ def snapshot(root: Path) -> dict[str, tuple[str, int, bytes | str]]:
     return found
 
 
+def tree_of(root: Path) -> dict[str, Node]:
+    """What `write_tree` would need to make this folder."""
+    tree: dict[str, Node] = {}
+    for path, (kind, mode, content) in snapshot(root).items():
+        tree[path] = None if kind == "folder" else content if isinstance(content, str) else (content, mode)
+    return tree
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> dict[str, Node]:
     """Folders of files, links that stay inside, empty folders; names as strange as Linux allows."""

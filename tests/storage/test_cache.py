@@ -102,6 +102,7 @@ def test_wrong_bytes_are_found_by_reading(tmp_path: Path) -> None:
     assert files(cache) == []
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time(tmp_path: Path) -> None:
     """Four processes write the same object over and over; at every moment it is whole."""
     cache = cache_at(tmp_path)

@@ -25,6 +25,7 @@ def packed(found: Scan) -> bytes:
     return b"".join(parts)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(tree=trees(), seed=st.integers())
 def test_round_trip_and_stability(tree: dict[str, Node], seed: int) -> None:

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.storage.samples import Node, as_nobody, write_tree
 from tony.storage.manifest import Kind
 from tony.storage.scan import scan
 
 FILE: Node = (b"x", 0o644)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that another user can reach; pytest's own cannot be."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-scan-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def test_order_is_by_bytes_with_folders_first(tmp_path: Path) -> None:
