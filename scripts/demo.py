@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"
 EXAMPLE = ROOT / "examples" / "digits" / "job.toml"
 
-NEEDED_ACCURACY = (
-    95.0  # percent; a plain logistic regression reaches it, so less means that training went wrong
-)
+NEEDED_ACCURACY = 95.0  # percent; a plain logistic regression reaches it, so less means that training went wrong
 ACCURACY_LINE = re.compile(r"chief:0: held-out accuracy ([0-9.]+)%")  # printed by examples/digits/train.py
 
 
@@ -38,8 +36,10 @@ def main() -> int:
 
 def newest_job(name: str) -> dict[str, str]:
     """The report of the last job that was submitted under a name."""
-    jobs = json.loads(ask("list", "--json"))
-    return max((job for job in jobs if job["name"] == name), key=lambda job: job["submitted"])
+    jobs = json.loads(ask("list", "--name", name, "--json"))
+    newest = max(jobs, key=lambda job: job["submitted"])
+    report: dict[str, str] = json.loads(ask("status", newest["job"], "--json"))
+    return report
 
 
 def say_what_came(job: dict[str, str], output: Path, *, seconds: float) -> int:
@@ -69,9 +69,7 @@ What to type next:
 
 def ask(*arguments: str) -> str:
     """What a `tony` command prints."""
-    return subprocess.run(
-        ["tony", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    return subprocess.run(["tony", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def shown(path: Path) -> str:
