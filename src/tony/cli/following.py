@@ -12,7 +12,7 @@ from typing import TextIO
 from tony.cli.output import say_all, warn
 from tony.cli.views import view_for
 from tony.client.failure import page
-from tony.client.following import Viewer, follow
+from tony.client.following import Viewer, first_error, follow
 from tony.client.killing import kill
 from tony.errors import ExitCode, TonyError
 from tony.model.layout import Home
@@ -31,9 +31,13 @@ def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
     Raises:
         KeyboardInterrupt: the person leaves before the job's end.
     """
-    with view_for(story) as view:
-        report = asyncio.run(_follow(home, job_id, view))
-    story.flush()
+    try:
+        with view_for(story) as view:
+            report = asyncio.run(_follow(home, job_id, view))
+        story.flush()
+    except BrokenPipeError:
+        warn(f"nobody reads the output any more; the job goes on: tony status {job_id}")
+        raise
     say_all(page(report), to=sys.stderr)
     return report
 
@@ -46,9 +50,10 @@ def exit_code(report: JobReport) -> int:
 
 
 async def _follow(home: Home, job_id: str, view: Viewer) -> JobReport:
-    async with asyncio.TaskGroup() as group:
-        with _Interrupts(home, job_id, view, group).heeded():
-            return await follow(home, job_id, view)
+    with first_error():
+        async with asyncio.TaskGroup() as group:
+            with _Interrupts(home, job_id, view, group).heeded():
+                return await follow(home, job_id, view)
 
 
 class _Interrupts:

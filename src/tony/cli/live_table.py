@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tony.cli.status_page import note_of
 from tony.cli.text import age, cut, safe, table
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import TaskState
@@ -20,9 +21,9 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
     Args:
         columns, rows: what there is room for.
     """
-    took = f"  {age(report.submitted, now)}" if report.submitted is not None else ""
+    took = f" for {age(report.submitted, now)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
-    lines = [cut(f"{report.job}  {safe(report.name)}  {report.state.value}{session}{took}", columns)]
+    lines = [cut(f"{report.state.value}{took}{session}  {safe(report.name)}  {report.job}", columns)]
     if len(report.tasks) <= rows:
         lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
     else:
@@ -34,7 +35,7 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
 
 def _task(task: TaskReport, now: float) -> tuple[str, ...]:
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
-    ended = task.signal or ("" if task.exit_code is None else f"exit code {task.exit_code}")
+    ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
     return (
         task.task,
         task.state.value,
@@ -42,7 +43,7 @@ def _task(task: TaskReport, now: float) -> tuple[str, ...]:
         "-" if task.pid is None else str(task.pid),
         age(task.since, now),
         output,
-        safe(task.note) or ended,
+        safe(note_of(task)) or ended,
     )
 
 

@@ -17,6 +17,13 @@ from tony.cli.story import Story
 from tony.cli.text import safe
 from tony.client.log_reader import Line
 from tony.model.report import JobReport
+from tony.model.states import TaskState
+
+_COLOURS = {
+    "cyan": (TaskState.RUNNING,),
+    "green": (TaskState.SUCCEEDED,),
+    "red": (TaskState.FAILED, TaskState.LOST),
+}
 
 
 class LiveView:
@@ -25,7 +32,7 @@ class LiveView:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._story = Story()
+        self._story = Story(failures=False)
         self._logs = LogPrinter(stream)
 
     def __enter__(self) -> Self:
@@ -42,9 +49,9 @@ class LiveView:
         lines = self._story.tell(report, clock.monotonic())
         size = self._console.size
         rows = live_table(report, clock.wall(), columns=size.width - 1, rows=max(3, size.height // 3))
-        self._live.update(Text("\n".join(rows)))
-        for line in lines:
-            self.noticed(line)
+        self._live.update(_coloured(rows))
+        if lines:
+            self._above(lines)
         self._live.refresh()
 
     def printed(self, lines: Sequence[Line]) -> None:
@@ -54,4 +61,14 @@ class LiveView:
 
     def noticed(self, text: str) -> None:
         """Tells it above the table."""
-        self._console.print(Text(safe(text), style="dim"), soft_wrap=True)
+        self._above([text])
+
+    def _above(self, lines: Sequence[str]) -> None:
+        self._console.print(Text("\n".join(safe(line) for line in lines), style="dim"), soft_wrap=True)
+
+
+def _coloured(rows: Sequence[str]) -> Text:
+    text = Text("\n".join(rows))
+    for colour, states in _COLOURS.items():
+        text.highlight_words([state.value for state in states], style=colour)
+    return text

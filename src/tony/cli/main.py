@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import io
 import os
 import sys
 import time
@@ -104,9 +105,7 @@ def root() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_output()
     try:
         answer = root.main(arguments, prog_name="tony", standalone_mode=False)
         sys.stdout.flush()
@@ -131,6 +130,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # the outermost loop of the program
         return _bug(error)
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
+
+
+def _prepare_output() -> None:
+    """Whatever the locale, no character makes us fail; and a stream that was closed by our parent swallows all."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _explain(error: TonyError) -> None:

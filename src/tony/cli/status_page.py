@@ -49,7 +49,7 @@ def headline(report: JobReport, now: float) -> str:
 def task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
     """One line for each task, under a heading."""
     rows = [_HEADING, *(_row(task, now) for task in report.tasks)]
-    if not any(task.note for task in report.tasks):
+    if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
     return table(rows, columns, [column for column in _EXPENDABLE if column < len(rows[0])])
 
@@ -67,5 +67,10 @@ def _row(task: TaskReport, now: float) -> tuple[str, ...]:
         str(task.session or "-"),
         output,
         ended,
-        safe(task.note),
+        safe(note_of(task)),
     )
+
+
+def note_of(task: TaskReport) -> str:
+    """A task's note, unless it only repeats how the program ended."""
+    return "" if task.note in (f"exit code {task.exit_code}", f"killed by {task.signal}") else task.note

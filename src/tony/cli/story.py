@@ -27,9 +27,14 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class Story:
-    """Remembers what was told."""
+    """Remembers what was told.
 
-    def __init__(self) -> None:
+    Args:
+        failures: tell a job's failure; not needed where it will be explained right below.
+    """
+
+    def __init__(self, *, failures: bool = True) -> None:
+        self._failures = failures
         self._last: JobReport | None = None
         self._states: dict[str, tuple[TaskState, int, int]] = {}
         self._waiting_since: float | None = None
@@ -67,18 +72,18 @@ class Story:
         if report.state is before:
             return []
         if report.state.ended:
-            return [outcome(report)]
+            return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
         if report.state is JobState.RESTARTING and report.failure:
             return [f"restarting, because {report.failure.reason}"]
         if report.state is JobState.STOPPING:
-            return [f"stopping: {report.failure.reason}" if report.failure else "stopping"]
-        return ["all programs run"] if report.state is JobState.RUNNING and len(report.tasks) > 1 else []
+            return [f"stopping, because {report.failure.reason}"] if report.failure else []
+        return []
 
     def _tasks(self, tasks: Iterable[TaskReport]) -> list[str]:
         changed: dict[TaskState, list[TaskReport]] = {}
         for task in tasks:
             state = task.state, task.session, task.try_
-            if self._states.get(task.task) != state:
+            if self._states.get(task.task) != state and not _on_its_way(task):
                 self._states[task.task] = state
                 if task.state in _TOLD:
                     changed.setdefault(task.state, []).append(task)
@@ -98,6 +103,11 @@ class Story:
         return [waiting]
 
 
+def _on_its_way(task: TaskReport) -> bool:
+    """Whether a program was told to start and nobody has said yet that it did."""
+    return task.state is TaskState.RUNNING and task.pid is None
+
+
 def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
     if len(group) > _ONE_BY_ONE:
         return [f"{ranges(group)} {_TOLD[state]}"]
@@ -107,8 +117,7 @@ def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
 def _line(task: TaskReport) -> str:
     said = f"{task.task} {_TOLD[task.state]}"
     if task.state is TaskState.RUNNING:
-        pid = f" (pid {task.pid})" if task.pid is not None else ""
-        return f"{said} on {task.host}{pid}" if task.host else said
+        return f"{said} on {task.host} (pid {task.pid})"
     if task.state is TaskState.FAILED or task.state is TaskState.LOST:
         how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
         return f"{said}: {how}" if how else said

@@ -19,6 +19,8 @@ _SEQUENCE = re.compile(
     "\x1b\\[[0-9;:]*m|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]"
 )
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+#: Columns of a row's last cell that must be left before another cell goes for it.
+_ENOUGH = 20
 _RESET = "\x1b[0m"
 
 
@@ -79,7 +81,7 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
     """Rows as lines, their cells aligned. The first row is the heading.
 
     Args:
-        columns: the most a line may take; None for no limit.
+        columns: the most a line may take; None for no limit. The last cell of a row is cut first of all.
         drop: numbers of the columns that may go when it is too narrow, the first to go first.
     """
     if not rows:
@@ -87,7 +89,7 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
     kept = list(range(len(rows[0])))
     widths = [max(width(row[i]) for row in rows) for i in kept]
     for candidate in drop:
-        if columns is None or sum(widths[i] + 2 for i in kept) - 2 <= columns:
+        if columns is None or sum(min(widths[i], _ENOUGH) if i == kept[-1] else widths[i] + 2 for i in kept) <= columns:
             break
         kept.remove(candidate)
     lines = ["  ".join(row[i] + " " * (widths[i] - width(row[i])) for i in kept).rstrip() for row in rows]

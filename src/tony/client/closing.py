@@ -89,7 +89,7 @@ def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport
 
 
 def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
-    ended = max(last_sign, _changed(folder.am_log), report.submitted or 0.0)
+    ended = max(last_sign, _last_change(folder), report.submitted or 0.0)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     failure = Failure(
@@ -145,11 +145,16 @@ def _remove_secrets(folder: JobFolder) -> None:
             path.unlink()
 
 
-def _changed(path: Path) -> float:
-    try:
-        return min(path.stat().st_mtime, clock.wall())
-    except OSError:
-        return 0.0
+def _last_change(folder: JobFolder) -> float:
+    """When something was last written for this job: executors write down that they lost their master."""
+    paths = [folder.am_log]
+    with contextlib.suppress(OSError):
+        paths += folder.logs.iterdir()
+    times = [0.0]
+    for path in paths:
+        with contextlib.suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return min(max(times), clock.wall())
 
 
 def _last_lines(path: Path) -> tuple[str, ...]:

@@ -56,14 +56,14 @@ def error_of(report: JobReport) -> TonyError | None:
 
 def _facts(failure: Failure) -> str:
     """Task, host, and exit code or signal by name."""
-    where = " on ".join(filter(None, (failure.task, failure.host)))
+    where = f" on {failure.host}" if failure.host else ""
     if failure.signal:
         how = failure.signal
     elif failure.exit_code is not None:
         how = f"exit code {failure.exit_code}"
     else:
         how = failure.cause.replace("-", " ")
-    return f"{where}: {how}" if where else how
+    return f"{failure.task}{where}: {how}" if failure.task else f"{how}{where}"
 
 
 def _reason(failure: Failure) -> list[str]:

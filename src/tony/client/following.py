@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from itertools import islice
 from typing import Protocol
 
@@ -55,13 +55,11 @@ async def follow(
     facts.record_of(home, job_id)
     with LogTail(home.job(job_id).logs, selection or Selection(), keep) as tail:
         printer = _Printer(tail, viewer)
-        try:
+        with first_error():
             async with asyncio.TaskGroup() as group:
                 printing = group.create_task(printer.run())
                 last = await _watch(home, job_id, viewer)
                 printing.cancel()
-        except BaseExceptionGroup as several:
-            raise _first(several) from None
         await printer.finish()
     return last
 
@@ -151,6 +149,15 @@ class _Printer:
         while portion := list(islice(self._lines, _PORTION)):
             self._viewer.printed(portion)
             await asyncio.sleep(0)
+
+
+@contextmanager
+def first_error() -> Iterator[None]:
+    """Raises what went wrong in a task group as itself: nobody outside cares in how many tasks the work was done."""
+    try:
+        yield
+    except BaseExceptionGroup as several:
+        raise _first(several) from None
 
 
 def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:

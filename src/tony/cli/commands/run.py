@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +16,9 @@ from tony.config.load import load
 _MANY, _ONE = "worker", "main"
 #: What runs the program that a job is named after.
 _INTERPRETERS = ("python", "bash", "sh", "env", "exec")
+_LONGEST = 60
+#: A word that may be a program's or an option's, and not a piece of code.
+_FILE = re.compile(rf"[\w.+-]{{1,{_LONGEST}}}")
 
 
 @click.command("run", context_settings={"ignore_unknown_options": False})
@@ -110,8 +113,11 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _name_of(words: tuple[str, ...]) -> str:
-    """The program's own name: `train` for `python -u train.py`."""
-    names = [PurePath(word).stem for word in words if not word.startswith("-")]
-    own = [name for name in names if name and not name.startswith(_INTERPRETERS)]
-    name = (own or names or ["job"])[0][:60]
-    return name if name.isprintable() and name.strip() else os.path.basename(words[0])[:60]
+    """The program's own name: `train` for `python -u train.py`, `bash` for `bash -c '...'`."""
+    for word in words:
+        name = PurePath(word).name
+        if not _FILE.fullmatch(name):
+            break
+        if not word.startswith("-") and not name.startswith(_INTERPRETERS):
+            return PurePath(word).stem
+    return PurePath(words[0]).name[:_LONGEST] if words[0].isprintable() and words[0].strip() else _ONE
