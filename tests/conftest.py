@@ -61,9 +61,7 @@ def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:
             continue
         prefix, _, reason = (part.strip() for part in line.partition(" | "))
         if not prefix or not reason:
-            raise pytest.UsageError(
-                f"{ALLOWED_SKIPS}:{number}: write `test id | reason`, not {line.strip()!r}"
-            )
+            raise pytest.UsageError(f"{ALLOWED_SKIPS}:{number}: write `test id | reason`, not {line.strip()!r}")
         allowed[prefix] = reason
     return allowed
 
@@ -71,8 +69,7 @@ def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:
 def is_allowed(test_id: str, allowed: Iterable[str]) -> bool:
     """Whether a listed beginning covers the test: by its folder, file, class or name."""
     return any(
-        test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}["))
-        for prefix in allowed
+        test_id == prefix or test_id.startswith((f"{prefix}/", f"{prefix}::", f"{prefix}[")) for prefix in allowed
     )
 
 

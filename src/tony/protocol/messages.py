@@ -3,7 +3,7 @@
 A frame is one JSON object: `{"k": <kind>, ...fields}`. Unknown fields are ignored, unknown kinds refused.
 
 Delivery. An executor numbers its *reports* (`Reported.n`: dense from 1 per incarnation) and keeps each until the
-application master acknowledges it; after a reconnect it sends the rest again, so each may arrive twice and none is lost.
+application master acknowledges it; after a reconnect it sends the rest again: each may arrive twice, none is lost.
 Commands to an executor state what is wanted, name their session, and may be repeated.
 """
 
