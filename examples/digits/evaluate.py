@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 import tensorflow as tf
+
 from model import accuracy, build_model, load_data
 
 PATIENCE = 120  # seconds without a new checkpoint, after which training must have died

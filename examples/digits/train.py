@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import tensorflow as tf
+
 from model import accuracy, build_model, load_data
 
 BATCH = 192  # images per step, over all processes
