@@ -27,6 +27,7 @@ from tony.rpc.server import Server
 PATIENCE = 30.0
 
 M = TypeVar("M", bound=msg.Message)
+T = TypeVar("T")
 
 
 class Master:
@@ -96,11 +97,9 @@ class Master:
         def find() -> M | None:
             return next((each for each in self.messages if isinstance(each, kind) and match(each)), None)
 
-        found = self.until(find)
-        assert found is not None
-        return found
+        return self.until(find)
 
-    def until(self, condition: Callable[[], Any]) -> Any:
+    def until(self, condition: Callable[[], T | None]) -> T:
         """What a condition answers, once that is true."""
         deadline = time.monotonic() + PATIENCE
         with self._changed:
@@ -255,7 +254,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
     return LaunchContext(task=TaskPart(**task), container=ContainerPart(**container), credentials=master.credentials)
 
 
-def wait_until(condition: Callable[[], Any]) -> Any:
+def wait_until(condition: Callable[[], T | None]) -> T:
     """What a condition answers, once that is true."""
     deadline = time.monotonic() + PATIENCE
     while not (found := condition()):

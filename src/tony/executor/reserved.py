@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from tony.linux.ports import Reservation, listeners, reserve
+from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +31,25 @@ class TaskPorts:
         self._let_go = False
 
     def renew(self) -> None:
-        """Gives up the ports of the last session and reserves others.
+        """Reserves ports for another session and gives up those of the last one.
+
+        They are others if there are others: what was meant for the last session finds nobody.
 
         Raises:
             PortsExhausted: says which range is full.
         """
-        self.close()
+        old, self._held = self._held, []
+        try:
+            self._reserve()
+        except PortsExhausted:
+            self.close()
+            for reservation in old:
+                reservation.close()
+            self._reserve()
+        for reservation in old:
+            reservation.close()
+
+    def _reserve(self) -> None:
         self._held.append(reserve(self._range))
         self.port = self._held[0].port
         if self._wants_tb_port:

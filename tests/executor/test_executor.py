@@ -1,0 +1,342 @@
+"""Real executors and programs: start, output, end, sessions."""
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.executor.conftest import Start
+from tests.executor.master import Master, wait_until
+from tony.model.exit import ExitReason, ExitStatus
+from tony.protocol import messages as msg
+
+pytestmark = pytest.mark.slow
+
+
+def ended(master: Master, session: int = 1, try_: int = 1) -> ExitStatus:
+    """How a try ended, once that was reported."""
+    match = lambda message: (message.session, message.try_) == (session, try_)  # noqa: E731
+    return master.wait(msg.ProgramExited, match).status
+
+
+def run(master: Master, guest: Start, command: str | tuple[str, ...], **more: object) -> ExitStatus:
+    """Starts an executor, has its program run, answers how that ended."""
+    guest(command, **more)
+    master.wait(msg.Ready)
+    master.start()
+    return ended(master)
+
+
+def test_life_of_an_executor(master: Master, guest: Start) -> None:
+    """It registers, starts, reports first output and end, is released, and ends without leaving anything."""
+    executor = guest("echo out; echo err >&2; exit 3", wants_tb_port=True)
+    ready = master.wait(msg.Ready)
+    host, _, port = ready.address.rpartition(":")
+    assert (ready.n, ready.session, host) == (1, 1, "127.0.0.1")
+    assert ready.tb_port is not None
+    assert int(port) != ready.tb_port
+    master.start()
+    status = ended(master)
+    assert (status.reason, status.code, status.signal, status.message) == (ExitReason.EXITED, 3, None, "")
+    assert status.tail == ("err",)
+    assert status.cpu_time is not None
+    assert 0 < status.duration < 30
+    reports = [each for each in master.all(msg.Message) if isinstance(each, msg.Reported)]
+    assert [msg.Ready, msg.ProgramStarted, msg.ProgramOutput, msg.ProgramExited] == [type(each) for each in reports]
+    assert [1, 2, 3, 4] == [each.n for each in reports]
+    assert executor.read("worker-0.s1.t1.out") == "out\n"
+    assert executor.read("worker-0.s1.t1.err") == "err\n"
+    watchdog = executor.watchdog()
+    master.send(msg.ReleaseExecutor(grace=1.0))
+    assert executor.wait() == 0
+    wait_until(lambda: not Path(f"/proc/{watchdog}").exists())
+    assert executor.programs() == []
+    assert executor.log().endswith("released\n")
+
+
+def test_attach_says_who_it_is(master: Master, guest: Start) -> None:
+    """Task, container, process; a nonce of its own."""
+    executor = guest()
+    attach = master.wait(msg.Attach)
+    assert (attach.task, attach.container, attach.pid) == ("worker:0", "c-1", executor.pid)
+    assert (attach.highest_attempt, attach.host) == (1, socket.gethostname())
+    assert len(attach.incarnation) >= 16
+
+
+def test_program_sees_its_place_and_no_secret(master: Master, guest: Start) -> None:
+    """Own session and group, its working directory, standard input empty; the token is nowhere in sight."""
+    show = (
+        "import os, sys; print(os.getpid() == os.getsid(0) == os.getpgid(0), os.getcwd(), repr(sys.stdin.read()),"
+        "sys.argv[1:], sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:-1]);"
+        "print(open('/proc/self/environ').read().replace(chr(0), chr(10)))"
+    )
+    command = (sys.executable, "-c", show, "{role}-{index}", "a b")
+    executor = guest(command, env={"WHO": "{job_id} {params.x}"}, params={"x": "y"})
+    master.wait(msg.Ready)
+    master.start()
+    assert ended(master).ok
+    first, _, rest = executor.read("worker-0.s1.t1.out").partition("\n")
+    assert first == f"True {executor.context.container.work_folder} '' ['worker-0', 'a b'] [0, 1, 2]"
+    variables = rest.splitlines()
+    assert f"WHO={executor.context.task.job_id} y" in variables
+    assert executor.marker in variables
+    assert master.credentials.token not in rest
+    assert master.credentials.token not in Path(f"/proc/{executor.pid}/cmdline").read_text()
+    assert master.credentials.token not in executor.log()
+
+
+@pytest.mark.parametrize(
+    ("command", "signal", "message"),
+    [("kill -SEGV $$", "SIGSEGV", ""), ("kill -KILL $$", "SIGKILL", "")],
+)
+def test_signals_are_named(master: Master, guest: Start, command: str, signal: str, message: str) -> None:
+    """A program that a signal ended has no code."""
+    status = run(master, guest, command)
+    assert (status.code, status.signal, status.message) == (None, signal, message)
+
+
+def test_signal_below_a_shell_is_named(master: Master, guest: Start) -> None:
+    """Shells turn signals into codes above 128; we turn them back into words."""
+    status = run(master, guest, "bash -c 'kill -SEGV $$'; exit $?")
+    assert status.code == 139
+    assert "SIGSEGV" in status.message
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("no-such-program-anywhere",), "command not found: no-such-program-anywhere (it is in no folder of PATH"),
+        (("./missing.sh",), "command not found: ./missing.sh (no such file"),
+        (("/etc/passwd",), "not executable: /etc/passwd (permission denied"),
+        (("x" * 200_000,), "the command holds a string of 200001 bytes"),
+    ],
+)
+def test_commands_that_cannot_start(master: Master, guest: Start, command: tuple[str, ...], message: str) -> None:
+    """Each with what is wrong; exactly one end, and no start."""
+    status = run(master, guest, command)
+    assert status.reason is ExitReason.LAUNCH_FAILED
+    assert message in status.message
+    assert master.all(msg.ProgramStarted) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"work_folder": "/nowhere/at/all"}, "the working directory /nowhere/at/all does not exist"),
+        ({"env": {"BIG": "x" * 140_000}}, "environment variable BIG has 140005 bytes"),
+        ({"framework_module": "tony.frameworks.missing:X"}, "framework adapter tony.frameworks.missing:X"),
+        ({"cgroup": ("/sys/fs/cgroup/gone",)}, "the control group /sys/fs/cgroup/gone is gone"),
+    ],
+)
+def test_surroundings_that_do_not_fit(master: Master, guest: Start, more: dict[str, object], message: str) -> None:
+    """What the user can mend is said in the user's words."""
+    status = run(master, guest, "true", **more)
+    assert (status.reason, message in status.message) == (ExitReason.LAUNCH_FAILED, True), status
+
+
+def test_heartbeats_tell_of_output_and_memory(master: Master, guest: Start) -> None:
+    """The age of the last output, the last line, what is used; both clocks."""
+    guest("echo one; printf two; exec sleep 600")
+    master.wait(msg.Ready)
+    idle = master.wait(msg.Heartbeat)
+    assert (idle.last_output_age, idle.last_line, idle.memory) == (None, "", None)
+    master.start()
+    beat = master.wait(msg.Heartbeat, lambda each: each.last_line == "two" and each.memory is not None)
+    assert beat.last_output_age is not None
+    assert abs(beat.wall - time.time()) < 60
+    assert beat.mono > 0
+
+
+def test_sessions_follow_each_other_in_one_executor(master: Master, guest: Start) -> None:
+    """A new session stops the old program, reports its end, reserves other ports; then its program starts."""
+    executor = guest("trap 'exit 7' TERM; echo session $SESSION_ID; sleep 600 & wait")
+    first = master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramOutput)
+    master.send(msg.Prepare(session=2))
+    second = master.wait(msg.Ready, lambda each: each.session == 2)
+    assert first.address != second.address
+    status = ended(master)
+    assert (status.reason, status.code, status.message) == (ExitReason.STOPPED, 7, "stopped (session 2 opens)")
+    master.start(session=2)
+    master.wait(msg.ProgramOutput, lambda each: each.session == 2)
+    assert executor.read("worker-0.s2.t1.out") == "session 2\n"
+    master.send(msg.StopProgram(session=2, grace=5.0, reason="enough"))
+    assert ended(master, 2).message == "stopped (enough)"
+    master.start(session=1)  # history
+    master.send(msg.Prepare(session=3))
+    master.wait(msg.Ready, lambda each: each.session == 3)
+    assert len(master.all(msg.ProgramExited)) == 2
+
+
+def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None:
+    """Start twice, prepare twice, stop twice: one program, one end."""
+    executor = guest("echo x >> count; sleep 600")
+    master.wait(msg.Ready)
+    for _ in range(2):
+        master.send(msg.Prepare(session=1))
+        master.start()
+    master.wait(msg.ProgramStarted)
+    count = Path(executor.context.container.work_folder) / "count"
+    wait_until(count.exists)
+    for _ in range(2):
+        master.send(msg.StopProgram(session=1, grace=5.0))
+    assert ended(master).reason is ExitReason.STOPPED
+    master.start()
+    master.send(msg.ReleaseExecutor())
+    assert executor.wait() == 0
+    assert count.read_text() == "x\n"
+    assert len(master.all(msg.ProgramStarted)) == len(master.all(msg.ProgramExited)) == 1
+
+
+def test_stop_before_start_is_answered_when_the_start_comes(master: Master, guest: Start) -> None:
+    """The program never runs."""
+    executor = guest("touch ran")
+    master.wait(msg.Ready)
+    master.send(msg.StopProgram(session=1, grace=5.0))
+    master.start()
+    assert ended(master).reason is ExitReason.NOT_STARTED
+    assert not (Path(executor.context.container.work_folder) / "ran").exists()
+
+
+def test_broken_connection_loses_and_doubles_nothing(master: Master, guest: Start) -> None:
+    """The same incarnation comes back; what was not acknowledged comes again, with the same numbers."""
+    master.acknowledges = False
+    guest("exit 4")
+    master.wait(msg.Ready)
+    master.start()
+    first = master.wait(msg.ProgramExited)
+    master.drop()
+    master.until(lambda: master.connections == 2)
+    master.until(lambda: len(master.all(msg.ProgramExited)) == 2)
+    again = master.all(msg.ProgramExited)[1]
+    assert (again.n, again.status) == (first.n, first.status)
+    assert again.ago > first.ago
+    assert len({attach.incarnation for attach in master.all(msg.Attach)}) == 1
+    assert [1, 2, 3, 1, 2, 3] == [each.n for each in master.all(msg.Message) if isinstance(each, msg.Reported)]
+
+
+def test_several_processes_of_one_task(master: Master, guest: Start) -> None:
+    """Each has its own variables; all write to the task's log; the task succeeds when all have."""
+    executor = guest("echo I am $LOCAL_RANK", procs={"worker": 3})
+    master.wait(msg.Ready)
+    master.start()
+    assert ended(master).ok
+    assert len(executor.read("worker-0.s1.t1.out").splitlines()) == 3
+
+
+def test_first_failing_process_stops_the_others(master: Master, guest: Start) -> None:
+    """The try's end is the first failure's, and no process is left."""
+    command = 'if mkdir first 2>/dev/null; then sleep 0.2; exit 5; else trap "" TERM; sleep 600 & wait; sleep 600; fi'
+    executor = guest(command, procs={"worker": 3}, stop_grace=0.5)
+    master.wait(msg.Ready)
+    master.start()
+    status = ended(master)
+    assert (status.reason, status.code) == (ExitReason.EXITED, 5)
+    assert "of 3 was the first to fail" in status.message
+    assert executor.programs() == []
+
+
+def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> None:
+    """A hundred times its limit; the newest is kept, and the executor stays small."""
+    command = (sys.executable, "-c", "for n in range(2_000_000): print('line', n, 'x' * 40)")
+    executor = guest(command, log_limit=1 << 20)
+    master.wait(msg.Ready)
+    master.start()
+    status = ended(master)
+    assert status.ok
+    kept = sum(path.stat().st_size for path in executor.logs.glob("worker-0.s1.t1.out*"))
+    assert (1 << 19) <= kept <= (1 << 20)
+    assert executor.read("worker-0.s1.t1.out").splitlines()[-1].startswith("line 1999999 ")
+    assert status.tail[-1].startswith("line 1999999 ")
+    assert resident(executor.pid) < 30 << 20
+
+
+def test_executor_is_small(master: Master, guest: Start) -> None:
+    """Less than 30 MB resident while its program runs."""
+    executor = guest("sleep 600")
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.Heartbeat, lambda beat: beat.memory is not None)
+    assert resident(executor.pid) < 30_000_000
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process has in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_closed_streams_are_no_end(master: Master, guest: Start) -> None:
+    """A program may close its output and go on."""
+    status = run(master, guest, "echo last words; exec 1>&- 2>&-; sleep 0.3; exit 6")
+    assert (status.code, status.tail) == (6, ("last words",))
+    assert status.duration >= 0.3
+
+
+def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_path: Path) -> None:
+    """It ends as it would have; the loss is said."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker-0.s1.t1.out").symlink_to("/dev/full")
+    status = run(master, guest, "echo 1234; exit 0")
+    assert (status.reason, status.code) == (ExitReason.EXITED, 0)
+    assert status.message == "exit code 0; 5 bytes of its output were lost: No space left on device"
+
+
+def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start) -> None:
+    """Somebody listens on the reserved port: the program is not started, and the thief is named."""
+    guest("touch ran")
+    port = int(master.wait(msg.Ready).address.rpartition(":")[2])
+    with thief(port):
+        master.start()
+        status = ended(master)
+    assert status.reason is ExitReason.PORT_COLLISION
+    assert f"port {port}, reserved for this task, was taken by process {os.getpid()}" in status.message
+
+
+def test_taken_port_is_a_collision_after_a_failure(master: Master, guest: Start) -> None:
+    """A program that fails while somebody has its port is not to blame; one that succeeds had no need of it."""
+    guest("while [ ! -e go ]; do sleep 0.01; done; exit 1")
+    port = int(master.wait(msg.Ready).address.rpartition(":")[2])
+    master.start()
+    started = master.wait(msg.ProgramStarted)
+    with thief(port):
+        Path(f"/proc/{started.pid}/cwd/go").touch()
+        assert ended(master).reason is ExitReason.PORT_COLLISION
+
+
+def thief(port: int) -> socket.socket:
+    """Somebody who listens on a reserved port."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("0.0.0.0", port))
+    server.listen()
+    return server
+
+
+def test_exhausted_port_range_ends_the_executor_with_a_sentence(master: Master, guest: Start) -> None:
+    """Nothing can be reserved: the last line of its log, and of its container's end, names the range."""
+    with thief(29873):
+        executor = guest(port_range=(29873, 29873))
+        assert executor.wait() == 3
+    assert "port_range = 29873-29873" in executor.log().splitlines()[-1]
+
+
+def test_log_level_can_be_set(master: Master, guest: Start) -> None:
+    """While it runs."""
+    executor = guest()
+    master.wait(msg.Ready)
+    master.send(msg.SetLogLevel(level="error"))
+    master.send(msg.SetLogLevel(level="info"))
+    wait_until(lambda: "log level is now info" in executor.log())
+    assert "log level is now error" not in executor.log()
+
+
+def test_python_programs_are_not_held_back(master: Master, guest: Start) -> None:
+    """A pipe does not make Python keep its output for itself."""
+    guest((sys.executable, "-c", "import time; print('here'); time.sleep(600)"))
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramOutput)

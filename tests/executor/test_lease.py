@@ -1,0 +1,31 @@
+"""How long an executor goes on alone."""
+
+import pytest
+
+from tony.executor.lease import Backoff, Lease
+
+
+@pytest.mark.parametrize(
+    ("length", "patience", "left_if_gone", "left_if_unknown"),
+    [(0.0, 60.0, 0.0, 50.0), (30.0, 60.0, 20.0, 50.0), (90.0, 60.0, 80.0, 80.0), (5.0, 5.0, 0.0, 0.0)],
+)
+def test_lease_ends_sooner_if_nobody_is_there(
+    length: float, patience: float, left_if_gone: float, left_if_unknown: float
+) -> None:
+    """Ten seconds after the last contact; the patience is never shorter than the lease."""
+    lease = Lease(length, patience, now=100.0)
+    lease.renew(200.0)
+    lease.renew(150.0)  # late news change nothing
+    assert lease.left(210.0, gone=True) == left_if_gone
+    assert lease.left(210.0, gone=False) == left_if_unknown
+
+
+def test_backoff_doubles_with_jitter_up_to_two_seconds() -> None:
+    """The first try comes at once; each wait is between half and all of its doubling time."""
+    backoff = Backoff()
+    waits = [backoff.delay() for _ in range(10)]
+    assert waits[0] == 0.0
+    for wait, full in zip(waits[1:], [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0], strict=True):
+        assert full / 2 <= wait <= full
+    backoff.reset()
+    assert backoff.delay() == 0.0

@@ -1,0 +1,57 @@
+"""How the executor program begins: what it is told, and what it makes of nonsense."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.executor.master import Master, context
+from tony.bootstrap import command
+from tony.model.codec import to_plain
+from tony.protocol import messages as msg
+
+pytestmark = pytest.mark.slow
+MAIN = "tony.executor.main"
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        (b"", "no launch context: what came is not JSON"),
+        (b'{"task": "secret-token"', "no launch context: what came is not JSON"),
+        (b"{}", "no launch context: LaunchContext lacks"),
+    ],
+)
+def test_nonsense_is_refused_without_repeating_it(told: bytes, complaint: str) -> None:
+    """A broken context is our bug; it may hold secrets, so it is not quoted."""
+    done = subprocess.run(command(MAIN), input=told, capture_output=True, timeout=60)
+    assert done.returncode == 70
+    assert done.stderr.decode().startswith(complaint)
+    assert b"secret-token" not in done.stderr
+
+
+def test_context_in_a_file_is_deleted(master: Master, tmp_path: Path) -> None:
+    """A scheduler that cannot pass a pipe passes a file; nobody reads it a second time."""
+    file = tmp_path / "context.json"
+    file.write_text(json.dumps(to_plain(context(master, tmp_path))))
+    executor = subprocess.Popen(command(MAIN, str(file)))
+    try:
+        master.wait(msg.Ready)
+        assert not file.exists()
+        master.send(msg.ReleaseExecutor())
+        assert executor.wait(30) == 0
+    finally:
+        executor.kill()
+        executor.wait()
+
+
+def test_nobody_listens(master: Master, tmp_path: Path) -> None:
+    """Without an application master an executor ends at once, and says why."""
+    master.stop_listening()
+    told = json.dumps(to_plain(context(master, tmp_path))).encode()
+    done = subprocess.run(command(MAIN), input=told, capture_output=True, timeout=60)
+    assert done.returncode == 3
+    last = (tmp_path / "logs" / "worker-0.executor.log").read_text().splitlines()[-1]
+    assert "out of contact with the application master" in last
+    assert "No such file or directory" in last

@@ -1,0 +1,75 @@
+"""A task's ports, and who is to blame when they are taken."""
+
+import os
+import socket
+
+import pytest
+
+from tony.executor.reserved import TaskPorts
+from tony.linux.ports import PortsExhausted
+
+
+def test_each_session_has_fresh_ports() -> None:
+    """One for the cluster spec, one for TensorBoard if wanted; the old ones are given up."""
+    ports = TaskPorts(None, wants_tb_port=True)
+    ports.renew()
+    before = (ports.port, ports.tb_port)
+    assert ports.port != ports.tb_port
+    ports.renew()
+    assert not set(before) & {ports.port, ports.tb_port}
+    ports.close()
+    ports.close()
+
+
+def test_range_of_one_port_serves_session_after_session() -> None:
+    """Where there is no other port, the old one is taken again."""
+    ports = TaskPorts((29872, 29872), wants_tb_port=False)
+    ports.renew()
+    ports.renew()
+    assert ports.port == 29872
+    ports.close()
+
+
+def test_range_that_is_too_small_is_said() -> None:
+    """One port for two purposes cannot be."""
+    ports = TaskPorts((29871, 29871), wants_tb_port=True)
+    with pytest.raises(PortsExhausted, match="port_range = 29871-29871"):
+        ports.renew()
+    ports.close()
+
+
+def test_somebody_who_listens_is_named() -> None:
+    """Who took the port, with the process's number."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    assert ports.taken() == ""
+    ports.renew()
+    assert ports.taken() == ""
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", ports.port))
+        thief.listen()
+        assert f"port {ports.port}, reserved for this task, was taken by process {os.getpid()}" in ports.taken()
+    ports.close()
+
+
+def test_last_words_name_the_port() -> None:
+    """Only if it is ours; and whoever found an address in use is not kept out by our own hold again."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    ports.renew()
+    assert ports.blamed(["all is well", f"listening on {ports.port}"]) == ""
+    ports.before_start()
+    with pytest.raises(OSError, match="in use"):
+        bind_plainly(ports.port)
+    assert ports.blamed(["OSError: [Errno 98] Address already in use"]) == ""
+    blamed = ports.blamed([f"bind 0.0.0.0:{ports.port}: Address already in use"])
+    assert f"port {ports.port}, reserved for this task, was in use" in blamed
+    ports.renew()
+    ports.before_start()
+    bind_plainly(ports.port)
+    ports.close()
+
+
+def bind_plainly(port: int) -> None:
+    """A server without any option."""
+    with socket.socket() as server:
+        server.bind(("", port))
