@@ -38,7 +38,7 @@ SETTINGS: Sequence[SchedulerSetting] = (
         name="executor",
         type=SettingType.TEXT,
         default=DEFAULT_EXECUTOR,
-        meaning="Module that is started in each container. Another one is for rehearsing faults.",
+        meaning="Module that is started in each container, and its arguments. Another one is for rehearsing faults.",
     ),
 )
 

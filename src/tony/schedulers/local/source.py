@@ -96,7 +96,7 @@ class LocalSource(ContainerSource):
         self._settings, problems = read_settings(self._spec.scheduler_settings)
         if problems:
             raise ConfigError(problems)
-        self._command = list(executor_command or command(self._settings.executor))
+        self._command = list(executor_command or command(*self._settings.executor.split()))
         self._adopt_orphans = adopt_orphans
         self._sink: Sink | None = None
         self._holding: Holding | None = None

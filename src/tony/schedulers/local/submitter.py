@@ -74,7 +74,7 @@ class LocalSubmitter(Submitter):
                     "memory": role.resources.memory,
                     "vcores": role.resources.vcores,
                     "gpus": role.resources.gpus,
-                    "executor": command(settings.executor),
+                    "executor": command(*settings.executor.split()),
                     "environment": ["inherited", remains.EXECUTOR_VARIABLE],
                     "program_environment": sorted(spec.env_of(name)),
                 }
