@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from tony.config.sheet import settings_table_markdown
+from tony.config.table import settings_table_markdown
 from tony.core.tables import job_diagram, task_diagram
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
