@@ -24,9 +24,7 @@ def generated() -> dict[Path, str]:
     architecture = (DOCS / "architecture.md").read_text()
     architecture = with_block(architecture, "job states", f"```mermaid\n{job_diagram()}\n```")
     architecture = with_block(architecture, "task states", f"```mermaid\n{task_diagram()}\n```")
-    settings = (DOCS / "settings.md").read_text()
-    settings = with_block(settings, "settings", settings_table_markdown().strip())
-    return {DOCS / "architecture.md": architecture, DOCS / "settings.md": settings}
+    return {DOCS / "architecture.md": architecture, DOCS / "settings.md": settings_table_markdown()}
 
 
 def main() -> int:

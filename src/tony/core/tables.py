@@ -48,6 +48,7 @@ class JobMove(Enum):
 
 _T, _J = TaskState, JobState
 _WAITING_TASKS = (_T.PENDING, _T.REQUESTED, _T.STARTING, _T.REGISTERED)
+_OVER = (_T.SUCCEEDED, _T.FAILED, _T.STOPPED, _T.LOST)
 _ACTIVE_JOBS = (_J.SUBMITTED, _J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
 
 TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
@@ -63,7 +64,7 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     **{(state, TaskMove.FAIL): _T.FAILED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
     **{(state, TaskMove.LOSE): _T.LOST for state in (_T.RUNNING, _T.STOPPING)},
     **{(state, TaskMove.END): _T.STOPPED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
-    **{(state, TaskMove.RESET): _T.PENDING for state in (*_WAITING_TASKS, *ENDED_TASK_STATES)},
+    **{(state, TaskMove.RESET): _T.PENDING for state in (*_WAITING_TASKS, *_OVER)},
 }
 
 JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
