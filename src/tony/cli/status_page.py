@@ -9,8 +9,8 @@ from tony.model.report import JobReport, TaskReport
 from tony.units import format_duration
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
-#: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid, note.
-_EXPENDABLE = (2, 4, 5, 6, 3, 8)
+#: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid.
+_EXPENDABLE = (2, 4, 5, 6, 3)
 
 
 def status_page(report: JobReport, columns: int | None = None) -> list[str]:
@@ -51,7 +51,7 @@ def task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
     rows = [_HEADING, *(_row(task, now) for task in report.tasks)]
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
-    return table(rows, columns, [column for column in _EXPENDABLE if column < len(rows[0])])
+    return table(rows, columns, _EXPENDABLE)
 
 
 def _row(task: TaskReport, now: float) -> tuple[str, ...]:

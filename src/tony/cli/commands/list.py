@@ -11,7 +11,7 @@ import click
 from tony import clock
 from tony.cli.options import NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import clock_time, columns_of, safe, table
+from tony.cli.text import clock_time, columns_of, cut, safe, table
 from tony.history.listing import JobHead
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
@@ -19,6 +19,8 @@ from tony.units import format_duration, parse_duration
 _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
 #: Columns that go when the terminal is too narrow, first to go first: user, tasks, took, submitted, exit.
 _EXPENDABLE = (7, 3, 5, 4, 6)
+#: Columns of a name on a terminal: the rest of the line is worth more.
+_LONGEST_NAME = 30
 
 
 class TimeParameter(NumberType):
@@ -77,16 +79,18 @@ def command(
     if as_json:
         print_json(list(heads))
     elif heads:
-        say_all(table([_HEADING, *(_row(head) for head in heads)], columns_of(), _EXPENDABLE))
+        columns = columns_of()
+        say_all(table([_HEADING, *(_row(head, columns) for head in heads)], columns, _EXPENDABLE))
     else:
         say(f"no such job in {place.jobs}")
 
 
-def _row(head: JobHead) -> tuple[str, ...]:
+def _row(head: JobHead, columns: int | None) -> tuple[str, ...]:
+    name = safe(head.name)
     until = head.ended if head.state.ended else clock.wall()
     return (
         head.job,
-        safe(head.name),
+        name if columns is None else cut(name, _LONGEST_NAME),
         head.state.value,
         str(head.tasks),
         clock_time(head.submitted),

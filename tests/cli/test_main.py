@@ -1,0 +1,227 @@
+"""Every way a command can end becomes an exit code and, where something is wrong, a sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.cli.conftest import Tony
+from tony.cli import main as front
+from tony.cli.main import COMMANDS, main
+from tony.errors import (
+    ConfigError,
+    ConnectionFailed,
+    KilledError,
+    PlatformError,
+    Problem,
+    RecordError,
+    UnknownJobError,
+)
+from tony.model.layout import Home
+
+RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
+
+
+def in_shell(line: str, home: Home, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a line of bash in which `tony` is ours."""
+    script = f"tony() {{ {sys.executable} -c '{RUN}' \"$@\"; }}\n{line}"
+    source = str(Path(front.__file__).parents[2])
+    variables = {**os.environ, "TONY_HOME": str(home.path), "PYTHONPATH": source, **environment}
+    return subprocess.run(["bash", "-c", script], env=variables, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Makes `tony version` do something else."""
+
+    def replace(do: Callable[[], object]) -> None:
+        monkeypatch.setattr(front.Commands, "get_command", lambda self, ctx, name: click.Command(name, callback=do))
+
+    return replace
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    """A command that fails."""
+
+    def do() -> object:
+        raise error
+
+    return do
+
+
+def test_help_names_every_command(tony: Tony) -> None:
+    """In the order in which one needs them."""
+    answer = tony("--help")
+    assert answer.code == 0
+    lines = answer.out.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in lines if line.strip()] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_page_is_what_commands_say_of_themselves(tony: Tony, name: str) -> None:
+    """The list is written down so that nothing is loaded for it; here it is held to be true."""
+    found = front.root.get_command(click.Context(front.root), name)
+    assert found is not None
+    said = found.get_short_help_str(limit=200).rstrip(".")
+    listed = COMMANDS[name].rstrip(".")
+    assert said.split()[0] == listed.split()[0]
+    assert tony(name, "--help").code == 0
+
+
+def test_help_loads_nothing_heavy(home: Home) -> None:
+    """It must be quick: what a command needs is loaded when it runs."""
+    heavy = ["asyncio", "rich", "cryptography", "yaml", "tomlkit", "tony.config.load", "tony.core.machine", "tony.rpc"]
+    check = (
+        f"import sys; from tony.cli.main import main; main(['--help']); sys.exit(str(set({heavy}) & set(sys.modules)))"
+    )
+    source = str(Path(front.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.decode().strip() == "set()"
+
+
+def test_an_unknown_command_gets_the_nearest(tony: Tony) -> None:
+    """Exit code 2, on standard error."""
+    answer = tony("statsu", "x")
+    assert (answer.code, answer.out) == (2, "")
+    assert "No such command 'statsu'. Did you mean 'status'?" in answer.err
+
+
+@pytest.mark.parametrize("arguments", [["list", "--colour"], ["status"], ["list", "--state", "flying"], ["-x"]])
+def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
+    """Exit code 2 as well."""
+    answer = tony(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert "Usage: tony" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UnknownJobError("no such job"), 2, "tony: no such job\n"),
+        (ConnectionFailed("not there"), 3, "tony: not there\n"),
+        (KilledError("by ann"), 4, "tony: by ann\n"),
+        (RecordError("use a newer tony"), 70, "tony: use a newer tony\n"),
+        (UnknownJobError("a\x1b[2Jb\nc"), 2, "tony: a\\x1b[2Jb\ntony: c\n"),
+        (
+            PlatformError("odd"),
+            70,
+            "tony: odd\ntony: this is a bug of ours; please report it together with the job's event log.\n",
+        ),
+        (
+            ConfigError(
+                [Problem(key="a", value="1", message="no.", source="job.toml:3"), Problem(key="", message="b.")]
+            ),
+            2,
+            "a = 1 (job.toml:3): no.\nb.\ntony: 2 mistakes; nothing was started.\n",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), 3, "tony: /x: No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied"), 3, "tony: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "\n"),
+    ],
+)
+def test_errors_on_purpose(
+    tony: Tony, command: Callable[[Callable[[], object]], None], error: BaseException, code: int, said: str
+) -> None:
+    """A sentence without a traceback, and the exit code of its class."""
+    command(raising(error))
+    answer = tony("version")
+    assert (answer.code, answer.out, answer.err) == (code, "", said)
+
+
+def test_a_bug_is_written_down(tony: Tony, home: Home, command: Callable[[Callable[[], object]], None]) -> None:
+    """The traceback is in a file, and the person is told which."""
+    command(raising(KeyError("x")))
+    answer = tony("version")
+    (file,) = home.path.glob("crash-*.txt")
+    assert answer.code == 70
+    assert answer.err == f"tony: a bug of ours: KeyError: 'x'\ntony: the traceback is in {file}; please report it.\n"
+    assert file.read_text().startswith("Traceback (most recent call last):")
+
+
+def test_a_bug_without_a_home_is_shown(
+    tony: Tony, monkeypatch: pytest.MonkeyPatch, command: Callable[[Callable[[], object]], None]
+) -> None:
+    """There is no place for the file."""
+    monkeypatch.setenv("TONY_HOME", "/proc/nowhere")
+    command(raising(KeyError("x")))
+    answer = tony("version")
+    assert answer.code == 70
+    assert "Traceback (most recent call last):" in answer.err
+
+
+def test_a_command_answers_its_exit_code(tony: Tony, command: Callable[[Callable[[], object]], None]) -> None:
+    """Or nothing, for 0."""
+    command(lambda: 4)
+    assert tony("version").code == 4
+    command(lambda: None)
+    assert tony("version").code == 0
+
+
+def test_a_reader_that_has_seen_enough(home: Home) -> None:
+    """`tony ... | head`: quiet, and not exit code 1, which says that a program failed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    variables = {**os.environ, "TONY_HOME": str(home.path), "PYTHONPATH": str(Path(front.__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "version"],
+        env=variables,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_full_disk(home: Home) -> None:
+    """What cannot be printed is no success."""
+    done = in_shell("tony version > /dev/full", home)
+    assert (done.returncode, done.stderr) == (3, b"tony: No space left on device\n")
+
+
+def test_closed_output(home: Home) -> None:
+    """A parent may give us no output at all."""
+    done = in_shell("tony version >&- 2>&-; echo $?", home)
+    assert done.stdout == b"0\n"
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
+)
+def test_any_locale(home: Home, locale: dict[str, str]) -> None:
+    """A character that the terminal lacks is written out."""
+    done = in_shell("tony status $'\\xc3\\xa4'", home, **locale)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_completion(home: Home) -> None:
+    """The shell's code comes from click; commands and job ids complete."""
+    (home.jobs / "local-1").mkdir(parents=True)
+    (home.jobs / "local-1" / "job.json").touch()
+    for shell in ("bash", "zsh", "fish"):
+        assert b"_TONY_COMPLETE" in in_shell(f"tony completion {shell}", home).stdout
+    commands = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony st' COMP_CWORD=1 tony", home).stdout
+    assert commands == b"plain,status\n"
+    jobs = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony status lo' COMP_CWORD=2 tony", home).stdout
+    assert jobs == b"plain,local-1\n"
+
+
+def test_main_takes_its_arguments_from_the_process(home: Home) -> None:
+    """The entry point calls it without any."""
+    assert in_shell("tony version --json", home).stdout.startswith(b'{"tony": ')
+    assert main(["--version"]) == 0

@@ -1,0 +1,158 @@
+"""A person who follows a job is told what changes, and who is missing for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.client.played_master import FAILURE
+from tony.cli.story import Story, ranges
+from tony.model.report import JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+
+
+def task(name: str, state: TaskState = TaskState.PENDING, **more: object) -> TaskReport:
+    """One task."""
+    role, _, index = name.partition(":")
+    known = {"host": "here", "pid": 7 if state is TaskState.RUNNING else None, "session": 1}
+    return TaskReport(task=name, role=role, index=int(index), state=state, **{**known, **more})  # type: ignore[arg-type]
+
+
+def report(
+    state: JobState = JobState.STARTING, tasks: Mapping[str, TaskState] | None = None, **more: object
+) -> JobReport:
+    """A job with these tasks."""
+    known = {
+        "job": "j",
+        "name": "digits",
+        "session": 1,
+        "attempt": 1,
+        "exit_code": None,
+        "folder": "/f",
+        "am": None,
+        "failure": None,
+        "submitted": 100.0,
+    }
+    states = tasks or {"worker:0": TaskState.PENDING}
+    made = tuple(task(name, word) for name, word in states.items())
+    return JobReport(state=state, **{"tasks": made, **known, **more})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def story() -> Story:
+    """A story whose beginning was told."""
+    story = Story()
+    story.tell(report(), 0.0)
+    return story
+
+
+def test_the_beginning_says_which_job() -> None:
+    """And where its record is."""
+    story = Story()
+    assert story.tell(report(), 0.0) == ["job j (digits): 1 task on local; its record: /f"]
+    assert story.tell(report(), 1.0) == []
+
+
+def test_an_ended_job_is_told_whole() -> None:
+    """Beginning and end at once."""
+    last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
+    assert Story().tell(last, 0.0) == [
+        "job j (digits): 1 task on local; its record: /f",
+        "worker:0 succeeded",
+        "job j (digits) succeeded after 8 s",
+    ]
+
+
+def test_a_program_that_runs_is_told_with_its_pid(story: Story) -> None:
+    """Not before the pid is known: that it was told to start is no news."""
+    told = replace(task("worker:0", TaskState.RUNNING), pid=None)
+    assert story.tell(report(JobState.RUNNING, tasks=None), 1.0) == []
+    assert story.tell(replace(report(JobState.RUNNING), tasks=(told,)), 2.0) == []
+    assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 3.0) == [
+        "worker:0 runs on here (pid 9)"
+    ]
+    assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
+
+
+def test_a_failure_says_how(story: Story) -> None:
+    """By its note, its signal or its code."""
+    for more, said in (
+        ({"note": "memory: limit 1g reached"}, "worker:0 failed: memory: limit 1g reached"),
+        ({"signal": "SIGKILL", "session": 2}, "worker:0 failed: SIGKILL"),
+        ({"exit_code": 3, "session": 3}, "worker:0 failed: exit code 3"),
+        ({"session": 4}, "worker:0 failed"),
+    ):
+        assert story.tell(replace(report(), tasks=(task("worker:0", TaskState.FAILED, **more),)), 1.0) == [said]
+
+
+def test_many_tasks_are_told_together(story: Story) -> None:
+    """A line for each of a thousand would tell nothing."""
+    states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
+    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 runs"]
+
+
+def test_ranges() -> None:
+    """Neighbours are drawn together."""
+    names = ["worker:0", "worker:1", "worker:2", "worker:5", "ps:3", "ps:5", "ps:6"]
+    assert ranges(task(name) for name in names) == "worker:0-2, worker:5, ps:3, ps:5-6"
+    assert ranges([]) == ""
+
+
+def test_who_is_missing_is_told_after_a_moment(story: Story) -> None:
+    """In a normal start somebody is always missing for an instant."""
+    waiting = "waiting {} for worker:1: container started, not registered"
+    assert story.tell(report(waiting=waiting.format("0.2 s")), 1.0) == []
+    assert story.tell(report(waiting=waiting.format("1 s")), 1.9) == []
+    assert story.tell(report(waiting=waiting.format("1.4 s")), 2.1) == [waiting.format("1.4 s")]
+    assert story.tell(report(waiting=waiting.format("2 s")), 3.0) == []
+    assert story.tell(report(waiting=waiting.format("31 s")), 33.0) == [waiting.format("31 s")]
+
+
+def test_waiting_for_something_else_is_news(story: Story) -> None:
+    """The time alone is not."""
+    story.tell(report(waiting="waiting 5 s for worker:1: no container yet"), 1.0)
+    assert story.tell(report(waiting="waiting 9 s for worker:1: no container yet"), 5.0) != []
+    assert story.tell(report(waiting="waiting 10 s for worker:1: container started"), 6.0) == [
+        "waiting 10 s for worker:1: container started"
+    ]
+
+
+def test_waiting_again_begins_anew(story: Story) -> None:
+    """An end of the waiting resets the moment."""
+    story.tell(report(waiting="no room"), 1.0)
+    story.tell(report(), 1.5)
+    assert story.tell(report(waiting="no room"), 2.2) == []
+    assert story.tell(report(waiting="no room"), 3.3) == ["no room"]
+
+
+def test_a_restart_says_why(story: Story) -> None:
+    """Then the session's number, and every task's news again."""
+    story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
+    again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
+    assert story.tell(again, 2.0) == ["restarting, because worker:1 failed with exit code 3 on here"]
+    second = replace(
+        report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
+    )
+    assert story.tell(second, 3.0) == ["session 2 begins", "worker:0 runs on here (pid 7)"]
+
+
+def test_stopping_says_why_if_something_failed(story: Story) -> None:
+    """After a success it goes without saying."""
+    assert story.tell(report(JobState.STOPPING), 1.0) == []
+    again = Story()
+    again.tell(report(), 0.0)
+    assert again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0) == [
+        "stopping, because worker:1 failed with exit code 3 on here"
+    ]
+
+
+def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
+    """On a terminal the page follows at once."""
+    story = Story(failures=False)
+    story.tell(report(), 0.0)
+    assert story.tell(report(JobState.FAILED, ended=101.0), 1.0) == []
+    other = Story(failures=False)
+    other.tell(report(), 0.0)
+    assert other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0) == ["job j (digits) succeeded after 1 s"]

@@ -1,0 +1,113 @@
+"""Other people's text does not steer a terminal, and ours fits it."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.cli.text import age, clock_time, columns_of, cut, safe, safe_line, table, width
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain [bold]text[/]", "plain [bold]text[/]"),
+        ("ä 漢 🎉", "ä 漢 🎉"),
+        ("a\x1b[31mb", "a\\x1b[31mb"),
+        ("a\nb\tc\rd", "a\\nb\\tc\\rd"),
+        ("\x00\x7f\x9b", "\\x00\\x7f\\x9b"),
+        ("a\u202eb", "a\\u202eb"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_what_steers_is_written_out(text: str, expected: str) -> None:
+    """Names and reasons come from anywhere."""
+    assert safe(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("\x1b[1;38:5:9mred", "\x1b[1;38:5:9mred\x1b[0m"),
+        ("a\x1b[2Jb\x1b[10;10Hc", "abc"),
+        ("a\x9b2Jb", "ab"),
+        ("\x1b]0;title\x07a", "a"),
+        ("\x1b]8;;http://x\x1b\\a\x1b]8;;\x1b\\", "a"),
+        ("\x1bPq~\x1b\\a", "a"),
+        ("\x1b(0a\x1bc", "a"),
+        ("a\x1b", "a\\x1b"),
+        ("10%\r20%\r30%", "30%"),
+        ("30%\r", "30%"),
+        ("a\tb", "a    b"),
+        ("a\bb", "a\\x08b"),
+    ],
+)
+def test_a_log_line_keeps_its_colours_only(line: str, expected: str) -> None:
+    """Everything else that steers is dropped, or written out."""
+    assert safe_line(line) == expected
+
+
+@given(st.text())
+def test_no_text_steers(text: str) -> None:
+    """Whatever it is."""
+    assert not set(map(chr, [*range(32), *range(127, 160)])) & set(safe(text))
+    left = safe_line(text)
+    assert not set("\n\r\x07\x08\x7f\x9b\x9d\x90") & set(left)
+
+
+@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("ä", 1), ("漢字", 4), ("e\u0301", 1), ("🎉", 2), ("", 0)])
+def test_columns_are_counted(text: str, columns: int) -> None:
+    """Wide characters take two, accents none."""
+    assert width(text) == columns
+
+
+def test_long_text_is_cut() -> None:
+    """The mark of the cut counts, too."""
+    assert cut("abcdef", 6) == "abcdef"
+    assert cut("abcdef", 4) == "abc…"
+    assert cut("漢字漢字", 4) == "漢…"
+    assert cut("abc", 0) == ""
+
+
+ROWS = [("TASK", "HOST", "NOTE"), ("worker:0", "node-1", "a long note about it"), ("ps:0", "-", "")]
+
+
+def test_cells_are_aligned() -> None:
+    """No blanks at the end of a line."""
+    assert table(ROWS) == [
+        "TASK      HOST    NOTE",
+        "worker:0  node-1  a long note about it",
+        "ps:0      -",
+    ]
+    assert table([]) == []
+
+
+def test_a_narrow_table_drops_columns_and_cuts_the_last() -> None:
+    """What matters most stays."""
+    assert table(ROWS, 30, [1]) == ["TASK      NOTE", "worker:0  a long note about it", "ps:0"]
+    assert table(ROWS, 16, [1]) == ["TASK      NOTE", "worker:0  a lon…", "ps:0"]
+
+
+def test_only_a_terminal_has_a_width() -> None:
+    """Nothing is cut in a file."""
+    assert columns_of(io.StringIO()) is None
+    closed = io.StringIO()
+    closed.close()
+    assert columns_of(closed) is None
+
+
+def test_times_are_for_people() -> None:
+    """Today needs no date."""
+    now = time.time()
+    assert clock_time(now) == time.strftime("%H:%M:%S", time.localtime(now))
+    assert clock_time(0.0).startswith("19")
+    assert clock_time(None) == "-"
+    assert age(now - 12, now) == "12 s"
+    assert age(now + 12, now) == "0 s"
+    assert age(None, now) == "-"
