@@ -6,9 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -161,20 +159,6 @@ def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=expected), cache.writing("stage it", 1024**5):
         pytest.fail("not reached")
     assert files(cache) == []
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("needs the right to mount a small file system")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_full_disk(small_disk: Path) -> None:

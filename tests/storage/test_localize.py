@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
 from tests.storage.samples import (
     Node,
@@ -17,6 +20,7 @@ from tests.storage.samples import (
     put_folder,
     snapshot,
     tar_of,
+    trees,
     write_tree,
     zip_of,
 )
@@ -144,6 +148,30 @@ def test_work_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "work").write_bytes(b"")
     with pytest.raises(StorageError, match=f"cannot fill {tmp_path}/work/worker-0"):
         localize(StagedRole(), tmp_path / "c", tmp_path / "work" / "worker-0")
+
+
+def test_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    """Place and remedy are named, no half-unpacked tree is left, and with more room the same call completes."""
+    cache = cache_at(small_disk / "c")
+    item = put_folder(cache, write_tree(tmp_path / "s", {"x": (os.urandom(600_000), 0o644)}))
+    with pytest.raises(StorageError, match=f"cannot unpack source: no room in {cache.trees}.*TONY_HOME"):
+        localize(StagedRole(items=(item,)), cache.path, small_disk / "work")
+    assert os.listdir(cache.trees) == []
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    localize(StagedRole(items=(item,)), cache.path, small_disk / "work")
+    assert snapshot(small_disk / "work") == snapshot(tmp_path / "s")
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(tree=trees())
+def test_every_folder_arrives_as_it_was(tree: dict[str, Node]) -> None:
+    """From the source to the working directory: names, modes, links and content."""
+    with tempfile.TemporaryDirectory() as place:
+        source = write_tree(Path(place) / "s", tree)
+        cache = cache_at(Path(place) / "c")
+        localize(StagedRole(items=(put_folder(cache, source),)), cache.path, Path(place) / "work")
+        assert snapshot(Path(place) / "work") == snapshot(source)
 
 
 def test_python_on_the_node_does_not_litter(tmp_path: Path, work: Path) -> None:

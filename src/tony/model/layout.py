@@ -1,7 +1,7 @@
 """Where everything of a user and of a job lies. The only place that knows these names.
 
 <home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
-  cache/                staged objects by digest; unpacked/ holds interpreters
+  cache/                staged objects by digest; trees/ holds them unpacked, unpacked/ interpreters
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
@@ -12,6 +12,7 @@
     summary.json        the last JobReport; there once the job has ended
     logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
     work/<role>-<index>/  the task's working directory
+    work/.localized/    per task: that its working directory is complete, and what makes `python` its interpreter
     cgroups             the tasks' control groups while the job lives, for who cleans up after a dead master (local)
     staged/             links to the job's objects in cache/, so that none is evicted under it
     secret/             token, keys, unredacted job; owner only; removed when the job has ended
