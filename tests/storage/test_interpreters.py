@@ -242,8 +242,10 @@ class TestOnTheNode:
     def test_venv_behind_scripts_stays_a_venv(self, tmp_path: Path) -> None:
         """A link to its Python would lose its packages; a script does not."""
         place = make_venv(tmp_path / "env")
-        (place / "bin" / "python3").unlink()
-        result = from_node(str(place / "bin" / "python"), tmp_path / "beside")
+        (place / "bin" / "mine").symlink_to(os.path.realpath(sys.executable))
+        for name in ("python", "python3"):
+            (place / "bin" / name).unlink()
+        result = from_node(str(place / "bin" / "mine"), tmp_path / "beside")
         assert result.python_path == (str(tmp_path / "beside"), str(place / "bin"))
         assert run(result, "python3 -c 'import greeter; greeter.main()'") == f"hello from {place}"
 
