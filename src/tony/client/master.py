@@ -68,7 +68,9 @@ async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[C
     try:
         yield connection
     finally:
-        connection.close()
+        # Whatever was asked has been answered, or will not be: there is nothing to wait for.
+        connection.abort()
+        await connection.wait_closed()
 
 
 async def ask_report(folder: JobFolder) -> JobReport:

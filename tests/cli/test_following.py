@@ -1,0 +1,231 @@
+"""Following a job from the command line: what is printed where, Ctrl-C, and the exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from dataclasses import replace
+from typing import TextIO, cast
+
+import pytest
+
+from tests.cli.living import Beside, living
+from tests.client.played_master import (
+    FAILURE,
+    JOB,
+    failed,
+    recorded,
+    standing,
+    succeeded,
+    write_log,
+)
+from tony.cli import views
+from tony.cli.following import exit_code, follow_to_end
+from tony.cli.live_view import LiveView
+from tony.cli.views import PlainView, view_for
+from tony.client.log_names import LogName
+from tony.client.log_reader import Line
+from tony.errors import ExitCode
+from tony.history.record import write_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import JobState, TaskState
+
+Recorded = tuple[JobFolder, JobRecord]
+
+
+class Terminal(io.TextIOWrapper):
+    """A terminal of 80 columns that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def text(self) -> str:
+        """Everything so far."""
+        self.flush()
+        return cast(io.BytesIO, self.buffer).getvalue().decode()
+
+
+@pytest.fixture(autouse=True)
+def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is always the same time of day."""
+    monkeypatch.setattr(views, "stamp", lambda: "12:00:00 ")
+
+
+@pytest.fixture
+def job(home: Home) -> Recorded:
+    """A job of two workers."""
+    return recorded(home)
+
+
+def running(job: Recorded) -> JobReport:
+    """Both workers run."""
+    report = standing(*job, JobState.RUNNING, TaskState.RUNNING)
+    return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks))
+
+
+def killed(job: Recorded) -> JobReport:
+    """Somebody killed the job."""
+    failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann", task=None)
+    return replace(failed(*job, failure), state=JobState.KILLED, exit_code=4)
+
+
+def test_the_whole_story(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """States and output on standard output, with the time; why it failed on standard error."""
+    folder, _ = job
+
+    def tell(beside: Beside) -> None:
+        beside.wait(lambda: beside.master.watched)
+        write_log(folder, "worker-1.s1.t1.out", "loss [red]0.1[/]\n")
+        beside.finish(failed(*job))
+
+    with living(folder, running(job)) as beside, beside.story(tell):
+        report = follow_to_end(home, JOB, sys.stdout)
+    captured = capsys.readouterr()
+    assert exit_code(report) == 1
+    assert captured.out.splitlines()[0] == f"12:00:00 job {JOB} (digits): 2 tasks on local; its record: {folder.path}"
+    assert sorted(captured.out.splitlines()[1:-1]) == [
+        "12:00:00 worker:0 runs on here (pid 7)",
+        "12:00:00 worker:0 stopped",
+        "12:00:00 worker:1 failed: exit code 3",
+        "12:00:00 worker:1 runs on here (pid 7)",
+        "12:00:00 worker:1 | loss [red]0.1[/]",
+    ] or captured.out.splitlines()[-1].startswith("12:00:00 worker:1 |")
+    assert f"12:00:00 job {JOB} (digits) failed after 8 s" in captured.out
+    assert captured.err.startswith(f"job {JOB} (digits) failed after 8 s: worker:1 on here: exit code 3\n")
+
+
+def test_ctrl_c_stops_the_job(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first one asks for its end, the second for its end at once; both say so, and the end is waited for."""
+    folder, _ = job
+
+    def tell(beside: Beside) -> None:
+        beside.wait(lambda: beside.master.watched)
+        for count in (1, 2):
+            os.kill(os.getpid(), signal.SIGINT)
+            beside.wait(lambda count=count: len(beside.master.kills) == count)  # type: ignore[misc]
+        beside.finish(killed(job))
+
+    with living(folder, running(job)) as beside:
+        with beside.story(tell):
+            report = follow_to_end(home, JOB, sys.stdout)
+        assert [message.now for message in beside.master.kills] == [False, True]
+    captured = capsys.readouterr()
+    assert exit_code(report) == 4
+    assert f"Ctrl-C: stopping job {JOB} (once more: at once)" in captured.out
+    assert f"Ctrl-C again: ending job {JOB} at once" in captured.out
+    assert captured.err == f"job {JOB} (digits) killed after 8 s: killed by ann\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_third_ctrl_c_leaves(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the job does."""
+    folder, _ = job
+
+    def tell(beside: Beside) -> None:
+        beside.wait(lambda: beside.master.watched)
+        for count in (1, 2):
+            os.kill(os.getpid(), signal.SIGINT)
+            beside.wait(lambda count=count: len(beside.master.kills) == count)  # type: ignore[misc]
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with living(folder, running(job)) as beside, beside.story(tell), pytest.raises(KeyboardInterrupt):
+        follow_to_end(home, JOB, sys.stdout)
+    assert f"leaving; the job may still run: tony status {JOB}" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job goes on, and that is said."""
+    folder, _ = job
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken:
+        with living(folder, running(job)), pytest.raises(BrokenPipeError):
+            follow_to_end(home, JOB, broken)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), broken.fileno())
+    assert capsys.readouterr().err == (f"tony: nobody reads the output any more; the job goes on: tony status {JOB}\n")
+
+
+def test_exit_codes(job: Recorded) -> None:
+    """What the application master says; without its word a success is one, and nothing else is."""
+    last = succeeded(*job)
+    assert exit_code(replace(last, exit_code=3)) == 3
+    assert exit_code(replace(last, exit_code=None)) == 0
+    assert exit_code(replace(last, exit_code=None, state=JobState.FAILED)) == ExitCode.BUG
+
+
+@pytest.mark.parametrize(
+    ("stream", "term", "live"),
+    [
+        (Terminal(), "xterm", True),
+        (Terminal(), "dumb", False),
+        (Terminal(), None, False),
+        (io.StringIO(), "xterm", False),
+    ],
+)
+def test_a_table_needs_a_terminal(
+    stream: TextIO, term: str | None, live: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that can redraw."""
+    monkeypatch.delenv("TERM", raising=False)
+    if term:
+        monkeypatch.setenv("TERM", term)
+    with view_for(stream) as view:
+        assert isinstance(view, LiveView if live else PlainView)
+
+
+def test_the_live_view(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output and news scroll above the table; markup in them is text; the table goes at the end."""
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    name = LogName("worker", 0, 1, 1, "out")
+    with LiveView(terminal) as view:
+        view.saw(running(job))
+        view.printed([Line(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), Line(name, b"b\xff")])
+        view.noticed("the [b]connection[/b]\n broke")
+        assert "worker:1" in terminal.text
+    text = terminal.text
+    assert "[red]a[/] " in text
+    assert "\x1b[2J" not in text
+    assert "b\ufffd" in text
+    assert "the [b]connection[/b]\\n broke" in text
+    assert "running" in text
+    assert text.endswith("\x1b[2K")
+
+
+def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines with the time; nothing that could steer the terminal."""
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    view = PlainView(terminal)
+    view.saw(running(job))
+    view.printed([Line(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
+    assert terminal.text.splitlines()[1:] == [
+        "12:00:00 worker:0 runs on here (pid 7)",
+        "12:00:00 worker:1 runs on here (pid 7)",
+        "12:00:00 worker:0 | b",
+    ]
+
+
+def test_a_lost_master_is_told(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 3, the process and its log are named."""
+    folder, _ = job
+    report = follow_to_end(home, JOB, sys.stdout)
+    assert exit_code(report) == 3
+    assert f"its own log is {folder.am_log}" in capsys.readouterr().err
+
+
+def test_an_ended_job(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything at once."""
+    write_summary(job[0], succeeded(*job))
+    assert exit_code(follow_to_end(home, JOB, sys.stdout)) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == f"12:00:00 job {JOB} (digits) succeeded after 8 s"
+    assert captured.err == ""

@@ -1,0 +1,405 @@
+"""The commands that look at jobs, and `kill`. They answer 0 when they could, whatever became of the job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.cli.conftest import Tony
+from tests.cli.living import living
+from tests.client.played_master import (
+    JOB,
+    LONG_AGO,
+    failed,
+    logged,
+    recorded,
+    standing,
+    succeeded,
+    write_log,
+)
+from tony import clock
+from tony.cli.main import main
+from tony.core import events as ev
+from tony.history.log import settings_digest
+from tony.history.record import write_summary
+from tony.model.codec import from_plain
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+
+Recorded = tuple[JobFolder, JobRecord]
+#: What programs may rely on: the least that `status --json` has.
+REPORT_KEYS = {"job", "name", "state", "session", "attempt", "exit_code", "folder", "am", "tasks", "failure"}
+TASK_KEYS = {"task", "role", "index", "state", "host", "pid", "executor_pid", "session", "try", "exit_code", "signal"}
+
+
+@pytest.fixture
+def job(home: Home) -> Recorded:
+    """A job that failed, with two workers' output."""
+    folder, record = recorded(home)
+    write_log(folder, "worker-0.s1.t1.out", "zero\n")
+    write_log(folder, "worker-0.s1.t1.err", b"\xff\x1b[2Jodd\n")
+    write_log(folder, "worker-1.s1.t1.out", "one\ntwo\n")
+    write_log(folder, "worker-1.s2.t1.out", "three\n")
+    write_summary(folder, failed(folder, record))
+    return folder, record
+
+
+class TestStatus:
+    def test_of_an_ended_job(self, tony: Tony, job: Recorded) -> None:
+        """Exit code 0, although the job failed."""
+        answer = tony("status", JOB)
+        assert (answer.code, answer.err) == (0, "")
+        assert answer.out.startswith(f"{JOB}  digits  failed  session 1")
+        assert "worker:1 on here: exit code 3" in answer.out
+
+    def test_as_json(self, tony: Tony, job: Recorded) -> None:
+        """It is the report, and reads back as one."""
+        answer = tony("status", "last", "--json")
+        assert answer.json.keys() >= REPORT_KEYS
+        assert answer.json["tasks"][0].keys() >= TASK_KEYS
+        assert answer.json["am"] is None
+        assert from_plain(JobReport, answer.json) == failed(*job)
+
+    def test_of_a_living_job(self, tony: Tony, home: Home) -> None:
+        """Its application master answers."""
+        folder, record = recorded(home)
+        with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+            answer = tony("status", JOB, "--json")
+        assert (answer.json["state"], answer.json["am"]["host"]) == ("running", "here")
+
+    def test_just_after_submit(self, tony: Tony, home: Home) -> None:
+        """All tasks are there, pending; there is no application master yet."""
+        recorded(home, submitted=clock.wall())
+        answer = tony("status", JOB, "--json")
+        assert (answer.code, answer.json["state"], answer.json["am"]) == (0, "submitted", None)
+        assert [(t["task"], t["state"]) for t in answer.json["tasks"]] == [
+            ("worker:0", "pending"),
+            ("worker:1", "pending"),
+        ]
+
+    def test_of_an_unknown_job(self, tony: Tony, job: Recorded) -> None:
+        """Exit code 2, with the nearest ids."""
+        answer = tony("status", JOB.replace("0a1b2c", "0a1b2d"))
+        assert (answer.code, answer.out) == (2, "")
+        assert f"did you mean {JOB}?" in answer.err
+
+
+class TestList:
+    def test_jobs(self, tony: Tony, job: Recorded, home: Home) -> None:
+        """Newest first."""
+        folder, record = recorded(home, "local-20260102-000000-0a1b2c", submitted=LONG_AGO + 5)
+        write_summary(folder, succeeded(folder, record))
+        lines = tony("list").out.splitlines()
+        assert [line.split()[:3] for line in lines] == [
+            ["JOB", "NAME", "STATE"],
+            ["local-20260102-000000-0a1b2c", "digits", "succeeded"],
+            [JOB, "digits", "failed"],
+        ]
+
+    def test_filters(self, tony: Tony, job: Recorded) -> None:
+        """By state, name, user and time; several states are taken together."""
+        for wanted in (
+            ["--state", "failed"],
+            ["--state", "failed", "--state", "killed"],
+            ["--name", "dig*"],
+            ["--user", "tester"],
+            ["--since", "2020-01-01"],
+            ["--until", "2026-01-01T12:00"],
+            ["--until", "1h"],
+            ["-n", "1"],
+        ):
+            assert [head["job"] for head in tony("list", "--json", *wanted).json] == [JOB], wanted
+        for unwanted in (["--state", "running"], ["--name", "d"], ["--user", "x"], ["--since", "1d"]):
+            answer = tony("list", *unwanted)
+            assert (answer.code, answer.out.startswith("no such job in ")) == (0, True), unwanted
+
+    def test_no_time(self, tony: Tony) -> None:
+        """The message shows how to write one."""
+        answer = tony("list", "--since", "yesterday")
+        assert answer.code == 2
+        assert "write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h" in answer.err
+
+    def test_as_json(self, tony: Tony, job: Recorded) -> None:
+        """With the reason of the failure."""
+        (head,) = tony("list", "--json").json
+        assert head == {
+            "job": JOB,
+            "name": "digits",
+            "state": "failed",
+            "user": "tester",
+            "scheduler": "local",
+            "framework": "none",
+            "tasks": 2,
+            "submitted": LONG_AGO,
+            "ended": LONG_AGO + 8,
+            "exit_code": 1,
+            "reason": "worker:1 failed with exit code 3 on here",
+        }
+
+    def test_damaged_records(self, tony: Tony, job: Recorded, home: Home) -> None:
+        """They are named on standard error; the rest is listed."""
+        folder, _ = recorded(home, "local-x")
+        folder.job.write_text("{")
+        answer = tony("list", "--json")
+        assert (answer.code, len(answer.json)) == (0, 1)
+        assert answer.err.startswith("tony: local-x: ")
+
+    def test_an_empty_home(self, tony: Tony) -> None:
+        """Is no error."""
+        assert (tony("list").code, tony("list", "--json").out) == (0, "[]\n")
+
+
+class TestLogs:
+    def test_all_tasks(self, job: Recorded, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        """Each line with its task, byte for byte where no terminal reads it."""
+        assert main(["logs", JOB]) == 0
+        assert capsysbinary.readouterr().out.splitlines() == [
+            b"worker:0 | zero",
+            b"worker:0 | \xff\x1b[2Jodd",
+            b"worker:1 | one",
+            b"worker:1 | two",
+            b"worker:1 | three",
+        ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["worker:1"], "one\ntwo\nthree\n"),
+            (["worker:1", "--tail", "2"], "two\nthree\n"),
+            (["worker:1", "-n", "0"], ""),
+            (["worker:1", "--session", "2"], "three\n"),
+            (["worker:1", "--follow"], "one\ntwo\nthree\n"),
+            (["worker:1", "--stderr"], ""),
+            (["worker:0", "--stdout"], "zero\n"),
+            (["worker", "--stdout", "--session", "1"], "worker:0 | zero\nworker:1 | one\nworker:1 | two\n"),
+            (["worker:0", "worker:1", "--stdout", "-n", "1"], "worker:0 | zero\nworker:1 | three\n"),
+        ],
+    )
+    def test_some(self, tony: Tony, job: Recorded, arguments: list[str], expected: str) -> None:
+        """A single task's lines need no prefix."""
+        answer = tony("logs", JOB, *arguments)
+        assert (answer.code, answer.out) == (0, expected)
+
+    def test_as_json(self, tony: Tony, job: Recorded) -> None:
+        """One object for each line."""
+        lines = [json.loads(line) for line in tony("logs", JOB, "worker:0", "--json").out.splitlines()]
+        assert lines == [
+            {"task": "worker:0", "session": 1, "try": 1, "stream": "out", "line": "zero"},
+            {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "line": "\ufffd\x1b[2Jodd"},
+        ]
+
+    def test_nothing_was_printed(self, tony: Tony, home: Home) -> None:
+        """That is said beside the output."""
+        recorded(home)
+        answer = tony("logs", JOB)
+        assert (answer.code, answer.out) == (0, "")
+        assert "nothing was printed yet; see: tony status" in answer.err
+
+    @pytest.mark.parametrize(
+        ("task", "said"),
+        [
+            ("worker:7", "has no task 'worker:7'; it has worker:0, worker:1"),
+            ("chief", "has no task 'chief'"),
+            ("a:b", "'a:b' is not a task; write role:index such as worker:0, or a role."),
+        ],
+    )
+    def test_no_such_task(self, tony: Tony, job: Recorded, task: str, said: str) -> None:
+        """Exit code 2."""
+        answer = tony("logs", JOB, task)
+        assert answer.code == 2
+        assert said in answer.err
+
+    def test_following_a_living_job(self, tony: Tony, home: Home) -> None:
+        """To its end."""
+        folder, record = recorded(home)
+        with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
+            write_log(folder, "worker-0.s1.t1.out", "a\n")
+            beside.master.folder.logs.joinpath("worker-1.s1.t1.out").touch()
+
+            def tell(self: object) -> None:
+                beside.wait(lambda: beside.master.watched)
+                write_log(folder, "worker-1.s1.t1.out", "b")
+                beside.finish(failed(folder, record))
+
+            with beside.story(tell):
+                answer = tony("logs", JOB, "--follow")
+        assert (answer.code, answer.out, answer.err) == (0, "worker:0 | a\nworker:1 | b\n", "")
+
+
+def played(folder: JobFolder, record: JobRecord) -> None:
+    """A log of a job that was killed before it had a container."""
+    logged(
+        folder,
+        [
+            ev.AttemptStarted(attempt=1, wall=LONG_AGO, settings=settings_digest(record.spec), pid=4711, host="here"),
+            ev.ContainersFound(containers=()),
+            ev.ReconcileClosed(),
+            ev.SessionOpened(session=1, reason="the job begins"),
+            ev.UserCommand(actor="ann", what="kill"),
+        ],
+    )
+
+
+class TestEvents:
+    def test_in_words(self, tony: Tony, home: Home) -> None:
+        """When, since the start, what."""
+        played(*recorded(home))
+        answer = tony("events", JOB)
+        lines = [line.split("  ", 1)[1].strip() for line in answer.out.splitlines()]
+        assert lines == [
+            "+1.000  attempt-started    attempt 1: application master with pid 4711 on here",
+            "+2.000  containers-found   none",
+            "+3.000  reconcile-closed",
+            "+4.000  session-opened     session 1: the job begins",
+            "+5.000  user-command       ann asked for kill",
+        ]
+
+    def test_as_json(self, tony: Tony, home: Home) -> None:
+        """As they are in the log, and with the attempt."""
+        played(*recorded(home))
+        last = json.loads(tony("events", JOB, "--json").out.splitlines()[-1])
+        assert last == {
+            "seq": 5,
+            "at": 5.0,
+            "wall": LONG_AGO + 5,
+            "attempt": 1,
+            "event": "user-command",
+            "data": {"actor": "ann", "what": "kill"},
+        }
+
+    def test_following_an_ended_job(self, tony: Tony, home: Home) -> None:
+        """Comes to its end."""
+        folder, record = recorded(home)
+        played(folder, record)
+        write_summary(folder, failed(folder, record))
+        assert len(tony("events", JOB, "-f").out.splitlines()) == 5
+
+    def test_before_the_first(self, tony: Tony, home: Home) -> None:
+        """Nothing has happened."""
+        recorded(home, submitted=clock.wall())
+        assert (tony("events", JOB).code, tony("events", JOB).out) == (0, "")
+
+
+class TestReplay:
+    def test_the_same_again(self, tony: Tony, home: Home) -> None:
+        """Exit code 0."""
+        played(*recorded(home))
+        answer = tony("replay", JOB)
+        assert (answer.code, answer.out) == (0, "identical: 5 events lead to killed; 0 recorded states were met\n")
+        assert tony("replay", JOB, "--json").json == {
+            "job": JOB,
+            "identical": True,
+            "events": 5,
+            "compared": 0,
+            "difference": None,
+            "state": "killed",
+        }
+
+    def test_something_else(self, tony: Tony, home: Home) -> None:
+        """Exit code 70: the log is a bug report."""
+        folder, record = recorded(home)
+        played(folder, record)
+        logged(folder, [ev.Snapshot(digest="0" * 64)], attempt=2, first_seq=6)
+        answer = tony("replay", JOB)
+        assert answer.code == 70
+        assert answer.out.startswith("different after 5 events, in state killed: the state before event 6 ")
+        assert tony("replay", JOB, "--json").json["identical"] is False
+
+    def test_a_record_from_elsewhere(self, tony: Tony, home: Home) -> None:
+        """A bug report is best made of the job's folder."""
+        folder, record = recorded(home)
+        played(folder, record)
+        elsewhere = home.path / "report"
+        folder.path.rename(elsewhere)
+        assert tony("replay", str(elsewhere)).code == 0
+
+    def test_without_a_log(self, tony: Tony, home: Home) -> None:
+        """There is nothing to replay."""
+        recorded(home)
+        answer = tony("replay", JOB)
+        assert answer.code == 2
+        assert "holds no event log yet" in answer.err
+
+
+class TestHistory:
+    def test_where_everything_is(self, tony: Tony, job: Recorded) -> None:
+        """Only what is there, and the summary below."""
+        folder, record = job
+        played(folder, record)
+        answer = tony("history", JOB)
+        assert [line.split("  ")[0] for line in answer.out.splitlines()[:6]] == [
+            "record",
+            "job file",
+            "summary",
+            "task logs",
+            "events",
+            "work",
+        ]
+        assert f"  {folder.summary}\n" in answer.out
+        assert "worker:1 on here: exit code 3" in answer.out
+
+    def test_as_json(self, tony: Tony, job: Recorded) -> None:
+        """Places and report."""
+        answer = tony("history", JOB, "--json").json
+        assert answer["places"]["summary"] == str(job[0].summary)
+        assert answer["report"]["state"] == "failed"
+
+
+class TestKill:
+    def test_a_living_job(self, tony: Tony, home: Home) -> None:
+        """It is asked for, and said where to look."""
+        folder, record = recorded(home)
+        with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
+            answer = tony("kill", JOB)
+            assert answer.out == f"job {JOB} (digits) is being ended; see: tony status {JOB}\n"
+            assert tony("kill", JOB, "--now", "--json").json == {"job": JOB, "asked": True, "state": "running"}
+            assert [message.now for message in beside.master.kills] == [False, True]
+
+    def test_an_ended_job(self, tony: Tony, job: Recorded) -> None:
+        """There is nothing to end, and that is no error."""
+        answer = tony("kill", JOB)
+        assert (answer.code, answer.out) == (0, f"nothing to end: job {JOB} (digits) failed after 8 s\n")
+        assert tony("kill", JOB, "--json").json == {"job": JOB, "asked": False, "state": "failed"}
+
+    def test_an_unknown_job(self, tony: Tony, job: Recorded) -> None:
+        """Exit code 2, with the nearest ids."""
+        answer = tony("kill", f"{JOB}x")
+        assert answer.code == 2
+        assert f"did you mean {JOB}?" in answer.err
+
+
+class TestSettings:
+    def test_all(self, tony: Tony) -> None:
+        """Name, then type, unit, default and meaning."""
+        answer = tony("settings")
+        assert answer.code == 0
+        assert "\nmax_restarts\n    whole number; default 0\n" in answer.out
+
+    def test_some(self, tony: Tony) -> None:
+        """Those with a word in their name."""
+        assert {row["name"] for row in tony("settings", "GRACE", "--json").json} == {
+            "stop_grace",
+            "orphan_grace",
+            "roles.<role>.stop_grace",
+        }
+        assert tony("settings", "nothing-like-it").out == "no setting has nothing-like-it in its name\n"
+
+    def test_as_a_page_of_the_docs(self, tony: Tony) -> None:
+        """The docs are made of it."""
+        assert tony("settings", "--markdown").out.startswith("# Settings\n")
+
+
+def test_names_do_not_steer_the_terminal(tony: Tony, home: Home) -> None:
+    """Wherever they are shown."""
+    folder, record = recorded(home)
+    nasty = replace(failed(folder, record), name="a\x1b[2J\nb")
+    write_summary(folder, nasty)
+    folder.job.write_text(folder.job.read_text().replace('"digits"', '"a\\u001b[2J\\nb"'))
+    for arguments in (["status", JOB], ["list"], ["history", JOB], ["kill", JOB]):
+        out = tony(*arguments).out
+        assert "\x1b" not in out, arguments
+        assert "a\\x1b[2J\\nb" in out, arguments
