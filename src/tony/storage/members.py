@@ -111,10 +111,9 @@ class Guard:
         Raises:
             ArchiveError: one leads out of the folder.
         """
-        for path, target in self.links.items():
-            if target.startswith("/") and self._outside_links:
-                continue
-            if links.resolve(path, target, self._relative_links()) is None:
+        known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
+        for path, target in known.items():
+            if links.resolve(path, target, known) is None:
                 raise self.refused(path, f"is a link to {target}, which leads out of the folder")
 
     def refused(self, member: str, why: str) -> ArchiveError:
@@ -123,11 +122,6 @@ class Guard:
             f"the archive {self._archive} is damaged or not safe to unpack: its member {member} {why}. "
             "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
         )
-
-    def _relative_links(self) -> dict[str, str]:
-        if not self._outside_links:
-            return self.links
-        return {path: target for path, target in self.links.items() if not target.startswith("/")}
 
     def _kind_of(self, member: Member) -> Kind:
         if member.kind is not MemberKind.HARD_LINK:
