@@ -24,7 +24,7 @@ def main() -> int:
     # A program as nasty as they come: a session of its own, deaf to polite signals.
     program = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"],
-        env={**os.environ, "TONY_TASK": context["container"]["marker"]},
+        env={"TONY_TASK": context["container"]["marker"]},
         start_new_session=True,
     )
     seen = {"argv": sys.argv, "environment": dict(os.environ), "descriptors": os.listdir("/proc/self/fd")}

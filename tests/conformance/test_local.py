@@ -4,26 +4,13 @@ One fault cannot be provoked: its answers do not travel, so none is lost.
 """
 
 import asyncio
-import json
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tony.linux import process
-from tony.model.codec import from_plain
-from tony.protocol.launch import Credentials, LaunchContext, TaskPart
-from tony.schedulers.local.ledger import Ledger, new_claim
-from tony.schedulers.local.source import LocalSource
+from tests.conformance.local_bench import bench
 from tony.testing import conformance, faults
-from tony.testing.jobs import prepared_job, two_roles
-from tony.units import parse_size
 
 FAULTS = (
     faults.SlowContainer,
@@ -31,102 +18,9 @@ FAULTS = (
     faults.LostContainer,
     faults.ContainerExitsBeforeRegistering,
 )
-STAND_IN = Path(__file__).with_name("stand_in.py")
-
-
-class LocalBench(conformance.Bench):
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ledger = folder / "ledger"
-        self.spec = two_roles(scheduler_settings={"memory": parse_size("1g"), "ledger": str(self.ledger), "gpus": 0})
-        self.job = prepared_job(folder / "home", self.spec)
-        self.job_id = self.job.folder.job_id
-        self.source = LocalSource(self.job, executor_command=[sys.executable, "-I", "-S", str(STAND_IN), str(folder)])
-
-    async def report(self, container: str) -> dict[str, Any]:
-        path = self.folder / f"{container}.json"
-        async with asyncio.timeout(conformance.PATIENCE):
-            while not path.exists():
-                await asyncio.sleep(0.005)
-        report: dict[str, Any] = json.loads(path.read_text())
-        return report
-
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
-        context = from_plain(LaunchContext, (await self.report(container))["context"])
-        return context.task, context.credentials
-
-    async def lives(self, container: str) -> bool:
-        path = self.folder / f"{container}.json"
-        pids = [json.loads(path.read_text())[key] for key in ("pid", "program")] if path.exists() else []
-        marked = process.with_marker(f"TONY_EXECUTOR={self.job_id}/{container}/")
-        return bool(marked) or any(map(is_alive, pids))
-
-    async def end_executor(self, container: str) -> None:
-        os.kill((await self.report(container))["pid"], signal.SIGTERM)
-
-    async def crash_executor(self, container: str) -> None:
-        os.kill((await self.report(container))["pid"], signal.SIGKILL)
-
-    async def seen(self, container: str) -> str:
-        return json.dumps((await self.report(container))["seen"])
-
-    async def leftovers(self) -> Sequence[str]:
-        marked = process.with_marker(f"TONY_EXECUTOR={self.job_id}/")
-        files = [*self.ledger.iterdir(), self.job.folder.cgroups]
-        return [*map(str, marked), *groups_of(self.job_id), *(str(path) for path in files if path.exists())]
-
-    async def provoke(self, fault: faults.Fault) -> None:
-        match fault:
-            case faults.SlowContainer(delay=delay):
-                self._fill_machine(delay)
-            case faults.RefusedContainer():
-                self._refuse_first()
-            case faults.LostContainer():
-                self._losing = asyncio.create_task(self._lose_first())
-            case faults.ContainerExitsBeforeRegistering(exit_code=code):
-                (self.folder / "c-1.exit").write_text(str(code))
-
-    def _fill_machine(self, delay: float) -> None:
-        """Another job holds all memory for a while."""
-        self.ledger.mkdir()
-        ledger = Ledger(self.ledger)
-        claim = new_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
-        with ledger.locked():
-            held = ledger.post(replace(claim, devices=()))
-        ledger.close()
-        asyncio.get_running_loop().call_later(delay, held.withdraw)
-
-    def _refuse_first(self) -> None:
-        """Its working directory cannot be made."""
-        self.job.folder.work.rmdir()
-        self.job.folder.work.write_text("in the way")
-
-    async def _lose_first(self) -> None:
-        await self.crash_executor("c-1")
-
-
-def groups_of(job_id: str) -> list[str]:
-    return [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{job_id}-*")]
-
-
-def is_alive(pid: int) -> bool:
-    """Zombies do not count."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 @pytest.mark.parametrize("clause", conformance.clauses(FAULTS))
 def test_contract(clause: str, tmp_path: Path) -> None:
     """Each clause holds; its docstring says which it is."""
-
-    @asynccontextmanager
-    async def bench(ordered: Sequence[faults.Fault]) -> AsyncIterator[LocalBench]:
-        made = LocalBench(tmp_path)
-        for fault in ordered:
-            await made.provoke(fault)
-        yield made
-
-    asyncio.run(conformance.check(clause, bench))
+    asyncio.run(conformance.check(clause, partial(bench, tmp_path)))

@@ -47,7 +47,7 @@ class Holding:
         """Waits until the claim is granted, and answers its devices.
 
         Args:
-            say: is told what is waited for, each time that changes.
+            say: is told what is waited for, at each look; often the same.
         """
         while True:
             try:

@@ -27,7 +27,7 @@ async def obtain(ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[
     """Writes a claim down and waits until it is granted. Cancelled, it leaves the line.
 
     Args:
-        say: is told what is waited for, each time that changes.
+        say: is told what is waited for, at each look; often the same.
 
     Raises:
         SchedulerError: the ledger went away.

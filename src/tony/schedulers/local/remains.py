@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tony.linux import cgroup, process
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 _MARKERS = ("TONY_TASK", EXECUTOR_VARIABLE)
+#: Seconds that an executor's watchdog may take to end what the executor left behind.
+_WATCHDOG = 3.0
 
 
 def executor_marker(job_id: str, container: str) -> str:
@@ -25,18 +28,26 @@ def executor_marker(job_id: str, container: str) -> str:
 
 
 def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
-    """Kills everything of a container whose executor has ended, and removes its control group. Blocks, seconds at most.
+    """Ends everything of a container whose executor has ended, and removes its control group. Blocks for seconds.
 
     Returns:
         False if something does not die (it is stuck in the kernel); to be called again.
     """
-    return _end(executor_marker(job_id, container), groups)
+    marker = executor_marker(job_id, container)
+    _leave_to_watchdogs(marker)
+    return _end(marker, groups)
 
 
 def end_job(job_id: str, groups: Sequence[str]) -> bool:
-    """Kills everything of a job, executors first; otherwise as `end_container`."""
-    process.sweep(f"{EXECUTOR_VARIABLE}={job_id}/")
-    return _end(f"{job_id}/", groups)
+    """Ends everything of a job, executors first; otherwise as `end_container`."""
+    marker = f"{job_id}/"
+    marked = process.with_marker(f"{EXECUTOR_VARIABLE}={marker}")
+    helpers = {below for pid in marked for below in process.descendants(pid)}
+    for pid in marked:
+        if pid not in helpers:
+            process.send(pid, signal.SIGKILL)
+    _leave_to_watchdogs(marker)
+    return _end(marker, groups)
 
 
 def end_strays(executors: Collection[int]) -> bool:
@@ -77,6 +88,15 @@ def noted_groups(file: Path) -> tuple[str, ...]:
         return tuple(file.read_text(encoding="utf-8").splitlines())
     except OSError:
         return ()
+
+
+def _leave_to_watchdogs(marker: str) -> None:
+    """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find."""
+    deadline = time.monotonic() + _WATCHDOG
+    pause = 0.001
+    while process.with_marker(f"{EXECUTOR_VARIABLE}={marker}") and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 def _end(marker: str, groups: Sequence[str]) -> bool:

@@ -29,13 +29,16 @@ def master_command(folder: JobFolder) -> list[str]:
     return command("tony.am.main", str(folder.path))
 
 
-async def start_master(folder: JobFolder) -> None:
+async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
     """Starts it, and returns once it lives (or has ended the job already).
+
+    Args:
+        argv: another program than the real one, for tests.
 
     Raises:
         SchedulerError: it did not come up; it is gone.
     """
-    process = _spawn(master_command(folder), folder)
+    process = _spawn(argv or master_command(folder), folder)
     try:
         async with asyncio.timeout(_PATIENCE):
             await _wait_up(process, folder)

@@ -1,0 +1,97 @@
+"""A claim survives what may happen to its file in a folder for temporary files."""
+
+import asyncio
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tony.schedulers.local import holding
+from tony.schedulers.local.holding import Holding
+from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.machine import Machine
+from tony.schedulers.local.peak import Need
+from tony.testing.conformance import PATIENCE
+from tony.testing.jobs import prepared_job, two_roles
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "ledger"
+    made.mkdir()
+    return made
+
+
+def hold(place: Path, memory: int = 10) -> Holding:
+    def reopen() -> Ledger:
+        place.mkdir(exist_ok=True)
+        return Ledger(place)
+
+    record = prepared_job(place.parent / "home", two_roles()).record
+    return Holding(reopen, reopen(), record, Need(memory=memory, gpus=1), Machine(memory=10, gpus=("a",)))
+
+
+def seen(place: Path) -> list[str]:
+    return os.listdir(place) if place.exists() else []
+
+
+def test_held_and_given_back(place: Path) -> None:
+    """One claim, with its devices and one open file; nothing is left of it."""
+    held = hold(place)
+    assert len(held.descriptors) == 0
+    assert asyncio.run(held.obtain(print)) == ("a",)
+    assert len(held.descriptors) == 1
+    assert len(os.listdir(place)) == 1
+    held.close()
+    assert os.listdir(place) == []
+
+
+def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleaner may have taken the file, or the whole folder: others must see the claim again."""
+    monkeypatch.setattr(holding, "_REFRESH", 0.01)
+
+    async def scenario() -> None:
+        held = hold(place)
+        await held.obtain(print)
+        keeping = asyncio.ensure_future(held.keep())
+        before = seen(place)
+        shutil.rmtree(place)
+        async with asyncio.timeout(PATIENCE):
+            while seen(place) != before:
+                await asyncio.sleep(0.005)
+        keeping.cancel()
+        other = Ledger(place)
+        with other.locked():
+            assert [claim.devices for claim in other.claims()] == [("a",)]
+        other.close()
+        held.close()
+
+    asyncio.run(scenario())
+
+
+def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is said, and the claim is made in the new one."""
+    monkeypatch.setattr(holding, "_BROKEN", 0.01)
+
+    async def scenario() -> list[str]:
+        said: list[str] = []
+        ledger = Ledger(place)
+        with ledger.locked():
+            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
+        held = hold(place)
+        waiting = asyncio.ensure_future(held.obtain(said.append))
+        async with asyncio.timeout(PATIENCE):
+            while not said:
+                await asyncio.sleep(0.005)
+            shutil.rmtree(place)
+            assert await waiting == ("a",)
+        held.close()
+        other.withdraw()
+        ledger.close()
+        return said
+
+    said = asyncio.run(scenario())
+    assert said[0].startswith("waiting for 10 bytes of memory")
+    assert "was removed while it was in use; trying again" in said[-1]

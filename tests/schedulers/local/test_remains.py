@@ -1,0 +1,103 @@
+"""Whatever a container or a job leaves behind is found and ended, and nothing else is."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tony.linux import process
+from tony.schedulers.local import remains
+
+ADOPTER = Path(__file__).with_name("adopter.py")
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a sleeping process with these variables, in a session of its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*argv: str, **env: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(argv or ("sleep", "600"), env={**os.environ, **env}, start_new_session=True)
+        started.append(process)
+        return process
+
+    yield run
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def job() -> str:
+    return f"test-{uuid.uuid4()}"
+
+
+def test_container_alone_is_ended(start: Start) -> None:
+    """What belongs to one container dies; c-10 is not c-1."""
+    name = job()
+    program = start(TONY_TASK=f"{name}/c-1/nonce")
+    neighbour = start(TONY_TASK=f"{name}/c-10/nonce")
+    bystander = start(PWD=f"/somewhere/{name}/c-1/")
+    assert remains.end_container(name, "c-1", ())
+    assert not process.is_alive(program.pid)
+    assert process.is_alive(neighbour.pid)
+    assert process.is_alive(bystander.pid)
+
+
+def test_whole_job_is_ended(start: Start) -> None:
+    """Executors and programs of all containers, of this job only."""
+    name = job()
+    mine = [start(TONY_TASK=f"{name}/c-1/n"), start(TONY_EXECUTOR=f"{name}/c-1/"), start(TONY_TASK=f"{name}/c-2/n")]
+    other = start(TONY_TASK=f"{name}x/c-1/n")
+    assert remains.end_job(name, ())
+    assert [process.is_alive(each.pid) for each in mine] == [False] * 3
+    assert process.is_alive(other.pid)
+    assert remains.end_job(name, ())
+
+
+#: Waits until its parent is dead, takes a moment to do its work, and says that it is done.
+HELPER = """
+import os, sys, time
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.01)
+time.sleep(0.2)
+open(sys.argv[2], "w").close()
+"""
+EXECUTOR = """
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid()), sys.argv[2]])
+time.sleep(600)
+"""
+
+
+def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
+    """An executor's helper, which knows of processes that nobody else can find, is not killed with the executor."""
+    name = job()
+    start(sys.executable, "-c", EXECUTOR, HELPER, str(tmp_path / "done"), TONY_EXECUTOR=f"{name}/c-1/")
+    deadline = time.monotonic() + 30
+    while len(process.with_marker(f"TONY_EXECUTOR={name}/")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert remains.end_job(name, ())
+    assert (tmp_path / "done").exists()
+
+
+def test_groups_are_noted(tmp_path: Path) -> None:
+    """The list grows, and need not be there."""
+    file = tmp_path / "cgroups"
+    assert remains.noted_groups(file) == ()
+    remains.note_groups(file, ())
+    assert not file.exists()
+    remains.note_groups(file, ("/a", "/b"))
+    remains.note_groups(file, ("/c",))
+    assert remains.noted_groups(file) == ("/a", "/b", "/c")
+
+
+def test_orphans_are_adopted_and_ended(tmp_path: Path) -> None:
+    """Even what has no parent, environment, session or group of ours any more ends with its executor."""
+    result = subprocess.run([sys.executable, str(ADOPTER), str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["its executor was killed by SIGKILL", "nothing lives"], result.stderr

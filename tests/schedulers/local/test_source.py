@@ -1,0 +1,280 @@
+"""What is the local scheduler's own, beyond the contract that all share."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.local_bench import LocalBench, bench
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import ConfigError, SchedulerError
+from tony.linux import cgroup
+from tony.model.job import MIB, JobSpec, Resources, Role
+from tony.model.states import AfterCondition
+from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.source import LocalSource
+from tony.testing.conformance import PATIENCE
+from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+
+Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
+
+
+def play(scenario: Scenario, folder: Path, **more: Any) -> None:
+    """Runs a scenario with an open source and the events that came of it."""
+
+    async def run() -> None:
+        async with bench(folder, **more) as made:
+            events: list[Event] = []
+            await made.source.open(events.append)
+            await scenario(made, events)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def granted(made: LocalBench, events: list[Event], role: str, total: int) -> list[str]:
+    made.source.set_demand(role, total)
+    await until(lambda: len(containers(events, role)) >= total)
+    return containers(events, role)
+
+
+def containers(events: list[Event], role: str) -> list[str]:
+    return [event.container for event in events if isinstance(event, Granted) and event.role == role]
+
+
+def reasons(events: list[Event]) -> list[str]:
+    return [event.reason for event in events if isinstance(event, Queued)]
+
+
+def open_files(pid: int) -> set[str]:
+    return {os.path.realpath(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+
+
+def ends(events: list[Event]) -> list[ContainerEnded]:
+    return [event for event in events if isinstance(event, ContainerEnded)]
+
+
+async def launch(made: LocalBench, container: str, role: str, index: int = 0) -> None:
+    await made.source.launch(container, task_part(made.spec, made.job_id, container, role, index), credentials())
+
+
+def spec(**roles: Role) -> JobSpec:
+    return JobSpec(roles=roles, command="true")
+
+
+def small(gpus: int = 0, instances: int = 1, memory: int = 16 * MIB, after: str | None = None) -> Role:
+    order = {after: AfterCondition.SUCCEEDED} if after else {}
+    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=order)
+
+
+def test_containers_get_devices_of_their_own(tmp_path: Path) -> None:
+    """Each container's executor is told which devices are its own; without GPUs it is told that none is."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        found = [*await granted(made, events, "worker", 2), *await granted(made, events, "ps", 1)]
+        for container, role, index in zip(found, ("worker", "worker", "ps"), (0, 1, 0), strict=True):
+            await launch(made, container, role, index)
+        told = [(await made.context(container)).container.gpu_devices for container in found]
+        assert told == [("0", "1"), ("2", "3"), ()]
+
+    play(scenario, tmp_path, spec=spec(worker=small(2, 2), ps=small()), settings={"gpus": 4})
+
+
+def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
+    """Its host, folders, marker and control group, and that the program inherits our environment."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        part = (await made.context(container)).container
+        folder = made.job.folder
+        assert (part.host, part.inherit_env) == ("127.0.0.1", True)
+        assert (part.work_folder, part.log_folder) == (str(folder.work / "ps-0"), str(folder.logs))
+        assert os.listdir(part.work_folder) == []
+        assert part.marker.startswith(f"{made.job_id}/{container}/")
+        assert cgroup.limit(part.cgroup) in (None, 16 * MIB)
+        assert folder.cgroups.exists() == bool(part.cgroup)
+        report = await made.report(container)
+        assert report["session"] == report["pid"]
+
+    play(scenario, tmp_path)
+
+
+def test_executor_holds_the_claim(tmp_path: Path) -> None:
+    """With its file open the claim outlives the application master, for as long as an executor needs it."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        assert open_files((await made.report(container))["pid"]) & {str(path) for path in made.ledger.glob("*.claim")}
+
+    play(scenario, tmp_path)
+
+
+def test_large_launch_context(tmp_path: Path) -> None:
+    """What does not fit into a pipe arrives all the same, and does not stop the loop meanwhile."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        part = replace(task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
+        await made.source.launch(container, part, credentials())
+        assert (await made.told(container))[0] == part
+
+    play(scenario, tmp_path)
+
+
+def test_last_words_are_quoted(tmp_path: Path) -> None:
+    """An executor that fails says why in its log; the cause repeats its last line and says where the log is."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (made.folder / "c-1.exit").write_text("7")
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        await until(lambda: bool(ends(events)))
+        log = made.job.folder.logs / "ps-0.executor.log"
+        assert ends(events)[0].cause == (
+            f"its executor ended with exit code 7: ending at once, as ordered; all it said: {log}"
+        )
+
+    play(scenario, tmp_path)
+
+
+def test_signal_is_named(tmp_path: Path) -> None:
+    """An executor that was killed from outside is told of by the signal's name."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        await made.crash_executor(container)
+        await until(lambda: bool(ends(events)))
+        assert ends(events)[0].cause == "its executor was killed by SIGKILL"
+
+    play(scenario, tmp_path)
+
+
+def test_missing_executor(tmp_path: Path) -> None:
+    """A program that is not there is said so, and the container is gone."""
+
+    async def scenario() -> None:
+        job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")}))
+        source = LocalSource(job, executor_command=["/no/such/program"])
+        events: list[Event] = []
+        await source.open(events.append)
+        source.set_demand("ps", 1)
+        await until(lambda: bool(containers(events, "ps")))
+        task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
+        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: .*'/no/such/program'"):
+            await source.launch("c-1", task, credentials())
+        await source.close()
+
+    asyncio.run(scenario())
+
+
+def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
+    """A job holds its peak only; what its own earlier roles still hold is waited for, and that is said."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        train = await granted(made, events, "train", 2)
+        made.source.set_demand("train", 0)
+        made.source.set_demand("export", 1)
+        await until(lambda: any(reasons(events)))
+        (reason,) = reasons(events)
+        assert reason == (
+            "no room for 1 of export within what the job holds (0 bytes of memory and 0 GPUs free) until containers of "
+            "train end"
+        )
+        for container in train:
+            made.source.release(container, 0.0)
+        await granted(made, events, "export", 1)
+        assert reasons(events)[-1] == ""
+
+    roles = spec(train=small(1, 2, 100 * MIB), export=small(2, 1, 200 * MIB, after="train"))
+    play(scenario, tmp_path, spec=roles, settings={"memory": 200 * MIB, "gpus": 2})
+
+
+def test_waits_behind_another_job(tmp_path: Path) -> None:
+    """What the machine lacks is said with its holder, and the grants come when it has gone."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        made.source.set_demand("ps", 2)
+        await until(lambda: bool(events))
+        assert isinstance(events[0], Queued)
+        assert events[0].reason.startswith("waiting for 80m of memory, of which 16m of 100m are free; held by other")
+        held.withdraw()
+        await granted(made, events, "ps", 2)
+        assert events[1] == Queued(reason="")
+
+    (tmp_path / "ledger").mkdir()
+    ledger = Ledger(tmp_path / "ledger")
+    with ledger.locked():
+        claim = new_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
+        held = ledger.post(replace(claim, devices=()))
+    play(scenario, tmp_path, settings={"memory": 100 * MIB})
+    ledger.close()
+    assert os.listdir(tmp_path / "ledger") == []
+
+
+def test_closed_while_waiting(tmp_path: Path) -> None:
+    """Whoever gives up leaves the line."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        await until(lambda: bool(events))
+        await made.source.close()
+        assert len(os.listdir(made.ledger)) == 1
+
+    (tmp_path / "ledger").mkdir()
+    ledger = Ledger(tmp_path / "ledger")
+    with ledger.locked():
+        held = ledger.post(replace(new_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
+    play(scenario, tmp_path, settings={"memory": 100 * MIB})
+    held.withdraw()
+    ledger.close()
+
+
+def test_never_fits(tmp_path: Path) -> None:
+    """If the machine is too small for the job after all, that is the answer, and no claim is made."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        made.source.set_demand("ps", 1)
+        await until(lambda: bool(events))
+        assert isinstance(events[0], Unsatisfiable)
+        assert "3 x 16m + ps: 2 x 16m = 80m at one time, this machine has 50m" in events[0].reason
+        assert os.listdir(made.ledger) == []
+
+    play(scenario, tmp_path, settings={"memory": 50 * MIB})
+
+
+def test_unusable_settings(tmp_path: Path) -> None:
+    """Settings that only the application master sees wrong are still all told."""
+    job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
+    with pytest.raises(ConfigError) as caught:
+        LocalSource(job)
+    assert len(caught.value.problems) == 2
+
+
+def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Where no ledger can be shared the job runs all the same, and the log says what that means."""
+    (tmp_path / "shared").write_text("in the way")
+    monkeypatch.setattr("tony.schedulers.local.places.open_ledger.__defaults__", (tmp_path / "shared",))
+
+    async def scenario() -> None:
+        source = LocalSource(prepared_job(tmp_path / "home", two_roles()))
+        events: list[Event] = []
+        await source.open(events.append)
+        source.set_demand("ps", 1)
+        await until(lambda: bool(containers(events, "ps")))
+        await source.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "memory and GPUs that jobs of other users hold are not seen" in caplog.text

@@ -1,0 +1,123 @@
+"""The client's half of the local scheduler."""
+
+import asyncio
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tony
+from tony.linux import process
+from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.staged import StagedJob
+from tony.schedulers import registry
+from tony.schedulers.base import PreparedJob, Submitter
+from tony.schedulers.local import places
+from tony.testing.jobs import prepared_job, two_roles
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
+
+
+@pytest.fixture
+def submitter(tmp_path: Path) -> Submitter:
+    return registry.load("local").submitter(Home(tmp_path))
+
+
+def with_settings(**settings: str | int) -> JobSpec:
+    return replace(two_roles(), scheduler_settings=settings)
+
+
+def test_good_job(submitter: Submitter, tmp_path: Path) -> None:
+    """A job that fits has no problems, and checking it makes nothing."""
+    assert submitter.check(with_settings(ledger=str(tmp_path / "ledger"), gpus=0)) == []
+    assert os.listdir(tmp_path) == []
+
+
+def test_all_that_is_wrong_at_once(submitter: Submitter, tmp_path: Path) -> None:
+    """Settings, the place of the ledger, memory and GPUs are told together."""
+    (tmp_path / "file").write_text("")
+    roles = {"worker": Role(instances=2, resources=Resources(memory=3 * GIB, gpus=1))}
+    settings: dict[str, str | int | float | bool] = {"memory": "2g", "gpus": 1, "colour": "red"}
+    settings["ledger"] = str(tmp_path / "file")
+    problems = submitter.check(JobSpec(roles=roles, command="true", scheduler_settings=settings))
+    assert [(problem.key, problem.value) for problem in problems] == [
+        ("scheduler.local.colour", "red"),
+        ("scheduler.local.ledger", str(tmp_path / "file")),
+        ("roles.worker.memory", "3g"),
+        ("roles.worker.gpus", None),
+    ]
+
+
+def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose jobs do not see those of others is told when submitting."""
+    assert submitter.notices(two_roles()) == []
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
+    (notice,) = submitter.notices(two_roles())
+    assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is no folder), so ")
+    assert str(places.own_ledger(Home(tmp_path))) in notice
+    assert submitter.notices(with_settings(ledger="/elsewhere")) == []
+
+
+def test_rendered_request(submitter: Submitter) -> None:
+    """What will be started, for how much, with the names of variables and never their values."""
+    spec = replace(two_roles(max_restarts=1), env={"PASSWORD": "secret"}, scheduler_settings={"ledger": "/ledger"})
+    root = str(Path(tony.__file__).parent.parent)
+    text = json.dumps(submitter.render(unmade(spec)), indent=2) + "\n"
+    text = text.replace(json.dumps(sys.executable), '"PYTHON"').replace(json.dumps(root), '"TONY"')
+    assert "secret" not in text
+    assert text == GOLDEN.read_text()
+
+
+def unmade(spec: JobSpec) -> PreparedJob:
+    """Rendering is pure: the job's folder need not exist."""
+    home = Home(Path("/home/ann/.tony"))
+    record = JobRecord(
+        version=RECORD_VERSION,
+        job_id="local-1",
+        user="ann",
+        host="here",
+        submitted=0.0,
+        tony_version="0",
+        spec=spec,
+        staged=StagedJob(),
+        framework_module="tony.frameworks.none:NoFramework",
+    )
+    return PreparedJob(home=home, folder=home.job("local-1"), record=record)
+
+
+def test_is_the_master_alive(submitter: Submitter, tmp_path: Path) -> None:
+    """It is as long as it holds its lock."""
+    folder = prepared_job(tmp_path, two_roles()).folder
+    assert submitter.am_alive(folder) is False
+    lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT)
+    assert submitter.am_alive(folder) is False
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert submitter.am_alive(folder) is True
+    os.close(lock)
+    assert submitter.am_alive(folder) is False
+
+
+def test_sweep(submitter: Submitter, tmp_path: Path) -> None:
+    """What a dead master left is ended, once or twice, and its list of control groups is removed."""
+    folder = prepared_job(tmp_path, two_roles()).folder
+    program = subprocess.Popen(["sleep", "600"], env={"TONY_TASK": f"{folder.job_id}/c-1/nonce", **os.environ})
+    folder.cgroups.write_text("/sys/fs/cgroup/memory/gone\n")
+    asyncio.run(submitter.sweep(folder))
+    asyncio.run(submitter.sweep(folder))
+    assert not process.is_alive(program.pid)
+    assert not folder.cgroups.exists()
+    program.wait()
+
+
+def test_capabilities(submitter: Submitter) -> None:
+    """Both halves say the same of what the scheduler can do."""
+    source = registry.load("local").source(unmade(two_roles()))
+    assert source.capabilities == submitter.capabilities
