@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     assert ["bytes.toml/x.toml: there is no such file: a part of its path is not a folder."] == _refusal(
         "bytes.toml/x.toml", tmp_path
     )
-    assert ["a\0b.toml: this is no file name."] == _refusal("a\0b.toml", tmp_path)
+    assert [r'"a\u0000b.toml": this is no file name.'] == _refusal("a\0b.toml", tmp_path)
     assert ["it cannot be read: File name too long."] == [
         problem.partition(": ")[2] for problem in _refusal(f"{'x' * 300}.toml", tmp_path)
     ]

@@ -89,6 +89,15 @@ def test_set_takes_every_kind_of_setting(tmp_path: Path) -> None:
     )
 
 
+def test_set_of_a_table_is_laid_over_what_is_there(tmp_path: Path) -> None:
+    """Key by key, like everything else; `scheduler` as a variable's name is just a name."""
+    spec = resolve(
+        tmp_path, JOB, sets=["env.A=1", "env={ B = 2, scheduler = 'x' }", "scheduler=local", "scheduler.local.gpus=1"]
+    ).spec
+    assert {"a_b": "1", "A": "1", "B": "2", "scheduler": "x"} == spec.env
+    assert ("local", {"gpus": 1}) == (spec.scheduler, spec.scheduler_settings)
+
+
 def test_set_with_mistakes(tmp_path: Path) -> None:
     """What is no key=value, what is no key, what is no such key, what is no such value."""
     text = "write --set key=value, such as --set max_restarts=2."

@@ -434,6 +434,41 @@ def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
     ] == [str(problem) for problem in caught.value.problems]
 
 
+def test_a_jobspec_of_odd_shape_is_told_what_is_wrong(tmp_path: Path) -> None:
+    """Whole tables of the wrong kind."""
+    odd: Any = "odd"
+    spec = JobSpec(
+        command="x",
+        timeouts=odd,
+        params={"A": None},  # type: ignore[dict-item]
+        roles={"a": Role(resources=odd, after=("b",), timeout_after=odd), "b": odd, "c": Role(after={1: odd})},  # type: ignore[dict-item, arg-type]
+    )
+    with pytest.raises(ConfigError) as caught:
+        from_spec(spec, environ={}, cwd=tmp_path, site_files=[])
+    assert [
+        "timeouts",
+        "params.A",
+        "roles.a.resources",
+        "roles.a.timeout_after",
+        "roles.b",
+        "roles.c.after.1",
+    ] == [problem.key for problem in caught.value.problems]
+
+
+def test_a_plug_in_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed as a framework may be broken; that is a mistake in the job that asks for it."""
+    info = tmp_path / "broken-1.0.dist-info"
+    write(info, "Name: broken\nVersion: 1.0\n", "METADATA")
+    write(info, "[tony.frameworks]\nbroken = no_such_module_at_all:Adapter\n", "entry_points.txt")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError) as caught:
+        resolve(tmp_path, 'command = "x"\nframework = "broken"')
+    assert (
+        'framework = "broken" (job.toml:2): the plug-in no_such_module_at_all:Adapter cannot be loaded: '
+        "ModuleNotFoundError: No module named 'no_such_module_at_all'" == str(caught.value)
+    )
+
+
 def test_a_jobspec_may_be_laid_over_a_file(tmp_path: Path) -> None:
     """Only what differs from the defaults counts as said by the call."""
     spec = resolve(
@@ -497,6 +532,24 @@ def test_values_of_one_line_files_are_found_again_in_order(tmp_path: Path) -> No
     """The order of env, params and groups is the author's."""
     spec = resolve(tmp_path, 'command = "x"\nparams = { z = 1, a = 2, m = 3 }').spec
     assert ["z", "a", "m"] == list(spec.params)
+
+
+def test_odd_names_of_job_files_are_shown_on_one_line(tmp_path: Path) -> None:
+    """A home that nobody has, and characters that a terminal would obey."""
+    for name, shown in (("~nobody-at-all/x.toml", "~nobody-at-all/x.toml"), ("a\nb.toml", r'"a\nb.toml"')):
+        with pytest.raises(ConfigError) as caught:
+            load(name, environ={}, cwd=tmp_path, site_files=[])
+        assert f"{shown}: there is no such file." == str(caught.value)
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody removed the folder that we stand in."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="the current folder is gone"):
+        load(overrides={"command": "x"}, environ={}, site_files=[])
 
 
 def test_importing_and_loading_toml_brings_no_yaml_in() -> None:

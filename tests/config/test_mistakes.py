@@ -38,6 +38,14 @@ def test_no_command_anywhere_is_a_mistake(tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_table_of_roles_is_a_job_of_one_task(tmp_path: Path) -> None:
+    """It needs a command like any other; one whose only role has an impossible name is not complained about twice."""
+    expected = 'command: no command: nothing says what to run. Write command = "python train.py".'
+    assert [expected] == mistakes(tmp_path, "[roles]\n")
+    assert [expected] == mistakes(tmp_path, "roles:\n", name="job.yaml")
+    assert ["roles.1"] == [line.split(" (")[0] for line in mistakes(tmp_path, "[roles.1]\ncommand = 'x'\n")]
+
+
 def test_each_role_without_a_command_is_named(tmp_path: Path) -> None:
     """Roles need a command of their own when the job has none."""
     text = "[roles.a]\n[roles.b]\ncommand = 'run'\n[roles.c]\n"

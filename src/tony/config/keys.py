@@ -206,7 +206,7 @@ _ROLES = (
     _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of the role's programs, laid over the job's.",
          attribute="", default="", also="environment envs shell_env variables"),
     _row("roles.<role>.files", Kind.FILES, Half.CLIENT, "Files for the role's tasks, besides the job's.",
-         also="resources file data inputs"),
+         also="file data inputs"),
     _row("roles.<role>.python", Kind.PYTHON, Half.EXECUTOR, "The role's own interpreter or archive.",
          default="the job's", also="venv interpreter conda python_venv"),
     _row("roles.<role>.after", Kind.NAMES, Half.AM, "Roles whose every task must have succeeded before this role "

@@ -105,6 +105,10 @@ def put(values: dict[str, Any], key: Key, value: Any) -> None:
     """Sets one dotted key in nested tables; a table is laid over the one that is there."""
     if key == ("scheduler",) and not isinstance(value, Mapping):
         key = ("scheduler", "name")
+    _put(values, key, value)
+
+
+def _put(values: dict[str, Any], key: Key, value: Any) -> None:
     for part in key[:-1]:
         inner = values.get(part)
         if not isinstance(inner, dict):
@@ -113,7 +117,7 @@ def put(values: dict[str, Any], key: Key, value: Any) -> None:
     present = values.get(key[-1])
     if isinstance(value, Mapping) and isinstance(present, dict):
         for name, item in value.items():
-            put(present, (name,), item)
+            _put(present, (name,), item)
     else:
         values[key[-1]] = dict(value) if isinstance(value, Mapping) else value
 

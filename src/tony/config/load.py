@@ -14,7 +14,7 @@ from tony.config.build import build
 from tony.config.check import check
 from tony.config.files import Refused, read_layer
 from tony.config.flags import from_environment, from_params, from_sets
-from tony.config.layers import Layer, dotted, merge
+from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.providers import framework_mistakes, unknown_names
 from tony.config.sheet import read
 from tony.config.site import broken_finals, default_site_files, over_limits, read_sites
@@ -64,7 +64,7 @@ def load(
         ConfigError: carries every mistake that was found, in the order of the places.
     """
     environ = os.environ if environ is None else environ
-    cwd = Path.cwd() if cwd is None else cwd
+    cwd = _current_folder() if cwd is None else cwd
     sites, problems = read_sites(default_site_files(environ) if site_files is None else site_files)
     own: list[Layer] = []
     complete = not problems
@@ -137,14 +137,27 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
-    path = cwd / Path(job_file).expanduser()
-    return read_layer(path, os.fsdecode(job_file), path.parent)
+    path = _path_of(job_file, cwd)
+    shown = os.fsdecode(job_file)
+    return read_layer(path, shown if shown.isprintable() else quoted(shown), path.parent)
+
+
+def _path_of(job_file: str | os.PathLike[str], cwd: Path) -> Path:
+    return cwd / os.path.expanduser(job_file)
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        message = "the current folder is gone, so nothing can be relative to it. Change to another one."
+        raise ConfigError([Problem(key="", message=message)]) from error
 
 
 def _default_name(job_file: str | os.PathLike[str] | None, cwd: Path) -> str:
     """The name of a job that has none: its file's, or that of the folder when the file is called `job`."""
     if job_file is None:
         return JobSpec().name
-    path = Path(os.path.normpath(cwd / Path(job_file).expanduser()))
+    path = Path(os.path.normpath(_path_of(job_file, cwd)))
     name = path.parent.name if path.stem == "job" else path.stem
     return name[:200] if name.strip() and name.isprintable() else JobSpec().name

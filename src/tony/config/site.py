@@ -16,6 +16,7 @@ library only.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,8 +64,9 @@ class Site:
 def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Where site files lie: the machine's, then the user's own."""
     config = environ.get("XDG_CONFIG_HOME", "")
-    home = Path(config) if config.startswith("/") else Path(environ.get("HOME") or "~").expanduser() / ".config"
-    return Path("/etc/tony/tony.toml"), home / "tony" / "tony.toml"
+    home = environ.get("HOME") or os.path.expanduser("~")
+    folder = Path(config) if config.startswith("/") else Path(home, ".config")
+    return Path("/etc/tony/tony.toml"), folder / "tony" / "tony.toml"
 
 
 def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
