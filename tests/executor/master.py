@@ -80,11 +80,18 @@ class Master:
         if connection:
             self._loop.call_soon_threadsafe(connection.abort)
 
+    def connection(self) -> Connection:
+        """The present connection."""
+        assert self._connection is not None, "nobody is attached"
+        return self._connection
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls something where connections live."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
     def send(self, message: msg.Message) -> None:
         """Sends on the present connection."""
-        connection = self._connection
-        assert connection is not None, "nobody is attached"
-        self._loop.call_soon_threadsafe(connection.send, message)
+        self.call(self.connection().send, message)
 
     def start(self, session: int = 1, try_: int = 1, shared: object = None) -> None:
         """Has the program started."""
@@ -180,10 +187,8 @@ class Guest:
         return (self.logs / name).read_text()
 
     def watchdog(self) -> int:
-        """The pid of its watchdog: its only child in a session of its own that carries no marker."""
-        marked = set(process.with_marker(self.marker))
-        (found,) = [pid for pid in process.descendants(self.pid) if pid not in marked]
-        return found
+        """The pid of its watchdog: the one below it that runs our code."""
+        return wait_until(lambda: next((pid for pid in process.descendants(self.pid) if _is_ours(pid)), None))
 
     def programs(self) -> list[int]:
         """Everything that carries the program's marker."""
@@ -261,3 +266,10 @@ def wait_until(condition: Callable[[], T | None]) -> T:
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)
     return found
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return b"tony.executor." in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

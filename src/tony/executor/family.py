@@ -49,17 +49,17 @@ class Family:
         found.update(dict.fromkeys(process.with_marker(self._marker)))
         return [pid for pid in found if process.is_alive(pid)]
 
-    def signal(self, signum: int, groups: Sequence[int]) -> None:
-        """Signals process groups as a whole, and each one who is in none of them."""
-        for group in groups:
-            try:
-                os.killpg(group, signum)
-            except OSError:
-                continue  # nobody left in it
+    def signal(self, signum: int) -> None:
+        """Signals everyone, group by group: so none is missed that is being forked at this moment."""
+        groups = set()
         for pid in self.all():
             try:
-                if os.getpgid(pid) not in groups:
-                    process.send(pid, signum)
+                groups.add(os.getpgid(pid))
+            except OSError:
+                continue  # just ended
+        for group in groups - {os.getpgrp()}:
+            try:
+                os.killpg(group, signum)
             except OSError:
                 continue
 

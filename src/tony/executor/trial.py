@@ -116,7 +116,7 @@ class Trial:
         deadline = clock.monotonic() + grace
         if self._stop is None or self._stop.ours:
             self._stop = _Stop(reason, deadline, grace, ours=False)
-            self._terminate()
+            self._family.signal(signal.SIGTERM)
         elif deadline < self._stop.deadline:
             self._stop = _Stop(self._stop.reason, deadline, grace, ours=False)
         self._news.set()
@@ -220,10 +220,6 @@ class Trial:
         left = max(0.0, self._stop.deadline - clock.monotonic())
         return min(left, _LOOK) if self._over() else left
 
-    def _terminate(self) -> None:
-        ended = {self._pids[end.process] for end in self._ends}
-        self._family.signal(signal.SIGTERM, [pid for pid in self._pids if pid not in ended])
-
     def _main_ended(self, number: int, status: int, usage: struct_rusage) -> None:
         code = os.waitstatus_to_exitcode(status)
         end = End(
@@ -238,7 +234,7 @@ class Trial:
             log.info("process %d of %d failed; the others are stopped", number, len(self._pids))
             grace = self._around.context.task.stop_grace
             self._stop = _Stop("", clock.monotonic() + grace, grace, ours=True)
-            self._terminate()
+            self._family.signal(signal.SIGTERM)
         self._news.set()
 
     def _stranger_ended(self, status: int, usage: struct_rusage) -> None:

@@ -70,6 +70,9 @@ class Watchdog:
         """
         self._close()
         reading, writing = os.pipe2(os.O_CLOEXEC)
+        self._open(writing)
+        told, self._told = self._told, {}
+        self._tell(told)  # it waits in the pipe: the new one knows all from its first moment
         try:
             self._process = subprocess.Popen(
                 command("tony.executor.watchdog", self._marker, *self._folders),
@@ -77,16 +80,10 @@ class Watchdog:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError:
-            os.close(writing)
-            raise
         finally:
             os.close(reading)
         self._process.returncode = 0  # the reaper waits for it, not this object
         self.pid = self._process.pid
-        self._open(writing)
-        told, self._told = self._told, {}
-        self._tell(told)
 
     def point_out(self, pids: Iterable[int]) -> None:
         """Names processes of the program that carry no marker. Repeating one does nothing."""

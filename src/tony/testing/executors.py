@@ -98,7 +98,7 @@ class _Misbehaving:
         if at <= loop.time():
             self._connection.send(message)
         else:
-            self._free_at = at
+            self._free_at = at + 0.0001  # timers of one moment fire in any order
             loop.call_at(at, self._connection.send, message)
 
     async def receive(self) -> Message | None:
