@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tony.client.blocking import Job, attach, submit
-    from tony.errors import ConfigError, InfraError, PlatformError, TonyError, UserError
+    from tony.client.blocking import Job, attach, submit, submit_async
+    from tony.errors import (
+        ConfigError,
+        InfraError,
+        KilledError,
+        PlatformError,
+        ProgramError,
+        TonyError,
+        UnknownJobError,
+        UserError,
+    )
     from tony.model.job import JobSpec, Resources, Role
     from tony.model.report import JobReport, TaskReport
     from tony.model.states import JobState, TaskState
@@ -20,10 +29,14 @@ _HOMES = {
     "Job": "tony.client.blocking",
     "attach": "tony.client.blocking",
     "submit": "tony.client.blocking",
+    "submit_async": "tony.client.blocking",
     "ConfigError": "tony.errors",
     "InfraError": "tony.errors",
+    "KilledError": "tony.errors",
     "PlatformError": "tony.errors",
+    "ProgramError": "tony.errors",
     "TonyError": "tony.errors",
+    "UnknownJobError": "tony.errors",
     "UserError": "tony.errors",
     "JobSpec": "tony.model.job",
     "Resources": "tony.model.job",
@@ -41,16 +54,20 @@ __all__ = [
     "JobReport",
     "JobSpec",
     "JobState",
+    "KilledError",
     "PlatformError",
+    "ProgramError",
     "Resources",
     "Role",
     "TaskReport",
     "TaskState",
     "TonyError",
+    "UnknownJobError",
     "UserError",
     "__version__",
     "attach",
     "submit",
+    "submit_async",
 ]
 
 

@@ -7,71 +7,22 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import tony
+from tests.client.desk import Desk, Office
 from tony.client import staging, submission
 from tony.client.submission import check, prepared, rendered, submit
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.record import read_job
 from tony.model.codec import from_plain
-from tony.model.job import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry
-from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
-from tony.schedulers.local.capabilities import CAPABILITIES
-
-
-class Desk(Submitter):
-    """A scheduler's client half that writes down what it gets."""
-
-    capabilities: Capabilities = CAPABILITIES
-
-    def __init__(self) -> None:
-        self.jobs: list[PreparedJob] = []
-        self.problems: Sequence[Problem] = ()
-        self.error: Exception | None = None
-        self.seen: list[str] = []
-
-    def check(self, spec: JobSpec) -> Sequence[Problem]:
-        return self.problems
-
-    def notices(self, spec: JobSpec) -> Sequence[str]:
-        return ["a word before"]
-
-    def render(self, job: PreparedJob) -> object:
-        return {"name": job.record.spec.name, "env": dict(job.record.spec.env)}
-
-    async def submit(self, job: PreparedJob) -> None:
-        self.jobs.append(job)
-        self.seen = sorted(os.listdir(job.folder.path))
-        if self.error:
-            raise self.error
-
-    def am_alive(self, folder: JobFolder) -> bool | None:
-        return None
-
-    async def sweep(self, folder: JobFolder) -> None:
-        raise AssertionError("nothing to sweep")
-
-
-class Office(Scheduler):
-    """A scheduler with one desk."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-
-    def submitter(self, home: Home) -> Submitter:
-        return self.desk
-
-    def source(self, job: PreparedJob) -> ContainerSource:
-        raise AssertionError("the client has no use for containers")
 
 
 @pytest.fixture

@@ -1,0 +1,323 @@
+"""`submit`, `run` and `validate`: from what a person types to a job, an exit code and the right output."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tony
+from tests.client.desk import Desk, Office
+from tests.client.played_master import FAILURE, failed, succeeded
+from tony.errors import Problem, SchedulerError
+from tony.history.record import write_summary
+from tony.model.job import GIB, MIB, JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import JobState, RoleKind
+from tony.schedulers import registry
+from tony.schedulers.base import PreparedJob
+
+Ending = Callable[[JobFolder, JobRecord], JobReport]
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Every scheduler is this one, and every job succeeds at once."""
+    desk = Desk()
+    monkeypatch.setattr(registry, "load", lambda name: Office(desk))
+    end_with(desk, succeeded)
+    return desk
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a program in it."""
+    (tmp_path / "train.py").write_text("print(1)")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def end_with(desk: Desk, ending: Ending) -> None:
+    """Every job ends like this."""
+
+    def taken(job: PreparedJob) -> None:
+        write_summary(job.folder, ending(job.folder, job.record))
+
+    desk.taken = taken
+
+
+def killed(folder: JobFolder, record: JobRecord) -> JobReport:
+    """Somebody killed the job."""
+    failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann")
+    return replace(failed(folder, record, failure), state=JobState.KILLED, exit_code=4)
+
+
+def job_file(folder: Path, text: str) -> str:
+    """Writes a job file."""
+    (folder / "job.toml").write_text(text)
+    return "job.toml"
+
+
+TWO = 'name = "digits"\ncommand = "true"\n[roles.worker]\ninstances = 2\n'
+
+
+class TestSubmit:
+    def test_to_the_end(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """Exit code 0, and the story on standard output."""
+        answer = tony("submit", job_file(folder, TWO))
+        job_id = desk.jobs[0].record.job_id
+        assert answer.code == 0
+        assert f"job {job_id} (digits): 2 tasks on local; its record: " in answer.out
+        assert answer.out.endswith(f"job {job_id} (digits) succeeded after 8 s\n")
+        assert answer.err == "tony: a word before\n"
+
+    @pytest.mark.parametrize(("ending", "code"), [(succeeded, 0), (failed, 1), (killed, 4)])
+    def test_exit_codes(self, tony: Tony, desk: Desk, folder: Path, ending: Ending, code: int) -> None:
+        """Those of the job."""
+        end_with(desk, ending)
+        assert tony("submit", job_file(folder, TWO)).code == code
+
+    def test_a_failure_is_explained(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """On standard error, the first cause first."""
+        end_with(desk, failed)
+        answer = tony("submit", job_file(folder, TWO))
+        page = answer.err.splitlines()[1:]
+        assert page[0].endswith("(digits) failed after 8 s: worker:1 on here: exit code 3")
+        assert page[1:4] == [
+            "  its last lines:",
+            "    Traceback (most recent call last):",
+            "    ValueError: no such file",
+        ]
+
+    def test_detached(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+        """The id alone on standard output; as JSON the folder too."""
+        answer = tony("submit", "--detach", job_file(folder, TWO))
+        assert (answer.code, answer.out) == (0, f"{desk.jobs[0].record.job_id}\n")
+        answer = tony("submit", "-d", "--json", "job.toml")
+        job_id = desk.jobs[1].record.job_id
+        assert answer.json == {"job": job_id, "folder": str(home.job(job_id).path)}
+
+    def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """The last report on standard output, everything else on standard error."""
+        end_with(desk, failed)
+        answer = tony("submit", "--json", job_file(folder, TWO))
+        assert answer.code == 1
+        assert answer.json["failure"]["exit_code"] == 3
+        assert "2 tasks on local" in answer.err
+
+    def test_settings_of_the_command_line(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """Stronger than the file's."""
+        file = job_file(folder, TWO + '[params]\nlr = "1"\n')
+        tony("submit", "-d", file, "--set", "roles.worker.memory=2g", "--param", "lr=0.1", "--scheduler", "local")
+        spec = desk.jobs[0].record.spec
+        assert (spec.roles["worker"].resources.memory, spec.params, spec.scheduler) == (2 * GIB, {"lr": "0.1"}, "local")
+
+    def test_a_dry_run(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+        """The request, and nothing else happens."""
+        answer = tony("submit", "--dry-run", job_file(folder, TWO))
+        assert answer.json == {"name": "digits", "env": {}}
+        assert desk.jobs == []
+        assert os.listdir(home.path) == []
+
+    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+        """All at once, each with its line; exit code 2, nothing made."""
+        answer = tony("submit", job_file(folder, 'command = "true"\nstop_grace = 3\n[roles.worker]\nmemry = "1g"\n'))
+        assert (answer.code, answer.out) == (2, "")
+        assert "stop_grace = 3 (job.toml:2): a duration needs a unit" in answer.err
+        assert "job.toml:4" in answer.err
+        assert answer.err.endswith("tony: 2 mistakes; nothing was started.\n")
+        assert os.listdir(home.path) == []
+
+    def test_what_can_never_run(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """The scheduler's arithmetic, and where the value was set."""
+        desk.problems = [Problem(key="name", value='"digits"', message="too many digits.")]
+        answer = tony("submit", job_file(folder, TWO))
+        assert answer.code == 2
+        assert answer.err.startswith('name = "digits" (job.toml:1): too many digits.\n')
+
+    def test_a_scheduler_that_refuses(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+        """Exit code 3, and no job is left."""
+        desk.error = SchedulerError("closed today")
+        answer = tony("submit", job_file(folder, TWO))
+        assert (answer.code, answer.out) == (3, "")
+        assert answer.err.endswith("tony: closed today\n")
+        assert os.listdir(home.jobs) == []
+
+    def test_a_file_that_is_not_there(self, tony: Tony, folder: Path) -> None:
+        """It is refused input, not a bug."""
+        answer = tony("submit", "nowhere.toml")
+        assert answer.code == 2
+        assert "nowhere.toml" in answer.err
+
+
+class TestRun:
+    def spec(self, tony: Tony, desk: Desk, *arguments: str) -> JobSpec:
+        """What is submitted."""
+        answer = tony("run", "-d", *arguments)
+        assert answer.code == 0, answer.err
+        return desk.jobs[-1].record.spec
+
+    def test_one_task(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """The words are executed as they are, in this folder."""
+        spec = self.spec(tony, desk, "--", "python", "-u", "train.py", "--lr", "0.1", "a b")
+        assert spec.command == ("python", "-u", "train.py", "--lr", "0.1", "a b")
+        assert {name: role.instances for name, role in spec.effective_roles.items()} == {"main": 1}
+        assert (spec.source, spec.name, spec.framework) == (str(folder), "train", "none")
+
+    def test_workers_and_others(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """-n makes workers; what is said for each task gives way to a role's own."""
+        spec = self.spec(
+            tony, desk, "-n", "4", "--memory", "1g", "--vcores", "2", "--framework", "tensorflow",
+            "--role", "ps=1,memory=512m", "--role", "eval=1,kind=sidecar,gpus=0", "--", "python", "train.py",
+        )  # fmt: skip
+        assert {name: role.instances for name, role in spec.roles.items()} == {"worker": 4, "ps": 1, "eval": 1}
+        memory = {name: role.resources.memory for name, role in spec.roles.items()}
+        assert memory == {"worker": GIB, "ps": 512 * MIB, "eval": GIB}
+        assert {role.resources.vcores for role in spec.roles.values()} == {2}
+        assert spec.roles["eval"].kind is RoleKind.SIDECAR
+        assert spec.framework == "tensorflow"
+
+    def test_everything_else(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """Name, variables, files, settings, an empty working directory."""
+        spec = self.spec(
+            tony, desk, "--name", "x", "--env", "A=1=2", "--env", "B=", "--file", "train.py::t.py", "--source", "",
+            "--set", "max_restarts=2", "--param", "lr=0.1", "--gpus", "0", "--", "true",
+        )  # fmt: skip
+        assert (spec.name, spec.env, spec.source, spec.max_restarts) == ("x", {"A": "1=2", "B": ""}, None, 2)
+        assert spec.files == (f"{folder}/train.py::t.py",)
+        assert spec.params == {"lr": "0.1"}
+
+    @pytest.mark.parametrize(
+        ("words", "name"),
+        [
+            (["python3.11", "-u", "a/train.py"], "train"),
+            (["python", "-c", "print(1)"], "python"),
+            (["bash", "-c", "echo 1"], "bash"),
+            (["./run.sh"], "run"),
+            (["env", "A=1", "x"], "env"),
+            (["python", "-m", "pkg.train"], "pkg"),
+            (["x" * 300], "x" * 60),
+        ],
+    )
+    def test_a_name(self, tony: Tony, desk: Desk, folder: Path, words: list[str], name: str) -> None:
+        """What the program is called."""
+        assert self.spec(tony, desk, "--", *words).name == name
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--role", "ps", "--", "x"], "'ps': write NAME=N[,KEY=VALUE...], such as ps=1,memory=512m."),
+            (["--role", "ps=1,memory", "--", "x"], "'memory': write NAME=N"),
+            (["--role", "ps=1", "--role", "ps=2", "--", "x"], "role 'ps' is given twice."),
+            (["-n", "1", "--role", "worker=2", "--", "x"], "role 'worker' is given twice."),
+            (["--role", "ps=many", "--", "x"], "roles.ps.instances"),
+            (["--role", "ps=1,memry=1g", "--", "x"], "memory"),
+            (["--memory", "1", "--", "x"], "a size needs a unit"),
+            (["--env", "A", "--", "x"], "'A': write NAME=VALUE."),
+            (["-n", "0", "--", "x"], "0 is not in the range"),
+            (["-n", "2"], "COMMAND"),
+            (["--source", "nowhere", "--", "x"], "nowhere"),
+        ],
+    )
+    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str) -> None:
+        """Exit code 2, nothing started."""
+        answer = tony("run", *arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert said in answer.err
+        assert desk.jobs == []
+
+    def test_options_of_the_program_are_its_own(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """Everything behind the dashes."""
+        assert self.spec(tony, desk, "-n", "1", "--", "x", "-n", "7", "--json", "--").command == (
+            "x",
+            "-n",
+            "7",
+            "--json",
+            "--",
+        )
+
+
+class TestValidate:
+    def test_a_good_file(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """One line; nothing is started or made."""
+        answer = tony("validate", job_file(folder, TWO))
+        assert answer.code == 0
+        assert answer.out == "job.toml is fine: job digits, framework none, on local; worker 2\n"
+        assert desk.jobs == []
+
+    def test_every_value(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """With the place it came from; defaults too."""
+        answer = tony("validate", "--resolved", job_file(folder, TWO), "--set", "max_restarts=2")
+        rows = {line.split()[0]: line.split()[1:] for line in answer.out.splitlines()}
+        assert rows["name"] == ['"digits"', "job.toml:1"]
+        assert rows["max_restarts"] == ["2", "--set"]
+        assert rows["stop_grace"] == ['"15s"', "default"]
+
+    def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """For programs: mistakes and values."""
+        file = job_file(folder, TWO)
+        assert tony("validate", "--json", file).json == {"valid": True, "problems": [], "settings": None}
+        rows = {row["key"]: row for row in tony("validate", "--json", "--resolved", file).json["settings"]}
+        assert rows["roles.worker.instances"] == {
+            "key": "roles.worker.instances",
+            "value": "2",
+            "source": "job.toml:4",
+        }
+        answer = tony("validate", "--json", job_file(folder, "stop_grace = 3\n"))
+        assert answer.code == 2
+        assert not answer.json["valid"]
+        assert {problem["key"] for problem in answer.json["problems"]} >= {"stop_grace"}
+
+    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """As `submit` tells them, the scheduler's included."""
+        desk.problems = [Problem(key="name", message="no.")]
+        answer = tony("validate", job_file(folder, TWO))
+        assert answer.code == 2
+        assert answer.err == "name (job.toml:1): no.\ntony: 1 mistake; nothing was started.\n"
+
+    def test_secrets_are_masked(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """On the screen, too."""
+        file = job_file(folder, 'command = "true"\nenv = { HF_TOKEN = "hush" }\n')
+        for arguments in (["--resolved"], ["--resolved", "--json"]):
+            out = tony("validate", *arguments, file).out
+            assert "HF_TOKEN" in out
+            assert "hush" not in out
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+class TestForReal:
+    """With the real local scheduler, application master and executors."""
+
+    def test_a_job(self, tony: Tony, folder: Path) -> None:
+        """Two workers print, and the job succeeds."""
+        answer = tony("run", "-n", "2", "--memory", "64m", "--", "sh", "-c", "echo I am {index}; cat train.py")
+        assert answer.code == 0, answer.err
+        for line in ("worker:0 | I am 0", "worker:1 | I am 1", "worker:0 | print(1)"):
+            assert line in answer.out
+        assert tony("replay", "last").code == 0
+
+    def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
+        """Exit code 1; task, exit code and last words are told first."""
+        answer = tony("run", "--memory", "64m", "--", "sh", "-c", "echo last words >&2; exit 3")
+        assert answer.code == 1
+        page = answer.err[answer.err.index("job local-") :].splitlines()
+        assert ": main:0 on " in page[0]
+        assert page[0].endswith(": exit code 3")
+        assert page[1:3] == ["  its last lines:", "    last words"]
+
+    def test_detached(self, tony: Tony, folder: Path) -> None:
+        """The id is known at once; then the job can be looked at, followed and killed."""
+        job_id = tony("run", "-d", "--memory", "64m", "--", "sleep", "600").out.strip()
+        report = tony("status", job_id, "--json").json
+        assert [task["task"] for task in report["tasks"]] == ["main:0"]
+        assert [head["job"] for head in json.loads(tony("list", "--json").out)] == [job_id]
+        assert tony("kill", job_id, "--now").code == 0
+        assert tony("logs", job_id, "--follow").code == 0
+        assert tony("status", job_id, "--json").json["state"] == "killed"

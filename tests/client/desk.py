@@ -1,0 +1,69 @@
+"""A scheduler's client half that writes down what it gets; behind it a master is played, or nobody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from tony.errors import Problem
+from tony.model.codec import Json
+from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.local.capabilities import CAPABILITIES
+
+
+class Desk(Submitter):
+    """Takes jobs.
+
+    Attributes:
+        jobs: those that were handed over.
+        seen: what lay in the last one's folder then.
+        problems: what `check` finds.
+        error: what `submit` raises.
+        taken: called with each job.
+    """
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self) -> None:
+        self.jobs: list[PreparedJob] = []
+        self.seen: list[str] = []
+        self.problems: Sequence[Problem] = ()
+        self.error: Exception | None = None
+        self.taken: Callable[[PreparedJob], None] = lambda job: None
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        return self.problems
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        return ["a word before"]
+
+    def render(self, job: PreparedJob) -> Json:
+        return {"name": job.record.spec.name, "env": dict(job.record.spec.env)}
+
+    async def submit(self, job: PreparedJob) -> None:
+        self.jobs.append(job)
+        self.seen = sorted(os.listdir(job.folder.path))
+        if self.error:
+            raise self.error
+        self.taken(job)
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        return False
+
+    async def sweep(self, folder: JobFolder) -> None:
+        return
+
+
+class Office(Scheduler):
+    """A scheduler with one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def submitter(self, home: Home) -> Submitter:
+        return self.desk
+
+    def source(self, job: PreparedJob) -> ContainerSource:
+        raise AssertionError("the client has no use for containers")

@@ -1,0 +1,233 @@
+"""The Python door: blocking where one blocks, awaitable where one awaits, and the same in both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tony
+from tests.client.desk import Desk, Office
+from tests.client.played_master import (
+    JOB,
+    PlayedMaster,
+    failed,
+    logged,
+    recorded,
+    standing,
+    succeeded,
+    until,
+    write_log,
+)
+from tony.client import background
+from tony.client.background import iterate, run
+from tony.core.events import Deadline
+from tony.errors import ProgramError, UnknownJobError
+from tony.history.record import write_summary
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
+
+
+@pytest.fixture
+def here(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """The home that TONY_HOME names."""
+    monkeypatch.setenv("TONY_HOME", str(home.path))
+    return home
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Every scheduler is this one."""
+    desk = Desk()
+    monkeypatch.setattr(registry, "load", lambda name: Office(desk))
+    return desk
+
+
+class TestSubmit:
+    def test_a_job_file(self, here: Home, desk: Desk, tmp_path: Path) -> None:
+        """Settings of the call are laid over it, table by table."""
+        file = tmp_path / "job.toml"
+        file.write_text('command = "true"\nmax_restarts = 1\n[roles.worker]\ninstances = 2\nmemory = "2g"\n')
+        job = tony.submit(file, scheduler="local", name="mine", roles={"worker": {"instances": 4}})
+        spec = desk.jobs[0].record.spec
+        assert (spec.name, spec.max_restarts, spec.roles["worker"].instances) == ("mine", 1, 4)
+        assert spec.roles["worker"].resources.memory == 2 << 30
+        assert job.folder == here.job(job.id).path
+
+    def test_a_spec(self, here: Home, desk: Desk) -> None:
+        """Settings of the call are laid over it as well."""
+        spec = tony.JobSpec(command=("true",), roles={"worker": tony.Role(instances=2)}, stop_grace=2.5)
+        more: dict[str, Any] = {"roles.worker.instances": 3}
+        tony.submit(spec, name="mine", **more)
+        taken = desk.jobs[0].record.spec
+        assert (taken.name, taken.command, taken.stop_grace) == ("mine", ("true",), 2.5)
+        assert taken.roles["worker"].instances == 3
+        assert desk.jobs[0].record.sources["name"] == "argument"
+
+    def test_a_mapping(self, here: Home, desk: Desk) -> None:
+        """What would stand in a job file."""
+        tony.submit({"command": "true", "stop_grace": "3s"})
+        assert desk.jobs[0].record.spec.stop_grace == 3.0
+
+    def test_mistakes(self, here: Home, desk: Desk) -> None:
+        """All of them are in the error."""
+        with pytest.raises(tony.ConfigError) as caught:
+            tony.submit({"comand": "true", "stop_grace": 3})
+        assert {problem.key for problem in caught.value.problems} >= {"comand", "stop_grace"}
+        assert desk.jobs == []
+
+    def test_what_is_worth_saying_is_logged(self, here: Home, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+        """A library does not print."""
+        with caplog.at_level(logging.INFO, "tony"):
+            tony.submit({"command": "true"})
+        assert ("tony", logging.INFO, "a word before") in caplog.record_tuples
+
+    def test_in_a_running_loop(self, here: Home, desk: Desk) -> None:
+        """A notebook has one."""
+
+        async def cell() -> None:
+            tony.submit({"command": "true"})
+            await tony.submit_async({"command": "true"})
+
+        asyncio.run(cell())
+        assert len(desk.jobs) == 2
+
+
+class TestJob:
+    def test_attaching(self, here: Home) -> None:
+        """By any part of the id that is enough."""
+        recorded(here)
+        assert (tony.attach(JOB).id, tony.attach("0a1b2c").id, tony.attach("last").id) == (JOB, JOB, JOB)
+        assert repr(tony.attach("last")) == f"tony.attach({JOB!r})"
+        with pytest.raises(UnknownJobError):
+            tony.attach("x")
+
+    def test_an_ended_job(self, here: Home) -> None:
+        """Everything can be had from its record."""
+        folder, record = recorded(here)
+        write_log(folder, "worker-0.s1.t1.out", b"a\nb\xff\n")
+        write_log(folder, "worker-1.s1.t1.err", "c\n")
+        logged(folder, [Deadline(name="x")])
+        write_summary(folder, failed(folder, record))
+        job = tony.attach(JOB)
+        assert job.status() == failed(folder, record) == job.wait() == job.wait(timeout=0)
+        assert list(job.logs("worker:0")) == ["a", "b\ufffd"]
+        assert list(job.logs()) == ["worker:0 | a", "worker:0 | b\ufffd", "worker:1 | c"]
+        assert list(job.logs(stream="err", follow=True)) == ["worker:1 | c"]
+        assert list(job.logs("worker:0", tail=1)) == ["b\ufffd"]
+        assert [entry.event for entry in job.events()] == [Deadline(name="x")]
+        job.kill()
+
+    def test_a_failure_as_an_error(self, here: Home) -> None:
+        """Only if one wants it so."""
+        folder, record = recorded(here)
+        write_summary(folder, failed(folder, record))
+        with pytest.raises(ProgramError, match="worker:1 on here: exit code 3"):
+            tony.attach(JOB).wait(check=True)
+        folder, record = recorded(here, "local-20260102-000000-0a1b2c")
+        write_summary(folder, succeeded(folder, record))
+        assert tony.attach("last").wait(check=True).exit_code == 0
+
+    def test_no_such_stream(self, here: Home) -> None:
+        """There are two."""
+        recorded(here)
+        with pytest.raises(ValueError, match="write 'out' or 'err'"):
+            list(tony.attach(JOB).logs(stream="stdout"))
+
+    async def test_a_living_job(self, here: Home) -> None:
+        """The awaitable twins, in the caller's own loop."""
+        folder, record = recorded(here)
+        job = tony.attach(JOB)
+        running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+        async with PlayedMaster(folder, running) as master:
+            assert await job.status_async() == running
+            with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0.05 s; it goes on"):
+                await job.wait_async(timeout=0.05)
+            await job.kill_async(now=True)
+            assert master.kills[0].now
+            write_log(folder, "worker-0.s1.t1.out", "a\n")
+            await until(lambda: not master.watched)
+
+            async def end() -> None:
+                await until(lambda: master.watched)
+                await master.finish(succeeded(folder, record))
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(end())
+                assert await job.wait_async() == succeeded(folder, record)
+        assert [line async for line in job.logs_async("worker:0")] == ["a"]
+        assert [entry async for entry in job.events_async()] == []
+
+    def test_waiting_in_the_blocking_way(self, here: Home) -> None:
+        """Until the end; and not longer than one wants."""
+        folder, record = recorded(here)
+        master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+        run(master.__aenter__())
+        try:
+            with pytest.raises(TimeoutError):
+                tony.attach(JOB).wait(0.05)
+
+            def end() -> None:
+                run(until(lambda: master.watched))
+                run(master.finish(succeeded(folder, record)))
+
+            thread = threading.Thread(target=end)
+            thread.start()
+            assert tony.attach(JOB).wait().state is JobState.SUCCEEDED
+            thread.join()
+        finally:
+            run(master.die())
+
+
+class TestBackground:
+    def test_an_error_comes_out_as_itself(self) -> None:
+        """As if there were no thread between."""
+
+        async def fail() -> None:
+            raise LookupError("x")
+
+        with pytest.raises(LookupError, match="x"):
+            run(fail())
+
+    def test_ending_an_iteration_early(self) -> None:
+        """The generator is ended, in its own loop."""
+        ended: list[str] = []
+
+        async def numbers() -> AsyncGenerator[int, None]:
+            try:
+                for n in range(10):
+                    yield n
+            finally:
+                ended.append(threading.current_thread().name)
+
+        stream = iterate(numbers())
+        assert [next(stream), next(stream)] == [0, 1]
+        stream.close()  # type: ignore[attr-defined]
+        assert ended == ["tony"]
+
+    def test_a_forked_process_has_a_loop_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Threads do not survive a fork."""
+
+        async def thread() -> int:
+            return threading.get_ident()
+
+        before = run(thread())
+        assert run(thread()) == before
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        assert run(thread()) != before
+        monkeypatch.undo()
+        background._current = None
+
+
+def test_the_public_names_are_there() -> None:
+    """Each of them can be had from `tony`."""
+    for name in tony.__all__:
+        assert getattr(tony, name) is not None
+    assert set(tony.__all__) <= set(dir(tony))
