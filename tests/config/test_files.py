@@ -149,13 +149,11 @@ def test_paths_that_are_not_there_are_mistakes(tmp_path: Path) -> None:
     """Sources, files and archives must exist; an interpreter may exist on the nodes only."""
     write(tmp_path, "", "venv/bin/python")
     os.mkfifo(tmp_path / "pipe")
-    inner = f"{tmp_path}/venv/bin/python"
-    folder = f"this is a folder. Write {inner} if the nodes have it too, or pack the folder into an archive."
     text = """
 command = "x"
 source = "gone"
 python = "env.tar.gz"
-files = ["gone", "venv#archive", "pipe", "hdfs://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
+files = ["gone", "..#archive", "pipe", "hdfs://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
 [roles.a]
 python = "venv"
 [roles.b]
@@ -172,11 +170,10 @@ python = "."
         ("files[6]", "the new name '../up' must be a relative path inside the working directory."),
         ("files[8]", "an empty path."),
         ("files[0]", f"there is no {tmp_path}/gone."),
-        ("files[1]", f"{tmp_path}/venv is a folder; #archive is for archives. Leave it out."),
+        ("files[1]", "it has no name of its own. Give it one: path::name."),
         ("files[2]", f"{tmp_path}/pipe is neither a file nor a folder."),
         ("files[7]", f"there is no {tmp_path}/~nobody-of-this-name/x."),
-        ("roles.a.python", folder),
-        ("roles.c.python", "this is a folder, neither an interpreter nor an archive."),
+        ("roles.c.python", "this is a folder without bin/python: neither an environment nor an interpreter."),
     ] == sorted(
         ((problem.key, problem.message) for problem in problems(tmp_path, text)),
         key=lambda found: (found[0][:5] != "sourc", found[0] != "python", found[0].startswith("roles")),

@@ -86,24 +86,23 @@ def source_mistake(path: str) -> str | None:
 
 
 def entry_mistake(entry: str) -> str | None:
-    """What is wrong with one item of `files`, or None."""
-    path, _, archive = split_entry(entry)
+    """What is wrong with one item of `files`, or None. What is in it, staging looks at."""
+    path, name, _ = split_entry(entry)
     kind = _kind_of(path)
     if kind is None:
         return f"there is no {path}."
     if kind == "other":
         return f"{path} is neither a file nor a folder."
-    return f"{path} is a folder; #archive is for archives. Leave it out." if archive and kind == "folder" else None
+    if name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
+        return "it has no name of its own. Give it one: path::name."
+    return None
 
 
 def python_mistake(path: str) -> str | None:
-    """What is wrong with an interpreter or archive, or None. An interpreter may be there on the nodes only."""
+    """What is wrong with an interpreter, environment or archive, or None. An interpreter may be on the nodes only."""
     kind = _kind_of(path) if path.startswith("/") else "file"
-    if kind == "folder":
-        inner = os.path.join(path, "bin", "python")
-        if os.path.exists(inner):
-            return f"this is a folder. Write {inner} if the nodes have it too, or pack the folder into an archive."
-        return "this is a folder, neither an interpreter nor an archive."
+    if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
+        return "this is a folder without bin/python: neither an environment nor an interpreter."
     return f"there is no {path}." if kind is None and is_archive(path) else None
 
 
