@@ -10,8 +10,9 @@ import pytest
 
 from tests.client.played_master import JOB, LONG_AGO, TWO_WORKERS, logged, recorded, succeeded
 from tony import clock
-from tony.client.closing import close_lost, last_report
+from tony.client.closing import close_lost
 from tony.client.facts import submitter_of
+from tony.client.post_mortem import last_report
 from tony.core import events as ev
 from tony.core.events import Event
 from tony.history.log import settings_digest

@@ -11,6 +11,7 @@ from tests.client.played_master import JOB, PlayedMaster, recorded, standing, su
 from tony import clock
 from tony.client import killing
 from tony.client.killing import kill
+from tony.client.user import user_name
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.record import pending_report, write_summary
 from tony.model.layout import Home
@@ -62,4 +63,4 @@ async def test_no_such_job(home: Home) -> None:
 def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers run under numbers that no password file knows."""
     monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(KeyError("uid not found")))
-    assert killing.user_name().startswith("uid ")
+    assert user_name().startswith("uid ")

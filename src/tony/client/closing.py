@@ -9,29 +9,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 
-from tony import clock
-from tony.core.failures import EXIT_CODES
-from tony.core.machine import Application
-from tony.core.view import Surroundings
-from tony.core.view import report as view
-from tony.errors import ExitCode, RecordError
-from tony.history import log
-from tony.history.record import pending_report, read_summary, write_summary
-from tony.history.replay import replay
+from tony.history.record import read_summary, write_summary
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
-from tony.model.report import Failure, FailureClass, JobReport, TaskReport
-from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+from tony.model.report import JobReport
 from tony.schedulers.base import Submitter
-
-#: Lines of the application master's own log that a verdict quotes.
-_QUOTED = 10
-#: Bytes of that log that are looked at for them.
-_LOOKED_AT = 16 * 1024
-_NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
 async def close_lost(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
@@ -49,78 +32,13 @@ async def close_lost(folder: JobFolder, record: JobRecord, submitter: Submitter)
         if known is not None:
             return known
         await submitter.sweep(folder)
+        # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
+        from tony.client.post_mortem import last_report
+
         report = await asyncio.to_thread(last_report, folder, record)
         _remove_secrets(folder)
         write_summary(folder, report)
         return report
-
-
-def last_report(folder: JobFolder, record: JobRecord) -> JobReport:
-    """What a job came to whose application master is dead: its log, replayed, and a verdict."""
-    try:
-        entries = log.read(log.segments(folder.path))
-        result = replay(record.job_id, record.spec, entries)
-    except RecordError as error:
-        return _lost(folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}")
-    around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
-    if not result.events:
-        return _lost(folder, pending_report(folder, record), last_sign=0.0)
-    report = view(result.app, result.last_at, around)
-    if result.app.state.final is not None:
-        return _decided(result.app, report, result.last_wall)
-    return _lost(folder, report, last_sign=result.last_wall)
-
-
-def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport:
-    """The result was known, only the tidying up was not done: the result stands."""
-    final = app.state.final
-    assert final is not None
-    code = ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]
-    return replace(
-        report,
-        state=final.state,
-        failure=final.failure,
-        exit_code=int(code),
-        am=None,
-        waiting="",
-        ended=report.ended or last_wall,
-        tasks=tuple(_ended(task, TaskState.STOPPED, "stopped at the job's end") for task in report.tasks),
-    )
-
-
-def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
-    ended = max(last_sign, _last_change(folder), report.submitted or 0.0)
-    who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
-    how = "died" if report.attempt or folder.am_log.exists() else "was never started"
-    failure = Failure(
-        failure_class=FailureClass.INFRASTRUCTURE,
-        cause="am-lost",
-        reason=f"{who} {how}, and the job with it; its own log is {folder.am_log}.{note}",
-        session=report.session,
-        at=max(0.0, ended - (report.submitted or ended)),
-        host=report.am.host if report.am else None,
-        tail=_last_lines(folder.am_log),
-        log=folder.am_log.name,
-        others=(report.failure.reason, *report.failure.others) if report.failure else (),
-    )
-    return replace(
-        report,
-        state=JobState.FAILED,
-        exit_code=int(ExitCode.INFRASTRUCTURE),
-        failure=failure,
-        am=None,
-        waiting="",
-        ended=ended,
-        tasks=tuple(_ended(task, TaskState.LOST, "lost with the application master") for task in report.tasks),
-    )
-
-
-def _ended(task: TaskReport, state: TaskState, note: str) -> TaskReport:
-    if task.state in ENDED_TASK_STATES:
-        return replace(task, pid=None, executor_pid=None)
-    if task.state in _NEVER_RAN:
-        state, note = TaskState.STOPPED, "never started"
-    return replace(task, state=state, pid=None, executor_pid=None, last_output_age=None, note=note)
 
 
 @contextmanager
@@ -143,25 +61,3 @@ def _remove_secrets(folder: JobFolder) -> None:
     for path in (folder.am, folder.am_socket):
         with contextlib.suppress(OSError):
             path.unlink()
-
-
-def _last_change(folder: JobFolder) -> float:
-    """When something was last written for this job: executors write down that they lost their master."""
-    paths = [folder.am_log]
-    with contextlib.suppress(OSError):
-        paths += folder.logs.iterdir()
-    times = [0.0]
-    for path in paths:
-        with contextlib.suppress(OSError):
-            times.append(path.stat().st_mtime)
-    return min(max(times), clock.wall())
-
-
-def _last_lines(path: Path) -> tuple[str, ...]:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOOKED_AT))
-            text = file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ()
-    return tuple(text.splitlines()[-_QUOTED:])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 
 from tony import clock
 from tony.client import facts
 from tony.client.master import PATIENCE, tell_kill
+from tony.client.user import user_name
 from tony.errors import ConnectionFailed
 from tony.model.layout import Home
 from tony.model.report import JobReport
@@ -44,11 +43,3 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             if not error.gone or clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)
-
-
-def user_name() -> str:
-    """Who we are, for the record."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.geteuid()}"

@@ -16,8 +16,8 @@ from tony import clock
 from tony.client.certificates import make_credentials
 from tony.client.home import prepare
 from tony.client.job_ids import new_job_id
-from tony.client.killing import user_name
 from tony.client.staging import stage
+from tony.client.user import user_name
 from tony.config.load import Resolved, with_sources
 from tony.config.secrets import redact
 from tony.errors import ConfigError, StorageError
