@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tony.bootstrap import command
+from tony.client.certificates import make_credentials
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.states import DistributedMode
 from tony.protocol import messages as msg
-from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
 
@@ -33,9 +34,11 @@ T = TypeVar("T")
 class Master:
     """Listens, welcomes, acknowledges, remembers."""
 
-    def __init__(self, folder: Path, attempt: int = 1, interval: float = 0.1) -> None:
-        self.credentials = Credentials(token=secrets.token_hex(32))
-        self.address = f"unix:{folder}/am.sock"
+    def __init__(self, folder: Path, attempt: int = 1, interval: float = 0.1, *, tls: bool = False) -> None:
+        secret = make_credentials(tls=tls)
+        self._own_credentials = secret.am
+        self.credentials = secret.executors
+        self.address = "tls:127.0.0.1:0" if tls else f"unix:{folder}/am.sock"
         self.attempt = attempt
         self.acknowledges = True
         self.messages: list[msg.Message] = []
@@ -57,8 +60,8 @@ class Master:
         """Begins to listen, anew if it had stopped."""
 
         async def begin() -> None:
-            self._server = Server(self.credentials, self)
-            await self._server.listen(self.address)
+            self._server = Server(self._own_credentials, self)
+            self.address = await self._server.listen(self.address)
 
         self._run(begin())
 

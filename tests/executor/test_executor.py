@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master, wait_until
+from tests.executor.master import Guest, Master, context, wait_until
 from tony.model.exit import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 
@@ -55,6 +55,23 @@ def test_life_of_an_executor(master: Master, guest: Start) -> None:
     wait_until(lambda: not Path(f"/proc/{watchdog}").exists())
     assert executor.programs() == []
     assert executor.log().endswith("released\n")
+
+
+def test_over_tls_all_is_the_same(tmp_path: Path) -> None:
+    """With the job's certificates, on a connection that could leave the machine; still small."""
+    master = Master(tmp_path, tls=True)
+    try:
+        with Guest(context(master, tmp_path, "echo out; exit 3")) as executor:
+            master.wait(msg.Ready)
+            master.start()
+            assert ended(master).code == 3
+            assert resident(executor.pid) < 30_000_000
+            master.drop()
+            master.until(lambda: master.connections == 2)
+            master.send(msg.ReleaseExecutor())
+            assert executor.wait() == 0
+    finally:
+        master.close()
 
 
 def test_attach_says_who_it_is(master: Master, guest: Start) -> None:
@@ -242,16 +259,15 @@ def test_first_failing_process_stops_the_others(master: Master, guest: Start) ->
 
 def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> None:
     """A hundred times its limit; the newest is kept, and the executor stays small."""
-    command = (sys.executable, "-c", "for n in range(2_000_000): print('line', n, 'x' * 40)")
-    executor = guest(command, log_limit=1 << 20)
+    executor = guest(("seq", "-f", f"line %.0f {'x' * 40}", "2000000"), log_limit=1 << 20)
     master.wait(msg.Ready)
     master.start()
     status = ended(master)
     assert status.ok
     kept = sum(path.stat().st_size for path in executor.logs.glob("worker-0.s1.t1.out*"))
     assert (1 << 19) <= kept <= (1 << 20)
-    assert executor.read("worker-0.s1.t1.out").splitlines()[-1].startswith("line 1999999 ")
-    assert status.tail[-1].startswith("line 1999999 ")
+    assert executor.read("worker-0.s1.t1.out").splitlines()[-1].startswith("line 2000000 ")
+    assert status.tail[-1].startswith("line 2000000 ")
     assert resident(executor.pid) < 30 << 20
 
 

@@ -83,6 +83,7 @@ class Link:
         self._beat = beat
         self._perform = perform
         self._connection: Connection | None = None
+        self._welcome = asyncio.Event()
         self._backoff = Backoff()
         self._gone = False
         self._why = "no connection yet"
@@ -119,6 +120,7 @@ class Link:
 
     async def _converse(self, connection: Connection) -> None:
         self._connection = connection
+        self._welcome.clear()
         connection.send(self._dialog.connected())
         try:
             # A heart that beats for ever ends with the conversation, and the conversation with whatever breaks it.
@@ -156,6 +158,7 @@ class Link:
         self._lease.renew(self._clock.monotonic())
         if welcome:
             log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
+            self._welcome.set()
             self._gone, self._why = False, ""
             self._backoff.reset()
         for wish in wishes:
@@ -163,13 +166,12 @@ class Link:
         self.flush()
 
     async def _beat_on(self, connection: Connection) -> None:
+        await self._welcome.wait()
         # The first one at any time within the interval: those of ten thousand executors shall not come together.
-        wait = os.urandom(1)[0] / 256
+        await asyncio.sleep(self._dialog.heartbeat_interval * os.urandom(1)[0] / 256)
         while True:
-            await asyncio.sleep(wait * self._dialog.heartbeat_interval)
-            if self._dialog.stance is Stance.WELCOME:
-                connection.send(self._beat())
-                wait = 1.0
+            connection.send(self._beat())
+            await asyncio.sleep(self._dialog.heartbeat_interval)
 
 
 def _is_refusal(error: ProtocolError) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ class _Misbehaving:
                 return
             case ProgramExited():
                 delay = state.skew
+                message = replace(message, ago=message.ago + delay)
             case Ready():
                 delay, state.delay_ready = state.delay_ready, 0.0
         loop = asyncio.get_running_loop()
