@@ -83,7 +83,7 @@ class LocalBench(conformance.Bench):
             *process.with_marker(f"TONY_EXECUTOR={self.job_id}/"),
             *process.with_marker(f"TONY_TASK={self.job_id}/"),
         ]
-        files = [*self.ledger.iterdir(), self.job.folder.cgroups]
+        files = [*self.ledger.iterdir(), self.job.folder.remains]
         return [*map(str, marked), *groups_of(self.job_id), *(str(path) for path in files if path.exists())]
 
     async def provoke(self, fault: faults.Fault) -> None:

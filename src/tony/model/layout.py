@@ -13,7 +13,7 @@
     logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
     work/<role>-<index>/  the task's working directory
     work/.localized/    per task: that its working directory is complete, and what makes `python` its interpreter
-    cgroups             the tasks' control groups while the job lives, for who cleans up after a dead master (local)
+    remains             executors and control groups while the job lives, for who cleans up after a dead master (local)
     staged/             links to the job's objects in cache/, so that none is evicted under it
     secret/             token, keys, unredacted job; owner only; removed when the job has ended
 """
@@ -104,9 +104,9 @@ class JobFolder:
         return self.path / "work"
 
     @property
-    def cgroups(self) -> Path:
-        """The tasks' control groups, one folder a line; there while the job lives, on `local` only."""
-        return self.path / "cgroups"
+    def remains(self) -> Path:
+        """What a master that is killed leaves behind: executors, control groups. Only while it lives, on `local`."""
+        return self.path / "remains"
 
     @property
     def staged(self) -> Path:

@@ -13,6 +13,7 @@ import pytest
 from tony.linux import process
 from tony.schedulers.local import remains
 
+NOTHING = remains.Noted(executors={}, groups=())
 ADOPTER = Path(__file__).with_name("adopter.py")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -54,10 +55,10 @@ def test_whole_job_is_ended(start: Start) -> None:
     name = job()
     mine = [start(TONY_TASK=f"{name}/c-1/n"), start(TONY_EXECUTOR=f"{name}/c-1/"), start(TONY_TASK=f"{name}/c-2/n")]
     other = start(TONY_TASK=f"{name}x/c-1/n")
-    assert remains.end_job(name, ())
+    assert remains.end_job(name, NOTHING)
     assert [process.is_alive(each.pid) for each in mine] == [False] * 3
     assert process.is_alive(other.pid)
-    assert remains.end_job(name, ())
+    assert remains.end_job(name, NOTHING)
 
 
 #: Waits until its parent is dead, takes a moment to do its work, and says that it is done.
@@ -82,19 +83,39 @@ def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while len(process.with_marker(f"TONY_EXECUTOR={name}/")) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert remains.end_job(name, ())
+    assert remains.end_job(name, NOTHING)
     assert (tmp_path / "done").exists()
 
 
-def test_groups_are_noted(tmp_path: Path) -> None:
-    """The list grows, and need not be there."""
-    file = tmp_path / "cgroups"
-    assert remains.noted_groups(file) == ()
-    remains.note_groups(file, ())
-    assert not file.exists()
-    remains.note_groups(file, ("/a", "/b"))
-    remains.note_groups(file, ("/c",))
-    assert remains.noted_groups(file) == ("/a", "/b", "/c")
+def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> None:
+    """The list grows, and need not be there; a pid is noted with its process's birth."""
+    file = tmp_path / "remains"
+    assert remains.noted(file) == NOTHING
+    remains.note(file, groups=("/a b", "/c"))
+    executor = start()
+    born = process.start_time(executor.pid)
+    assert born
+    remains.note(file, executor=executor.pid)
+    assert remains.noted(file) == remains.Noted(executors={executor.pid: born}, groups=("/a b", "/c"))
+
+
+def test_noted_executors_are_ended_without_a_look_at_their_environment(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors hide it from all but root. All below them ends with them; a successor of a pid is spared."""
+    monkeypatch.setattr(remains, "_WATCHDOG", 0.05)
+    name = job()
+    executor = start(sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)")
+    born = process.start_time(executor.pid)
+    assert born
+    while not process.descendants(executor.pid):
+        time.sleep(0.01)
+    (child,) = process.descendants(executor.pid)
+    assert remains.end_job(name, remains.Noted(executors={executor.pid: born - 1}, groups=()))
+    assert process.is_alive(executor.pid)
+    assert remains.end_job(name, remains.Noted(executors={executor.pid: born}, groups=()))
+    assert not process.is_alive(executor.pid)
+    assert not process.is_alive(child)
 
 
 def test_orphans_are_adopted_and_ended(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tony.errors import ConfigError, SchedulerError
 from tony.linux import cgroup
 from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition
+from tony.schedulers.local import remains
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.source import LocalSource
 from tony.testing.conformance import PATIENCE
@@ -103,9 +104,10 @@ def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
         assert os.listdir(part.work_folder) == []
         assert part.marker.startswith(f"{made.job_id}/{container}/")
         assert cgroup.limit(part.cgroup) in (None, 16 * MIB)
-        assert folder.cgroups.exists() == bool(part.cgroup)
         report = await made.report(container)
         assert report["session"] == report["pid"]
+        noted = remains.noted(folder.remains)
+        assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
 
     play(scenario, tmp_path)
 

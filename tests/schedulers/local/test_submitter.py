@@ -109,11 +109,11 @@ def test_sweep(submitter: Submitter, tmp_path: Path) -> None:
     """What a dead master left is ended, once or twice, and its list of control groups is removed."""
     folder = prepared_job(tmp_path, two_roles()).folder
     program = subprocess.Popen(["sleep", "600"], env={"TONY_TASK": f"{folder.job_id}/c-1/nonce", **os.environ})
-    folder.cgroups.write_text("/sys/fs/cgroup/memory/gone\n")
+    folder.remains.write_text("group /sys/fs/cgroup/memory/gone\nexecutor 1 0\n")
     asyncio.run(submitter.sweep(folder))
     asyncio.run(submitter.sweep(folder))
     assert not process.is_alive(program.pid)
-    assert not folder.cgroups.exists()
+    assert not folder.remains.exists()
     program.wait()
 
 

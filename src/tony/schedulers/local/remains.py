@@ -11,7 +11,8 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony.linux import cgroup, process
@@ -20,6 +21,8 @@ EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 _MARKERS = ("TONY_TASK", EXECUTOR_VARIABLE)
 #: Seconds that an executor's watchdog may take to end what the executor left behind.
 _WATCHDOG = 3.0
+#: Seconds to go on killing what does not die.
+_STUBBORN = 10.0
 
 
 def executor_marker(job_id: str, container: str) -> str:
@@ -34,20 +37,21 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
         False if something does not die (it is stuck in the kernel); to be called again.
     """
     marker = executor_marker(job_id, container)
-    _leave_to_watchdogs(marker)
-    return _end(marker, groups)
+    _leave_to_watchdogs(marker, {})
+    return _end(marker, groups, {})
 
 
-def end_job(job_id: str, groups: Sequence[str]) -> bool:
+def end_job(job_id: str, noted: Noted) -> bool:
     """Ends everything of a job, executors first; otherwise as `end_container`."""
     marker = f"{job_id}/"
-    marked = process.with_marker(f"{EXECUTOR_VARIABLE}={marker}")
-    helpers = {below for pid in marked for below in process.descendants(pid)}
-    for pid in marked:
-        if pid not in helpers:
-            process.send(pid, signal.SIGKILL)
-    _leave_to_watchdogs(marker)
-    return _end(marker, groups)
+    text = f"{EXECUTOR_VARIABLE}={marker}".encode()
+    executors = {pid: start for pid, start in noted.executors.items() if process.start_time(pid) == start}
+    executors.update(_with_starts(_carrying(text)))
+    family = _with_starts(below for pid in executors for below in process.descendants(pid))
+    for pid in executors.keys() - family.keys():
+        _kill_same(pid, executors[pid])
+    _leave_to_watchdogs(marker, family)
+    return _end(marker, noted.groups, {**executors, **family})
 
 
 def end_strays(executors: Collection[int]) -> bool:
@@ -71,40 +75,102 @@ def end_strays(executors: Collection[int]) -> bool:
     return all_dead
 
 
-def note_groups(file: Path, groups: Sequence[str]) -> None:
-    """Writes control groups down for whoever cleans up should we die.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What was written down for whoever cleans up after us; some of it may be gone.
+
+    Attributes:
+        executors: pid -> when it started (clock ticks since boot), so that no successor of its pid is meant.
+        groups: folders of control groups.
+    """
+
+    executors: Mapping[int, int]
+    groups: tuple[str, ...]
+
+
+def note(file: Path, *, executor: int | None = None, groups: Sequence[str] = ()) -> None:
+    """Writes down what somebody else must end should we die.
 
     Raises:
         OSError: the file system refuses.
     """
-    if groups:
-        with file.open("a", encoding="utf-8") as out:
-            out.writelines(f"{group}\n" for group in groups)
+    lines = [f"group {group}\n" for group in groups]
+    if executor is not None:
+        lines.append(f"executor {executor} {process.start_time(executor) or 0}\n")
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(lines)
 
 
-def noted_groups(file: Path) -> tuple[str, ...]:
-    """The control groups that are written down; those that are gone included."""
+def noted(file: Path) -> Noted:
+    """Reads what was written down; nothing if there is no such file."""
+    executors, groups = {}, []
     try:
-        return tuple(file.read_text(encoding="utf-8").splitlines())
+        lines = file.read_text(encoding="utf-8").splitlines()
     except OSError:
-        return ()
+        lines = []
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        if kind == "group":
+            groups.append(rest)
+        elif kind == "executor":
+            pid, _, start = rest.partition(" ")
+            executors[int(pid)] = int(start)
+    return Noted(executors=executors, groups=tuple(groups))
 
 
-def _leave_to_watchdogs(marker: str) -> None:
-    """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find."""
+def _leave_to_watchdogs(marker: str, family: Mapping[int, int]) -> None:
+    """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find.
+
+    Args:
+        family: what was below the executors. Their watchdogs are among them, and root alone sees their environment.
+    """
+    text = f"{EXECUTOR_VARIABLE}={marker}".encode()
     deadline = time.monotonic() + _WATCHDOG
     pause = 0.001
-    while process.with_marker(f"{EXECUTOR_VARIABLE}={marker}") and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        if not _carrying(text) and not any(_is_same(pid, start) for pid, start in family.items()):
+            break
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 
 
-def _end(marker: str, groups: Sequence[str]) -> bool:
-    cgroup.kill_all(groups)
-    for variable in _MARKERS:
-        process.sweep(f"{variable}={marker}")
-    left = any(process.with_marker(f"{variable}={marker}") for variable in _MARKERS)
+def _with_starts(pids: Iterable[int]) -> dict[int, int]:
+    return {pid: start for pid in pids if (start := process.start_time(pid)) is not None}
+
+
+def _is_same(pid: int, start: int) -> bool:
+    return process.start_time(pid) == start and process.is_alive(pid)
+
+
+def _kill_same(pid: int, start: int) -> None:
+    process.send(pid, signal.SIGKILL, lambda pid: process.start_time(pid) == start)
+
+
+def _end(marker: str, groups: Sequence[str], family: Mapping[int, int]) -> bool:
+    texts = [f"{variable}={marker}".encode() for variable in _MARKERS]
+    left: set[int] = set()
+
+    def kill() -> Collection[int]:
+        nonlocal left
+        same = (pid for pid, start in family.items() if _is_same(pid, start))
+        left = {*_carrying(*texts), *cgroup.processes(groups), *same} - {os.getpid()}
+        return [pid for pid in left if process.send(pid, signal.SIGKILL)]
+
+    process.kill_until_none(kill, _STUBBORN)
     return cgroup.remove(groups) and not left
+
+
+def _carrying(*texts: bytes) -> list[int]:
+    """All processes but us whose environment holds one of the texts: all environments are read once."""
+    own = str(os.getpid())
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != own:
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                environment = file.read()
+                if any(text in environment for text in texts):
+                    found.append(int(name))
+    return found
 
 
 def _children() -> list[int]:

@@ -24,10 +24,10 @@ from tony.model.staged import StagedRole
 from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
 from tony.schedulers.base import ContainerSource, PreparedJob, Sink
 from tony.schedulers.local import executors, remains
-from tony.schedulers.local.allotment import Allotment
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.executors import Executor
 from tony.schedulers.local.fit import misfits
+from tony.schedulers.local.grants import Grants
 from tony.schedulers.local.holding import Holding
 from tony.schedulers.local.machine import measure
 from tony.schedulers.local.peak import Need, peak
@@ -100,11 +100,11 @@ class LocalSource(ContainerSource):
         self._adopt_orphans = adopt_orphans
         self._sink: Sink | None = None
         self._holding: Holding | None = None
-        self._allotment: Allotment | None = None
-        self._demand: dict[str, int] = {}
-        self._containers: dict[str, _Container] = {}
+        self._grants = Grants(self._spec)
+        self._admitted = False
         self._never = ""
-        self._granted = 0
+        self._containers: dict[str, _Container] = {}
+        self._number = 0
         self._queued = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -129,8 +129,8 @@ class LocalSource(ContainerSource):
             self._spawn(self._obtain(self._holding, need))
 
     async def _obtain(self, holding: Holding, need: Need) -> None:
-        devices = await holding.obtain(self._say_queued)
-        self._allotment = Allotment(need.memory, devices)
+        self._grants.admit(need.memory, await holding.obtain(self._say_queued))
+        self._admitted = True
         self._say_queued("")
         self._grant()
         await holding.keep()
@@ -141,54 +141,24 @@ class LocalSource(ContainerSource):
     # --- demand and grants ----------------------------------------------------------------------------------------
 
     def set_demand(self, role: str, total: int) -> None:
-        impossible = self._impossible(role, total)
+        impossible = (total and self._never) or self._grants.impossible(role, total)
         if impossible:
             self._emit(Unsatisfiable(role=role, reason=impossible))
             return
-        self._demand[role] = total
+        self._grants.want(role, total)
         self._grant()
-
-    def _impossible(self, role: str, total: int) -> str:
-        if self._never and total:
-            return self._never
-        known = self._spec.effective_roles.get(role)
-        if known is None:
-            return f"the job has no role {role}"
-        if total > known.instances:
-            return f"{total} containers of {role} were asked for, and the job's claim has room for {known.instances}"
-        return ""
 
     def _grant(self) -> None:
         """Grants what is wanted and has room; says what has none."""
-        if self._allotment is None or self._sink is None:
+        if not self._admitted or self._sink is None:
             return
-        short = []
-        for name, role in self._spec.effective_roles.items():
-            living = sum(container.role == name for container in self._containers.values())
-            missing = self._demand.get(name, 0) - living
-            while missing > 0:
-                devices = self._allotment.take(role.resources)
-                if devices is None:
-                    short.append(f"{missing} of {name}")
-                    break
-                self._new_container(name, role.resources, devices)
-                missing -= 1
-        self._say_queued(self._explain(short))
-
-    def _explain(self, short: Sequence[str]) -> str:
-        if not short or self._allotment is None:
-            return ""
-        held = ", ".join(sorted({container.role for container in self._containers.values()}))
-        return (
-            f"no room for {' and '.join(short)} within what the job holds ({self._allotment.describe_free()} free) "
-            f"until containers of {held} end"
-        )
-
-    def _new_container(self, role: str, resources: Resources, devices: tuple[str, ...]) -> None:
-        self._granted += 1
-        container = _Container(id=f"c-{self._granted}", role=role, resources=resources, devices=devices)
-        self._containers[container.id] = container
-        self._emit(Granted(container=container.id, role=role, host=HOST))
+        for role, devices in self._grants.take():
+            self._number += 1
+            resources = self._spec.effective_roles[role].resources
+            container = _Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
+            self._containers[container.id] = container
+            self._emit(Granted(container=container.id, role=role, host=HOST))
+        self._say_queued(self._grants.shortage())
 
     # --- starting -------------------------------------------------------------------------------------------------
 
@@ -222,7 +192,7 @@ class LocalSource(ContainerSource):
         held.groups = cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
-        remains.note_groups(folder.cgroups, held.groups)
+        remains.note(folder.remains, groups=held.groups)
         marker = remains.executor_marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,
@@ -245,6 +215,7 @@ class LocalSource(ContainerSource):
             ended=lambda how: self._executor_ended(held, how),
         )
         held.stage = _Stage.RUNNING
+        remains.note(folder.remains, executor=held.executor.pid)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -313,8 +284,7 @@ class LocalSource(ContainerSource):
     def _forget(self, held: _Container) -> None:
         """Its share of the claim is free, and may be granted again."""
         del self._containers[held.id]
-        if self._allotment:
-            self._allotment.give_back(held.resources.memory, held.devices)
+        self._grants.ended(held.role, held.devices)
         self._grant()
 
     async def close(self) -> None:
@@ -331,14 +301,14 @@ class LocalSource(ContainerSource):
             await executor.wait_gone()
         await self._end_rest()
         self._containers.clear()
-        self._job.folder.cgroups.unlink(missing_ok=True)
+        self._job.folder.remains.unlink(missing_ok=True)
         if self._holding:
             self._holding.close()
 
     async def _end_rest(self) -> None:
-        groups = remains.noted_groups(self._job.folder.cgroups)
+        noted = remains.noted(self._job.folder.remains)
         for _ in range(_LAST_TRIES):
-            dead = await asyncio.to_thread(remains.end_job, self._job.folder.job_id, groups)
+            dead = await asyncio.to_thread(remains.end_job, self._job.folder.job_id, noted)
             if await self._end_strays() and dead:
                 return
             await asyncio.sleep(_STUBBORN)

@@ -101,8 +101,8 @@ class LocalSubmitter(Submitter):
         return False
 
     async def sweep(self, folder: JobFolder) -> None:
-        groups = remains.noted_groups(folder.cgroups)
+        noted = remains.noted(folder.remains)
         for _ in range(_TRIES):
-            if await asyncio.to_thread(remains.end_job, folder.job_id, groups):
+            if await asyncio.to_thread(remains.end_job, folder.job_id, noted):
                 break
-        folder.cgroups.unlink(missing_ok=True)
+        folder.remains.unlink(missing_ok=True)
