@@ -11,7 +11,7 @@ from tony.config import after, paths
 from tony.config.convert import MAX_ARGUMENT
 from tony.config.keys import MAX_INSTANCES, Key
 from tony.config.layers import quoted
-from tony.config.nearest import did_you_mean, nearest
+from tony.config.nearest import did_you_mean, known_are, nearest
 from tony.config.sheet import Sheet
 from tony.model.job import Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
@@ -169,8 +169,8 @@ def _blame_if(sheet: Sheet, key: Key, mistake: str | None) -> None:
 
 
 def _no_role(spec: JobSpec, name: str) -> str:
-    known = f"known are {', '.join(spec.effective_roles)}."
-    return f"there is no role {quoted(name)}; {did_you_mean(name, spec.effective_roles, known)}"
+    known = spec.effective_roles
+    return f"there is no role {quoted(name)}; {did_you_mean(name, known, known_are(known))}"
 
 
 _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (

@@ -142,8 +142,8 @@ _JOB = (
          "as it is. Placeholders are filled in.", also="cmd run executes entrypoint args"),
     _row("source", Kind.PATH, Half.CLIENT, "Folder or archive whose content is each task's working directory.",
          also="src src_dir workdir cwd"),
-    _row("python", Kind.PYTHON, Half.EXECUTOR, "An environment's folder or archive (venv, conda-pack), or an interpreter "
-         "on the nodes.",
+    _row("python", Kind.PYTHON, Half.EXECUTOR, "An environment's folder or archive (venv, conda-pack), or an "
+         "interpreter on the nodes.",
          also="venv interpreter conda python_venv"),
     _row("files", Kind.FILES, Half.CLIENT, "More files for every task: `path` as it is, `path::name` under another "
          "name, `path#archive` unpacked into a folder.", also="resources file data inputs"),

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+#: Among more names than this nothing is looked for: it would take seconds, and there is no overview to be kept.
+_MANY = 300
+#: As many names are listed when none is near.
+_LISTED = 12
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like this one, however its case and dashes; None if none is like it."""
     by_folded = {folded(name): name for name in known}
     if folded(word) in by_folded:
         return by_folded[folded(word)]
+    if len(by_folded) > _MANY:
+        return None
     import difflib  # 10 ms, and only after a mistake
 
     close = difflib.get_close_matches(folded(word[:100]), by_folded, n=1, cutoff=0.6)
@@ -20,6 +27,13 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean "worker"?`, or `otherwise` when nothing is near."""
     name = nearest(word, known)
     return f"did you mean `{name}`?" if name else otherwise
+
+
+def known_are(names: Iterable[str]) -> str:
+    """`known are a, b, c.`, cut when they are many."""
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return f"known are {', '.join(listed[:_LISTED])}{more}."
 
 
 def folded(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony.config.layers import quoted
-from tony.config.nearest import did_you_mean
+from tony.config.nearest import did_you_mean, known_are
 from tony.config.sheet import Sheet
 from tony.errors import Problem
 from tony.model.job import JobSpec
@@ -53,5 +53,4 @@ def _has_framework(name: str) -> bool:
 
 
 def _nobody(what: str, name: str, known: Sequence[str]) -> str:
-    otherwise = f"known are {', '.join(known)}."
-    return f"there is no such {what}; {did_you_mean(name, known, otherwise)}"
+    return f"there is no such {what}; {did_you_mean(name, known, known_are(known))}"

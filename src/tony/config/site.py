@@ -27,7 +27,7 @@ from tony.config.convert import WrongValue, convert
 from tony.config.files import Refused, read_layer
 from tony.config.keys import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.layers import Layer, dotted, leaves, merge
-from tony.config.nearest import did_you_mean
+from tony.config.nearest import did_you_mean, known_are
 from tony.config.schema import find, settings
 from tony.config.sheet import Sheet, read, shown
 from tony.config.show import as_written, canonical
@@ -140,13 +140,12 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
         )
         return {}
     known = {setting.path[-1]: setting for setting in LIMITS}
-    otherwise = f"known are {', '.join(known)}."
     limits: dict[str, tuple[int, str]] = {}
     for name, value in given.items():
         where = layer.where(("limits", name))
         try:
             if name not in known:
-                raise ValueError(f"there is no such limit; {did_you_mean(name, known, otherwise)}")
+                raise ValueError(f"there is no such limit; {did_you_mean(name, known, known_are(known))}")
             limits[name] = (convert(known[name], value, layer.base), where)
         except ValueError as error:
             key = dotted(("limits", name))
