@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TextIO, cast
 
+import click
 import pytest
 
 from tests.cli.living import Beside, living
@@ -139,6 +140,24 @@ def test_a_third_ctrl_c_leaves(home: Home, job: Recorded, capsys: pytest.Capture
     with living(folder, running(job)) as beside, beside.story(tell), pytest.raises(KeyboardInterrupt):
         follow_to_end(home, JOB, sys.stdout)
     assert f"leaving; the job may still run: tony status {JOB}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_logout_leaves_the_job_alone(
+    home: Home, job: Recorded, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """Only Ctrl-C stops it."""
+    folder, _ = job
+
+    def tell(beside: Beside) -> None:
+        beside.wait(lambda: beside.master.watched)
+        os.kill(os.getpid(), number)
+
+    with living(folder, running(job)) as beside, beside.story(tell), pytest.raises(click.exceptions.Exit) as left:
+        follow_to_end(home, JOB, sys.stdout)
+    assert left.value.exit_code == 128 + number
+    assert beside.master.kills == []
+    assert f"leaving; the job goes on: tony status {JOB}" in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Tony
+from tests.client.played_master import recorded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.errors import (
@@ -210,15 +211,16 @@ def test_any_locale(home: Home, locale: dict[str, str]) -> None:
 
 
 def test_completion(home: Home) -> None:
-    """The shell's code comes from click; commands and job ids complete."""
-    (home.jobs / "local-1").mkdir(parents=True)
-    (home.jobs / "local-1" / "job.json").touch()
+    """The shell's code comes from click; commands, job ids and tasks complete."""
+    recorded(home, "local-1")
     for shell in ("bash", "zsh", "fish"):
         assert b"_TONY_COMPLETE" in in_shell(f"tony completion {shell}", home).stdout
     commands = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony st' COMP_CWORD=1 tony", home).stdout
     assert commands == b"plain,status\n"
     jobs = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony status lo' COMP_CWORD=2 tony", home).stdout
     assert jobs == b"plain,local-1\n"
+    tasks = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony logs local-1 w' COMP_CWORD=3 tony", home).stdout
+    assert tasks == b"plain,worker:0\nplain,worker:1\n"
 
 
 def test_main_takes_its_arguments_from_the_process(home: Home) -> None:

@@ -149,6 +149,19 @@ class TestSubmit:
         assert answer.err.endswith("tony: closed today\n")
         assert os.listdir(home.jobs) == []
 
+    def test_ctrl_c_before_it_is_submitted(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+        """Nothing is left, and that is said."""
+
+        def interrupt(spec: JobSpec) -> list[str]:
+            home.jobs.mkdir()
+            raise KeyboardInterrupt
+
+        desk.notices = interrupt  # type: ignore[method-assign]
+        answer = tony("submit", job_file(folder, TWO))
+        assert (answer.code, answer.out) == (130, "")
+        assert answer.err.startswith("tony: interrupted; nothing was submitted.")
+        assert os.listdir(home.jobs) == []
+
     def test_a_file_that_is_not_there(self, tony: Tony, folder: Path) -> None:
         """It is refused input, not a bug."""
         answer = tony("submit", "nowhere.toml")

@@ -141,6 +141,12 @@ class TestJob:
         with pytest.raises(ValueError, match="write 'out' or 'err'"):
             list(tony.attach(JOB).logs(stream="stdout"))
 
+    def test_no_such_task(self, here: Home) -> None:
+        """The error names those there are."""
+        recorded(here)
+        with pytest.raises(ValueError, match="has no task 'chief:0'; it has worker:0, worker:1"):
+            list(tony.attach(JOB).logs("chief:0"))
+
     async def test_a_living_job(self, here: Home) -> None:
         """The awaitable twins, in the caller's own loop."""
         folder, record = recorded(here)

@@ -54,6 +54,20 @@ async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyP
         await kill(home, JOB)
 
 
+async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how to end it all the same."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+
+    async def deaf(*_: object) -> None:
+        raise ConnectionFailed("no answer")
+
+    monkeypatch.setattr(killing, "tell_kill", deaf)
+    async with PlayedMaster(folder, running):
+        with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, end it with `kill -9 \d+` on here;"):
+            await kill(home, JOB)
+
+
 async def test_no_such_job(home: Home) -> None:
     """It is said."""
     with pytest.raises(UnknownJobError):

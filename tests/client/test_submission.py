@@ -153,6 +153,19 @@ def test_an_interrupt_while_preparing_leaves_nothing_behind(home: Home, desk: De
     assert folders(home) == []
 
 
+def test_an_interrupt_after_handing_over_leaves_the_job_alone(home: Home, desk: Desk, resolved: Resolved) -> None:
+    """It runs already: its record must not go."""
+
+    def submit_and_interrupt() -> None:
+        with prepared(resolved, home, print) as ready:
+            asyncio.run(ready.hand_over())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        submit_and_interrupt()
+    assert read_job(desk.jobs[0].folder) is not None
+
+
 def test_a_prepared_job_is_not_listed_yet(home: Home, desk: Desk, resolved: Resolved) -> None:
     """Its record comes last: nobody sees a job that is half there."""
     with prepared(resolved, home, print) as ready:

@@ -8,9 +8,21 @@ from tony.history.log import Entry
 from tony.units import format_duration
 
 
-def event_line(entry: Entry) -> str:
-    """When, in which attempt's log, what: `12:03:04  +0.412  granted  worker gets container 3 on node1`."""
-    return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {entry.event.kind:17}  {describe(entry.event)}")
+class EventTeller:
+    """Tells a job's events in order, and remembers which task lives in which container."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, str] = {}
+
+    def line(self, entry: Entry) -> str:
+        """When, since the start, what: `12:03:04     +0.412  granted            worker gets c-3 on node1`."""
+        event = entry.event
+        said = describe(event)
+        if isinstance(event, ev.Registered):
+            self._tasks[event.container] = str(event.task)
+        elif isinstance(event, ev.ContainerEnded) and event.container in self._tasks:
+            said = f"{self._tasks.pop(event.container)} in {said}"
+        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {event.kind:17}  {said}".rstrip())
 
 
 def describe(event: ev.Event) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+import click
+
 from tony.cli.output import say_all, warn
 from tony.cli.views import view_for
 from tony.client.failure import page
@@ -18,6 +20,9 @@ from tony.errors import ExitCode, TonyError
 from tony.model.layout import Home
 from tony.model.report import JobReport
 from tony.model.states import JobState
+
+#: Signals that end the following and not the job: a logged-out terminal, a machine that sends its users home.
+_LEAVE = (signal.SIGTERM, signal.SIGHUP)
 
 
 def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
@@ -57,7 +62,7 @@ async def _follow(home: Home, job_id: str, view: Viewer) -> JobReport:
 
 
 class _Interrupts:
-    """What a person's Ctrl-C does, and how often it was pressed."""
+    """What a person's Ctrl-C does, and how often it was pressed; and what other signals do."""
 
     def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup) -> None:
         self._home = home
@@ -65,28 +70,39 @@ class _Interrupts:
         self._view = view
         self._group = group
         self._pressed = 0
+        self._left_by: signal.Signals | None = None
         self._following = asyncio.current_task()
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Inside, Ctrl-C comes here."""
+        """Inside, signals come here."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._press)
+        for number in _LEAVE:
+            loop.add_signal_handler(number, self._leave, number)
         try:
             yield
         except asyncio.CancelledError:
-            if self._pressed > 2:
+            if self._left_by is signal.SIGINT:
                 raise KeyboardInterrupt from None
+            if self._left_by is not None:
+                raise click.exceptions.Exit(128 + self._left_by) from None
             raise
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            for number in (signal.SIGINT, *_LEAVE):
+                loop.remove_signal_handler(number)
+
+    def _leave(self, number: signal.Signals) -> None:
+        self._left_by = number
+        still = "may still run" if self._pressed else "goes on"
+        self._view.noticed(f"leaving; the job {still}: tony status {self._job_id}")
+        if self._following:
+            self._following.cancel()
 
     def _press(self) -> None:
         self._pressed += 1
         if self._pressed > 2:
-            self._view.noticed(f"leaving; the job may still run: tony status {self._job_id}")
-            if self._following:
-                self._following.cancel()
+            self._leave(signal.SIGINT)
             return
         if self._pressed == 1:
             self._view.noticed(f"Ctrl-C: stopping job {self._job_id} (once more: at once)")

@@ -21,7 +21,7 @@ import click
 
 import tony
 from tony.cli.output import say, warn
-from tony.errors import ConfigError, ExitCode, PlatformError, RecordError, TonyError
+from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
 
 #: Command -> what it is for, in the order of the help page.
 COMMANDS = {
@@ -151,7 +151,7 @@ def _explain(error: TonyError) -> None:
         return
     for line in str(error).splitlines() or [type(error).__name__]:
         warn(line)
-    if isinstance(error, PlatformError) and not isinstance(error, RecordError):
+    if isinstance(error, PlatformError) and not isinstance(error, RecordError | ProtocolError):
         warn("this is a bug of ours; please report it together with the job's event log.")
 
 

@@ -57,6 +57,16 @@ class TaskParameter(TextType):
             self.fail(f"{text!r} is not a task; write role:index such as worker:0, or a role.", param, ctx)
         return text
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The tasks of the job that was named before."""
+        from tony.client.facts import record_of
+
+        try:
+            tasks = [str(task) for task in record_of(*job_id(str(ctx.params.get("job")))).spec.task_ids]
+        except TonyError:
+            return []
+        return [CompletionItem(task) for task in tasks if task.startswith(incomplete)]
+
 
 def job_argument(function: F) -> F:
     """The argument JOB."""

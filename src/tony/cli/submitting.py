@@ -85,6 +85,10 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
 def _submit(resolved: Resolved, place: Home) -> str:
     from tony.client.submission import prepared
 
-    # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
-    with prepared(resolved, place, warn) as ready:
-        return asyncio.run(ready.hand_over())
+    try:
+        # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
+        with prepared(resolved, place, warn) as ready:
+            return asyncio.run(ready.hand_over())
+    except KeyboardInterrupt:
+        warn("interrupted; nothing was submitted.")
+        raise

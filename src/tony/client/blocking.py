@@ -31,6 +31,7 @@ from tony.client.log_names import STREAMS, Selection
 from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.history.log import Entry
+from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport
@@ -156,7 +157,7 @@ class Job:
             tail: begin with so many lines of each stream; None for all.
 
         Raises:
-            ValueError: there is no such stream.
+            ValueError: there is no such task or stream.
         """
         return (line for part in background.iterate(self._lines(task, follow, stream, tail)) for line in part)
 
@@ -201,6 +202,9 @@ class Job:
     ) -> AsyncGenerator[list[str], None]:
         if stream is not None and stream not in STREAMS:
             raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
+        tasks = facts.record_of(self._home, self.id).spec.task_ids
+        if task is not None and TaskId.parse(task) not in tasks:
+            raise ValueError(f"job {self.id} has no task {task!r}; it has {', '.join(map(str, tasks[:10]))}")
         selection = Selection(tasks=None if task is None else (task,), streams=STREAMS if stream is None else (stream,))
         async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
             async for portion in portions:

@@ -40,6 +40,17 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             return report
         except ConnectionFailed as error:
             # It may be coming up, or just have ended: then the next look at the job tells.
-            if not error.gone or clock.monotonic() > give_up:
+            if not error.gone:
+                raise _with_advice(error, report) from error
+            if clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _with_advice(error: ConnectionFailed, report: JobReport) -> ConnectionFailed:
+    if report.am is None:
+        return error
+    return ConnectionFailed(
+        f"{error}. If it hangs, end it with `kill -9 {report.am.pid}` on {report.am.host}; "
+        f"`tony status {report.job}` then ends what it left."
+    )

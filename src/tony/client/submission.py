@@ -54,10 +54,12 @@ class Prepared:
 
     Attributes:
         job: what its scheduler is handed.
+        accepted: set once its scheduler has it; from then on nothing of it may be removed.
     """
 
     job: PreparedJob
     submitter: Submitter
+    accepted: asyncio.Event
 
     async def hand_over(self) -> str:
         """Hands it to its scheduler; answers the id. After this the client may die.
@@ -68,6 +70,7 @@ class Prepared:
         # Its record makes the job visible: from here on `status` answers. All other files are there already.
         write_json(self.job.folder.job, to_plain(_redacted(self.job.record)))
         await self.submitter.submit(self.job)
+        self.accepted.set()
         return self.job.record.job_id
 
 
@@ -88,14 +91,15 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     prepare(home)
     now = clock.wall()
     folder = home.job(new_job_id(resolved.spec.scheduler, now))
-    with _complete_or_gone(folder):
+    with _complete_or_gone(folder) as accepted:
         same_host = submitter.capabilities.same_host
         staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
         record = _record(resolved, folder, staged, now)
         tls = record.spec.tls is TlsMode.ALWAYS or not same_host
         write_json(folder.credentials, to_plain(make_credentials(tls=tls)))
         write_json(folder.secret_job, to_plain(record))
-        yield Prepared(job=PreparedJob(home=home, folder=folder, record=record), submitter=submitter)
+        job = PreparedJob(home=home, folder=folder, record=record)
+        yield Prepared(job=job, submitter=submitter, accepted=accepted)
 
 
 async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
@@ -132,18 +136,20 @@ def rendered(resolved: Resolved, home: Home) -> Json:
 
 
 @contextmanager
-def _complete_or_gone(folder: JobFolder) -> Iterator[None]:
+def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
+    accepted = asyncio.Event()
     try:
         for path in (folder.path, folder.logs, folder.secret):
             path.mkdir(mode=0o700)
     except OSError as error:
         raise StorageError(f"cannot make {path}: {error.strerror}") from error
     try:
-        yield
+        yield accepted
     except BaseException:
-        # The record first: a job that is half there must not be seen.
-        folder.job.unlink(missing_ok=True)
-        shutil.rmtree(folder.path, ignore_errors=True)
+        if not accepted.is_set():
+            # The record first: a job that is half there must not be seen.
+            folder.job.unlink(missing_ok=True)
+            shutil.rmtree(folder.path, ignore_errors=True)
         raise
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.event_text import event_line
+from tony.cli.event_text import EventTeller
 from tony.cli.options import job_argument, job_id, json_option
 from tony.model.codec import to_plain
 from tony.model.layout import Home
@@ -28,6 +28,7 @@ def command(job: str, follow: bool, as_json: bool) -> None:
 async def _print(home: Home, job: str, follow: bool, as_json: bool) -> None:
     from tony.client.events import events
 
+    teller = EventTeller()
     async with aclosing(events(home, job, follow=follow)) as stream:
         async for entry in stream:
             if as_json:
@@ -41,5 +42,5 @@ async def _print(home: Home, job: str, follow: bool, as_json: bool) -> None:
                 }
                 print(json.dumps(plain), flush=follow)
             else:
-                print(event_line(entry), flush=follow)
+                print(teller.line(entry), flush=follow)
     sys.stdout.flush()
