@@ -1,7 +1,7 @@
 """All jobs of a home at a glance, without reading all of every record each time.
 
-`index.jsonl` in the home keeps one line for each job that has ended: what ended never changes. It is a cache and nothing
-more: it may be deleted, torn or out of date, and what it lacks is read from the records and added.
+`index.jsonl` in the home keeps one line for each job that has ended: what ended never changes. It is a cache and
+nothing more: it may be deleted, torn or out of date, and what it lacks is read from the records and added.
 """
 
 from __future__ import annotations

@@ -1,0 +1,66 @@
+"""Every kind of event can be said in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.cli.event_text import EventTeller, describe
+from tony.core import events as ev
+from tony.history.log import Entry
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId
+
+TASK = TaskId("worker", 1)
+STATUS = ExitStatus(reason=ExitReason.EXITED, signal="SIGSEGV", duration=12.0)
+
+CASES: list[tuple[ev.Event, str]] = [
+    (
+        ev.AttemptStarted(attempt=2, wall=0.0, settings="x", pid=7, host="h"),
+        "attempt 2: application master with pid 7 on h",
+    ),
+    (ev.ContainersFound(containers=("a", "b")), "2 containers of earlier attempts"),
+    (ev.ContainersFound(containers=()), "none"),
+    (ev.ReconcileClosed(), ""),
+    (ev.Queued(reason="2g are missing"), "2g are missing"),
+    (ev.Queued(reason=""), "no longer"),
+    (ev.Unsatisfiable(role="ps", reason="too large"), "ps: too large"),
+    (ev.Granted(container="c-1", role="ps", host="h"), "ps gets c-1 on h"),
+    (
+        ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),
+        "worker:1 at h:1 for session 1 (executor 9)",
+    ),
+    (ev.Started(task=TASK, session=1, try_=1, pid=10), "worker:1 runs, pid 10 (session 1, try 1)"),
+    (ev.FirstOutput(task=TASK, session=1, try_=1), "worker:1 printed its first line"),
+    (
+        ev.Exited(task=TASK, session=1, try_=1, status=STATUS, at=3.0),
+        "worker:1 of session 1: killed by SIGSEGV after 12 s",
+    ),
+    (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
+    (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
+    (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
+    (ev.UserCommand(actor="ann", what="kill"), "ann asked for kill"),
+    (ev.Deadline(name="job"), "job"),
+    (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),
+    (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
+    (ev.Snapshot(digest="0123456789abcdef"), "0123456789ab"),
+]
+
+
+@pytest.mark.parametrize(("event", "said"), CASES, ids=lambda value: value.kind if isinstance(value, ev.Event) else "")
+def test_an_event_in_words(event: ev.Event, said: str) -> None:
+    """Who, what, and the reason."""
+    assert describe(event) == said
+
+
+def test_no_kind_is_forgotten() -> None:
+    """A new kind of event is described, too."""
+    assert {type(event) for event, _ in CASES} == set(ev.EVENTS.values())
+
+
+def test_the_end_of_a_container_names_its_task() -> None:
+    """The log names only the container; who lived in it was said before."""
+    teller = EventTeller()
+    events = [case for case, _ in CASES if isinstance(case, ev.Registered | ev.ContainerEnded)]
+    lines = [teller.line(Entry(seq=1, at=0.5, wall=0.0, attempt=1, event=event)) for event in (*events, events[-1])]
+    assert [line.split("  ")[-1] for line in lines[1:]] == ["worker:1 in c-1: gone", "c-1: gone"]
+    assert "   +0.500  registered " in lines[0]
