@@ -20,6 +20,7 @@ from tony.model.staged import StagedJob
 from tony.schedulers import registry
 from tony.schedulers.base import PreparedJob, Submitter
 from tony.schedulers.local import places
+from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.testing.jobs import prepared_job, two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
@@ -115,6 +116,24 @@ def test_sweep(submitter: Submitter, tmp_path: Path) -> None:
     assert not process.is_alive(program.pid)
     assert not folder.remains.exists()
     program.wait()
+
+
+def test_sweep_tidies_the_ledger(submitter: Submitter, tmp_path: Path) -> None:
+    """The claim of a dead master is removed; those of the living stay, and a busy or missing ledger is left alone."""
+    place = tmp_path / "ledger"
+    place.mkdir()
+    folder = prepared_job(tmp_path, two_roles()).folder
+    folder.job.write_text(json.dumps({"spec": {"scheduler_settings": {"ledger": str(place)}}}))
+    ledger = Ledger(place)
+    with ledger.locked():
+        living, dead = [ledger.post(new_claim(job="j", job_name="n", memory=1, gpus=0)) for _ in range(2)]
+        os.close(dead.descriptor)
+        asyncio.run(submitter.sweep(folder))
+        assert len(os.listdir(place)) == 2
+    asyncio.run(submitter.sweep(folder))
+    assert os.listdir(place) == [living.path.name]
+    living.withdraw()
+    ledger.close()
 
 
 def test_capabilities(submitter: Submitter) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.model.layout import Home
-from tony.schedulers.local.ledger import Ledger
+from tony.schedulers.local.ledger import Ledger, LedgerBusy
 from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 
 #: Anybody may add files, only a file's owner may remove it.
@@ -75,6 +75,21 @@ def trouble_with(path: Path) -> str:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return "we may not write into it"
     return ""
+
+
+def tidy(path: Path) -> None:
+    """Removes what dead jobs of ours left in a ledger, if there is one and nobody is busy with it."""
+    try:
+        ledger = Ledger(path)
+    except OSError:
+        return
+    try:
+        with ledger.locked():
+            ledger.claims()
+    except (LedgerBusy, SchedulerError):
+        pass  # whoever looks next removes it
+    finally:
+        ledger.close()
 
 
 def _prepare(path: Path) -> str:

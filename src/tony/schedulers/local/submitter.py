@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from tony.bootstrap import command
 from tony.errors import Problem
@@ -106,3 +108,14 @@ class LocalSubmitter(Submitter):
             if await asyncio.to_thread(remains.end_job, folder.job_id, noted):
                 break
         folder.remains.unlink(missing_ok=True)
+        for place in (_set_ledger(folder) or DEFAULT_LEDGER, places.own_ledger(self._home)):
+            places.tidy(place)
+
+
+def _set_ledger(folder: JobFolder) -> Path | None:
+    """The ledger that a recorded job names in its settings."""
+    try:
+        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
+        return read_settings(values)[0].ledger
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
