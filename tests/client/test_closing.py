@@ -15,6 +15,7 @@ from tony.client.facts import submitter_of
 from tony.client.post_mortem import last_report
 from tony.core import events as ev
 from tony.core.events import Event
+from tony.core.machine import Application
 from tony.history.log import settings_digest
 from tony.history.record import read_summary, write_summary
 from tony.model.exit import ExitReason, ExitStatus
@@ -161,6 +162,20 @@ def test_a_damaged_log_is_no_obstacle(job: Recorded) -> None:
     assert report.failure is not None
     assert "Its event log is damaged" in report.failure.reason
     assert report.state is JobState.FAILED
+
+
+def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What killed the master would otherwise keep every reader from closing the job."""
+    folder, record = job
+    logged(folder, started())
+
+    def broken(*_: object) -> None:
+        raise LookupError("no such thing")
+
+    monkeypatch.setattr(Application, "handle", broken)
+    report = last_report(folder, record)
+    assert report.failure is not None
+    assert "cannot be replayed (LookupError: no such thing), which is a bug of ours" in report.failure.reason
 
 
 async def test_closing_removes_what_must_not_stay(home: Home, job: Recorded) -> None:

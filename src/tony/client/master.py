@@ -59,12 +59,16 @@ async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[C
     Raises:
         ConnectionFailed: it cannot be reached. `gone` if it has not come up yet, or is no longer there.
         ProtocolError: it refused us.
+        RecordError: what is written down about it makes no sense.
     """
     there = whereabouts(folder)
     secret = read_json(folder.credentials)
     if there is None or secret is None:
         raise ConnectionFailed(f"job {folder.job_id} has no application master that could be asked", gone=True)
-    connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
+    try:
+        connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
+    except ValueError as error:
+        raise RecordError(f"{folder.am} and {folder.credentials} do not fit together: {error}") from error
     try:
         yield connection
     finally:

@@ -35,6 +35,9 @@ def last_report(folder: JobFolder, record: JobRecord) -> JobReport:
         result = replay(record.job_id, record.spec, entries)
     except RecordError as error:
         return _lost(folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}")
+    except Exception as error:  # a bug that our machine meets again in the log must not keep the job open for ever
+        note = f" Its event log cannot be replayed ({type(error).__name__}: {error}), which is a bug of ours."
+        return _lost(folder, pending_report(folder, record), last_sign=0.0, note=note)
     around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
     if not result.events:
         return _lost(folder, pending_report(folder, record), last_sign=0.0)
