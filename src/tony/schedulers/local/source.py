@@ -7,6 +7,7 @@ executor has ended, and everything that executor had started is dead, its contro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -43,7 +44,9 @@ _SHARES_PER_VCORE = 1024
 _STUBBORN = 0.5
 #: Looks for the end of what was just killed, and seconds between.
 _STRAY_LOOKS, _STRAY_PAUSE = 100, 0.005
-#: Tries at the job's end; each waits some seconds for what is stuck in the kernel.
+#: Seconds that killed executors may take to end at the job's end.
+_LAST_WAIT = 10.0
+#: Tries at the job's end to end what is left; each waits some seconds for what is stuck in the kernel.
 _LAST_TRIES = 3
 
 _log = logging.getLogger(__name__)
@@ -61,7 +64,7 @@ class _Container:
     """One container until its end has been told.
 
     Attributes:
-        memory: bytes of the claim that it takes.
+        groups: folders of its control group; empty before the start, and where there can be none.
         cause: why we end it; empty as long as we do not.
         force: ends it when the patience of `release` is over.
     """
@@ -215,7 +218,11 @@ class LocalSource(ContainerSource):
             ended=lambda how: self._executor_ended(held, how),
         )
         held.stage = _Stage.RUNNING
-        remains.note(folder.remains, executor=held.executor.pid)
+        try:
+            remains.note(folder.remains, executor=held.executor.pid)
+        except OSError as error:
+            # It runs, and ends by itself when we die; only one that hangs would be missed then.
+            _log.warning("cannot write %s: %s", folder.remains, error)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -297,8 +304,10 @@ class LocalSource(ContainerSource):
         living = [container.executor for container in self._containers.values() if container.executor]
         for executor in living:
             executor.kill()
-        for executor in living:
-            await executor.wait_gone()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WAIT):
+                for executor in living:
+                    await executor.wait_gone()
         await self._end_rest()
         self._containers.clear()
         self._job.folder.remains.unlink(missing_ok=True)
