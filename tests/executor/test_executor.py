@@ -323,6 +323,38 @@ def test_taken_port_is_a_collision_after_a_failure(master: Master, guest: Start)
         assert ended(master).reason is ExitReason.PORT_COLLISION
 
 
+PLAIN_SERVER = """
+import socket
+with socket.socket() as server:
+    server.bind(("127.0.0.1", int(open("port").read())))
+"""
+
+
+def test_server_without_options_gets_its_port_in_the_next_session(master: Master, guest: Start) -> None:
+    """Our hold kept it out: no fault of the program, and not twice."""
+    executor = guest((sys.executable, "-c", PLAIN_SERVER))
+    port = Path(executor.context.container.work_folder) / "port"
+    for session in (1, 2):
+        ready = master.wait(msg.Ready, lambda each: each.session == session)  # noqa: B023
+        port.write_text(ready.address.rpartition(":")[2])
+        master.start(session=session)
+        status = ended(master, session)
+        expected = ExitReason.PORT_COLLISION if session == 1 else ExitReason.EXITED
+        assert status.reason is expected, status
+        master.send(msg.Prepare(session=2))
+    assert status.ok
+
+
+def test_stop_right_behind_the_start(master: Master, guest: Start) -> None:
+    """Whether it had begun or not: one end, and nothing runs."""
+    executor = guest("sleep 600")
+    master.wait(msg.Ready)
+    master.start()
+    master.send(msg.StopProgram(session=1, grace=5.0))
+    assert ended(master).reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
+    assert executor.programs() == []
+
+
 def thief(port: int) -> socket.socket:
     """Somebody who listens on a reserved port."""
     server = socket.socket()

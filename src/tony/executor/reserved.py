@@ -11,6 +11,8 @@ from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
 log = logging.getLogger(__name__)
 
 _IN_USE = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+#: What may be a port in such a line; error numbers are shorter.
+_PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.])")
 
 
 class TaskPorts:
@@ -76,21 +78,26 @@ class TaskPorts:
         return ""
 
     def blamed(self, tail: Sequence[str]) -> str:
-        """Whether a program's last words say that it could not bind a port of ours; empty if not."""
-        words = "\n".join(tail)
-        if not _IN_USE.search(words):
+        """Whether a program's last words say that it could not bind a port of ours; empty if not.
+
+        Who names no port (as Python does) is taken to mean ours. The one who had it may be gone, or may be our own
+        hold: a server that sets neither SO_REUSEADDR nor SO_REUSEPORT fails at it. We cannot see which it was, but we
+        can stay out of its way: from now on ports are given up when the program starts.
+        """
+        words = [line for line in tail if _IN_USE.search(line)]
+        if not words:
             return ""
-        # A server that sets neither SO_REUSEADDR nor SO_REUSEPORT fails at our hold. We cannot see that it was so, but
-        # we can stay out of its way from now on.
+        named = {int(number) for line in words for number in _PORT.findall(line)}
+        ours = [(name, port) for name, port in self._named() if not named or port in named]
+        if not ours:
+            return ""
+        log.warning("the program found an address in use; from now on its ports are given up when it starts")
         self._let_go = True
-        log.warning("the program found an address in use; in later sessions its ports are given up when it starts")
-        for name, port in self._named():
-            if re.search(rf"\b{port}\b", words):
-                return (
-                    f"{name} {port}, reserved for this task, was in use when the program wanted it "
-                    "(by someone who is gone, or because its server sets neither SO_REUSEADDR nor SO_REUSEPORT)"
-                )
-        return ""
+        name, port = ours[0]
+        return (
+            f"{name} {port}, reserved for this task, was in use when the program wanted it: by someone who is gone, "
+            "or because its server sets neither SO_REUSEADDR nor SO_REUSEPORT; the next session keeps it free for that"
+        )
 
     def _named(self) -> list[tuple[str, int]]:
         found = [("port", self.port)] if self.port else []

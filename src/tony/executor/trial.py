@@ -259,8 +259,8 @@ class Trial:
         stop = self._stop
         stopped = stop is not None and not stop.ours
         failed = any(end.failed for end in ends)
-        looks_for_collision = failed and not stopped
         ports = self._around.ports
+        blamed = ports.blamed(tail) if failed else ""  # also of one that was stopped: the next session profits
         judged = judge(
             Seen(
                 ends=ends,
@@ -269,7 +269,7 @@ class Trial:
                 stop_reason=stop.reason if stop else "",
                 forced_after=stop.grace if stop and stopped and self._forced else None,
                 memory=self._meter.describe(),
-                collision=(ports.taken() or ports.blamed(tail)) if looks_for_collision else "",
+                collision=(ports.taken() or blamed) if failed and not stopped else "",
                 loss=output.describe_loss(),
                 undead=undead,
             )

@@ -84,8 +84,14 @@ def reset_peak(folders: Sequence[str]) -> None:
 
 
 def usage(folders: Sequence[str]) -> int | None:
-    """Bytes used by the group now, page cache included; None where there is no group."""
-    return _number(folders, "memory.current", "memory.usage_in_bytes")
+    """Bytes used by the group now; None where there is no group.
+
+    Without file contents that the kernel keeps only because nobody else needs the room.
+    """
+    current = _number(folders, "memory.current", "memory.usage_in_bytes")
+    if current is None:
+        return None
+    return max(0, current - _idle_cache(folders))
 
 
 def limit(folders: Sequence[str]) -> int | None:
@@ -283,6 +289,15 @@ def _number(folders: Sequence[str], *files: str) -> int | None:
             if text.isdigit():
                 return int(text)
     return None
+
+
+def _idle_cache(folders: Sequence[str]) -> int:
+    for folder in folders:
+        found = dict(line.partition(" ")[::2] for line in _read(f"{folder}/memory.stat").splitlines())
+        idle = found.get("total_inactive_file", found.get("inactive_file", ""))
+        if idle.isdigit():
+            return int(idle)
+    return 0
 
 
 def _read(path: str | Path) -> str:
