@@ -161,6 +161,54 @@ def test_a_role_that_can_never_start_fails_the_job() -> None:
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
 
 
+NEVER_STARTED = ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command")
+
+
+def test_a_sidecar_that_can_never_start_hides_nobody_else() -> None:
+    """Of two roles that wait in vain the sidecar is tolerated and the other one ends the job."""
+    after = {"worker": AfterCondition.SUCCEEDED}
+    spec = roles(worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR, after=after), export=Role(after=after))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert [v.decision for v in made(simulation, act.Verdict)] == ["tolerate", "tolerate", "fail"]
+
+
+@pytest.mark.parametrize("condition", AfterCondition)
+def test_who_waits_for_one_that_can_never_start_can_never_start(condition: AfterCondition) -> None:
+    """A chain of waiting roles does not hang at a tolerated link."""
+    spec = roles(
+        worker=Role(instances=2),
+        board=Role(kind=RoleKind.SIDECAR, after={"worker": AfterCondition.SUCCEEDED}),
+        export=Role(after={"board": condition}),
+    )
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "export waits for board, which can never start"
+
+
+def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
+    """`{ started = [...] }` is never true of a tolerated task whose program could not be started: say so at once."""
+    spec = roles(board=Role(instances=2, kind=RoleKind.SIDECAR), worker=Role(after={"board": AfterCondition.STARTED}))
+    simulation = Simulation(spec)
+    simulation.unlaunchable.add(task("board:1"))
+    simulation.begin()
+    simulation.run()
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == (
+        "worker may start only once all of board runs, and 1 of its tasks never did"
+    )
+
+
 def test_ended_does_not_care_how() -> None:
     """`{ ended = [...] }` is satisfied by failures too."""
     spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.ENDED}))
@@ -214,6 +262,18 @@ def test_chief_or_all_fails_when_every_tracked_task_failed() -> None:
     assert simulation.finished is None
     simulation.exit(task("b:0"), FAILED)
     assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_chief_or_all_does_not_tolerate_who_never_came() -> None:
+    """The gang of a session has all its members or none: one that cannot register fails it under every policy."""
+    spec = workers(3, failure_policy=FailurePolicy.CHIEF_OR_ALL, timeouts=Timeouts(registration=5.0))
+    simulation = Simulation(spec)
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 3)
+    simulation.pending = [p for p in simulation.pending if getattr(p.event, "task", None) != task("worker:2")]
+    simulation.run()
+    assert outcome(simulation) == ("failed", 3, "registration-timeout")
+    assert made(simulation, act.Start) == []
 
 
 def test_worker_zero_is_the_chief_without_a_chief() -> None:
@@ -366,6 +426,62 @@ def test_finished_tasks_keep_their_container_while_a_restart_is_possible() -> No
         assert len(made(simulation, act.Release)) == released
 
 
+def test_the_end_of_a_forced_stop_does_not_reach_into_the_next_session() -> None:
+    """A program that had to be killed before a restart: nobody of the next session is killed for it."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    simulation.advance()
+    simulation.run()
+    assert simulation.app.state.session == 2
+    kills = made(simulation, act.Kill)
+    assert [kill.container for kill in kills] == ["c-2"]
+    while simulation.advance():
+        simulation.run()
+    assert made(simulation, act.Kill) == kills
+    assert {p.session for p in simulation.running()} == {2}
+    assert len(simulation.running()) == 2
+
+
+def test_roles_that_finished_give_their_containers_back_when_the_next_session_opens() -> None:
+    """They are kept for a restart only until it is known that it does without them."""
+    simulation = started(with_restarts(staged(), 2))
+    for name in ("prep:0", "prep:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    assert made(simulation, act.Release) == []
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.session == 2
+    assert {a.container for a in made(simulation, act.Release)} == {"c-1", "c-2"}
+    assert states(simulation)["prep:0"] == "succeeded"
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_a_stage_that_runs_again_gets_room_from_those_after_it() -> None:
+    """A job holds no more than its stages need one after the other; an uncharged restart must live on that as well."""
+    spec = roles(
+        prep=Role(),
+        ps=Role(kind=RoleKind.UNTRACKED),
+        worker=Role(after={"prep": AfterCondition.SUCCEEDED}),
+    )
+    simulation = started(spec, capacity=2)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+    simulation.exit(task("worker:0"), COLLISION)
+    simulation.run()
+    assert states(simulation) == {"prep:0": "running", "ps:0": "running", "worker:0": "pending"}
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+
+
 # --- containers that fail ---------------------------------------------------------------------------------------------
 
 
@@ -381,6 +497,22 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
     assert simulation.finished
     assert simulation.finished.failure
     assert "disk full" in simulation.finished.failure.reason
+
+
+def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() -> None:
+    """Events may come twice and late; a dead container is given to nobody."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    granted = next(e for e, _ in simulation.log if isinstance(e, ev.Granted))
+    simulation.pending.clear()
+    simulation.demand.clear()
+    simulation.lose("c-1")
+    simulation.run()
+    before = simulation.app.digest()
+    assert states(simulation) == {"worker:0": "requested"}
+    assert simulation.deliver(granted) == []
+    assert simulation.app.digest() == before
 
 
 def test_a_launch_that_fails_is_tried_elsewhere() -> None:
@@ -475,6 +607,33 @@ def test_registration_time_out() -> None:
     assert outcome(simulation) == ("failed", 3, "registration-timeout")
 
 
+def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> None:
+    """It is not waited for, so nobody minds when it comes."""
+    spec = replace(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), timeouts=Timeouts(allocation=5.0))
+    simulation = started(spec, capacity=1)
+    assert simulation.app.state.timers.next() is None
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_one_try_is_judged_once() -> None:
+    """A tolerated program that ran out of its time and then ends well, or is silent as well, is one failure."""
+    spec = roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR))
+    simulation = Simulation(replace(spec, timeouts=Timeouts(execution=5.0, startup=6.0)))
+    simulation.stubborn.add(task("board:0"))
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
+    simulation.app.state.timers.cancel("execution:worker:0")
+    while simulation.advance():
+        pass
+    assert simulation.now == 6.0
+    simulation.exit(task("board:0"), OK)
+    simulation.run()
+    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["execution-timeout"]
+    assert states(simulation) == {"worker:0": "running", "board:0": "failed"}
+
+
 def test_output_ends_the_start_up() -> None:
     """A program that printed something is past its start-up time-out."""
     simulation = started(workers(1, timeouts=Timeouts(startup=5.0)))
@@ -509,6 +668,48 @@ def test_after_an_ignored_time_out_a_failure_still_counts() -> None:
     assert simulation.app.state.roles["evaluator"].kind is RoleKind.UNTRACKED
     simulation.exit(task("evaluator:0"), FAILED)
     assert outcome(simulation) == ("failed", 1, "program")
+
+
+def _after_prep(**more: Any) -> JobSpec:
+    """An evaluator that may go on for a minute after the preparation, beside a worker."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), **more)
+    worker = Role(after={"prep": AfterCondition.SUCCEEDED})
+    return replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)})
+
+
+def test_a_group_that_was_done_before_a_restart_still_limits_who_comes_after_it() -> None:
+    """Its members do not run again, so nothing of the new session would begin the time."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), after={"prep": AfterCondition.SUCCEEDED})
+    worker = Role(after={"prep": AfterCondition.SUCCEEDED})
+    spec = replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)}, max_restarts=1)
+    simulation = started(spec)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.now = 10.0
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert (simulation.app.state.session, states(simulation)["prep:0"]) == (2, "succeeded")
+    assert simulation.app.state.timers.all == {"group:evaluator": 70.0}
+    assert outcome(simulation) == ("failed", 1, "group-timeout")
+
+
+def test_a_group_time_out_of_a_stop_on_failure_role_is_final() -> None:
+    """No restart for it, whatever is left."""
+    simulation = started(with_restarts(_after_prep(stop_on_failure=True), 3))
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert outcome(simulation) == ("failed", 1, "group-timeout")
+    assert simulation.app.state.session == 1
+
+
+def test_a_group_time_out_of_any_other_role_restarts() -> None:
+    """It is a failure like others."""
+    simulation = started(with_restarts(_after_prep(), 1))
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.advance()
+    simulation.run()
+    assert simulation.app.state.session == 2
 
 
 # --- kill and end -----------------------------------------------------------------------------------------------------
@@ -559,6 +760,17 @@ def test_the_job_ends_although_a_container_never_does() -> None:
     assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
 
 
+def test_the_end_is_the_last_word() -> None:
+    """A kill while a lost program's report is waited for: nothing is asked for after Finish."""
+    simulation = started(workers(1))
+    simulation.now = 5.0
+    simulation.lose("c-1")
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert outcome(simulation) == ("killed", 4, "killed")
+    assert isinstance(simulation.actions[-1], act.Finish)
+
+
 def test_attempts_rise() -> None:
     """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
     simulation = started(workers(1))
@@ -594,6 +806,22 @@ def test_the_queue_says_its_reason() -> None:
     assert (shown.state, shown.waiting) == (JobState.QUEUED, "4g are free, 8g are needed, behind job 7")
     simulation.deliver(ev.Queued(reason=""))
     assert simulation.app.state.job is JobState.STARTING
+
+
+def test_the_one_who_is_missing_longest_is_named_first() -> None:
+    """The reason that is given is the first one's."""
+    simulation = Simulation(workers(2))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    simulation.pending.clear()
+    simulation.now = 5.0
+    simulation.lose("c-1", "its node burned")
+    simulation.grant = lambda: None  # type: ignore[method-assign]
+    simulation.run(until=lambda: simulation.app.state.tasks[task("worker:0")].state is TaskState.REQUESTED)
+    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
+    shown = report(simulation.app, 9.0, around)
+    assert shown.waiting == "waiting 9 s for worker:1, worker:0: container started, not registered"
+    assert [t.host for t in shown.tasks] == [None, "h"]
 
 
 def test_stopped_from_outside_is_infrastructure() -> None:

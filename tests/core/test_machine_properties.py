@@ -11,7 +11,7 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.machine import Application
 from tony.model.exit import ExitStatus
-from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
     AfterCondition,
     DistributedMode,
@@ -20,6 +20,7 @@ from tony.model.states import (
     RoleKind,
     StopOn,
 )
+from tony.schedulers.local.peak import peak
 from tony.testing.simulation import Simulation
 
 _NAMES = ("chief", "worker", "ps", "evaluator")
@@ -59,6 +60,11 @@ def _jobs(draw: st.DrawFn) -> JobSpec:
     )
 
 
+def _on_a_claim(spec: JobSpec) -> Simulation:
+    """The job on a cluster that has just the room for which the embedded scheduler asks: stages must not block."""
+    return Simulation(spec, capacity=peak(spec).memory // GIB)
+
+
 _STATUSES: tuple[ExitStatus, ...] = (OK, OK, OK, FAILED, SEGV, COLLISION)
 
 
@@ -68,7 +74,7 @@ def _live(simulation: Simulation, data: st.DataObject, steps: int) -> None:
     for _ in range(steps):
         if simulation.finished:
             return
-        choice = data.draw(st.integers(0, 99))
+        choice = data.draw(st.integers(0, 101))
         pick = data.draw(st.integers(0, 30))
         running = simulation.running()
         if choice < 55 and simulation.pending:
@@ -93,8 +99,10 @@ def _live(simulation: Simulation, data: st.DataObject, steps: int) -> None:
             simulation.deliver(ev.ActionFailed(action="launch", cause="no", container=container))
         elif choice < 90:
             simulation.now += pick
-        else:
+        elif choice < 100:
             simulation.advance()
+        elif simulation.running():
+            simulation.stubborn.add(running[pick % len(running)].task)
 
 
 def _end(simulation: Simulation) -> None:
@@ -115,7 +123,8 @@ def _end(simulation: Simulation) -> None:
 @given(_jobs(), st.data())
 def test_every_life_ends_and_keeps_every_promise(spec: JobSpec, data: st.DataObject) -> None:
     """Invariants hold after each event, programs of two sessions never overlap, and every job ends with a result."""
-    simulation = Simulation(spec)
+    simulation = _on_a_claim(spec)
+    simulation.unlaunchable |= set(data.draw(st.lists(st.sampled_from(spec.task_ids), max_size=1)))
     _live(simulation, data, steps=data.draw(st.integers(0, 120)))
     _end(simulation)
     assert simulation.finished is not None
@@ -138,7 +147,7 @@ def test_the_same_events_lead_to_the_same_state(spec: JobSpec, data: st.DataObje
 @given(_jobs())
 def test_without_bad_luck_a_job_succeeds(spec: JobSpec) -> None:
     """Programs that all succeed make a successful job, under every policy and start order."""
-    simulation = Simulation(replace(spec, timeouts=Timeouts()))
+    simulation = _on_a_claim(replace(spec, timeouts=Timeouts()))
     simulation.begin()
     for _ in range(1000):
         simulation.run()

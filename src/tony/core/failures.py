@@ -11,6 +11,7 @@ from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import log_file_name
 from tony.model.job import TimeoutAfter
 from tony.model.report import Failure, FailureClass
+from tony.model.states import ENDED_TASK_STATES
 from tony.units import format_duration
 
 EXIT_CODES: Mapping[FailureClass, ExitCode] = {
@@ -87,9 +88,10 @@ def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
 
 def of_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
     """A role outlived its group's end by more than it may."""
-    late = next((task for task in role.tasks if task.ended_at is None), role.tasks[0])
+    late = next((task for task in role.tasks if task.state not in ENDED_TASK_STATES), role.tasks[0])
+    still = "still ran" if late.living else "did not run yet"
     reason = (
-        f"{late.id} still ran {format_duration(rule.limit)} after every task of group {rule.group} "
+        f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "
         f"was done (roles.{role.name}.timeout_after)"
     )
     return of_task(state, late, "group-timeout", FailureClass.USER, reason, at)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from tony.core.machine import Application
-from tony.core.state import State
+from tony.core.state import State, Task
+from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, RoleKind, TaskState
 
 
 def broken(app: Application) -> list[str]:
     """Every invariant that does not hold, one sentence each; empty when all is well. O(number of tasks)."""
     state = app.state
-    return [*_counters(state), *_containers(state), *_programs(state), *_gang(state), *_ends(app)]
+    return [
+        *_counters(state),
+        *_containers(state),
+        *_programs(state),
+        *_gang(state),
+        *_waits(state),
+        *_timers(state),
+        *_ends(app),
+    ]
 
 
 def _counters(state: State) -> list[str]:
@@ -23,6 +33,14 @@ def _counters(state: State) -> list[str]:
             wrong.append(f"the counters of {role.name} are not its tasks' states")
         if role.started != sum(task.started for task in role.tasks) and not role.finished:
             wrong.append(f"{role.name} counts {role.started} started programs")
+        never = sum(task.state in ENDED_TASK_STATES and not task.started for task in role.tasks)
+        if role.unstarted != never and not role.finished:
+            wrong.append(f"{role.name} counts {role.unstarted} tasks that are over and never ran, not {never}")
+        if role.arrived != {task.id.index for task in role.tasks if task.state is TaskState.REGISTERED}:
+            wrong.append(f"{role.name} knows wrongly which of its tasks are registered")
+        waits = [task.id.index for task in role.tasks if task.state is TaskState.REQUESTED]
+        if not set(waits) <= set(role.unplaced):
+            wrong.append(f"a task of {role.name} waits for a container that nobody would give to it")
     if state.living != sum(task.living for task in state.tasks.values()):
         wrong.append("the counter of living programs is wrong")
     return wrong
@@ -73,6 +91,49 @@ def _gang(state: State) -> list[str]:
         for role in state.roles.values()
         if role.version and role.kind is not RoleKind.SIDECAR and any(role.counts[s] for s in waiting)
     ]
+
+
+def _waits(state: State) -> list[str]:
+    """While a job goes on, something that can still come keeps it going."""
+    if not state.active or not state.session:
+        return []
+    moving = (TaskState.REQUESTED, TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
+    wrong = []
+    if not any(role.counts[s] for role in state.roles.values() for s in moving):
+        wrong.append("the job waits for nothing that could come")
+    for role in state.roles.values():
+        asked = role.held + role.counts[TaskState.REQUESTED]
+        if role.counts[TaskState.REQUESTED] and role.demand < asked:
+            wrong.append(f"{role.name} wants {asked} containers and asks for {role.demand}")
+        if role.blocked and role.kind is not RoleKind.SIDECAR:
+            wrong.append(f"{role.name} can never start and the job goes on")
+    return wrong
+
+
+def _timers(state: State) -> list[str]:
+    """No deadline outlives what it is for."""
+    wrong = []
+    for name in state.timers.all:
+        kind, _, who = name.partition(":")
+        task = state.tasks[TaskId.parse(who)] if kind in _OF_TASKS else None
+        if task and not _OF_TASKS[kind](task):
+            wrong.append(f"{name} is set and {who} is {task.state.value}")
+        if kind in ("stop-limit", "force-limit") and state.active:
+            wrong.append(f"{name} is set and nothing is being stopped")
+        if kind in ("group", "allocation") and not state.active:
+            wrong.append(f"{name} is set and the session is over")
+    short = any(r.counts[TaskState.REQUESTED] for r in state.roles.values() if r.kind is not RoleKind.SIDECAR)
+    if "allocation" in state.timers and not short:
+        wrong.append("the allocation deadline is set and every container is there")
+    return wrong
+
+
+_OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
+    "registration": lambda task: task.state is TaskState.STARTING,
+    "startup": lambda task: task.living,
+    "execution": lambda task: task.living,
+    "report": lambda task: task.gone_at is not None,
+}
 
 
 def _ends(app: Application) -> list[str]:

@@ -21,7 +21,7 @@ from tony.core import failures
 from tony.core.policies import failure as failure_policy
 from tony.core.policies import restart as restart_policy
 from tony.core.policies import start_order, success
-from tony.core.state import Container, Final, RoleState, State, Task
+from tony.core.state import MACHINE, Container, Final, RoleState, State, Task
 from tony.core.tables import JobMove, TaskMove
 from tony.errors import ExitCode, InvalidTransition
 from tony.model.cluster import ClusterSpec
@@ -91,9 +91,9 @@ class Application:
         return out
 
     def digest(self) -> str:
-        """SHA-256 of the state: equal states, equal digests, in every process."""
+        """`<version>-<SHA-256 of the state>`: equal states, equal digests, in every process."""
         text = json.dumps(self.state.fingerprint(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return f"{MACHINE}-{hashlib.sha256(text.encode()).hexdigest()}"
 
     # --- the life of an attempt -----------------------------------------------------------------------------------
 
@@ -132,13 +132,19 @@ class Application:
             return
         state.session, state.version, state.restart_due = event.session, 0, False
         state.failures.clear()
-        state.session_failure_count = 0
         again = self._roles_to_run()
         for role in state.roles.values():
             role.finished = role not in again
-            if not role.finished:
+            if role.finished:
+                self._give_back_all(role)
+            else:
                 self._reset(role, now)
+        self._limit_groups(now)
         self._advance(now)
+        if state.active and not self._may_restart():
+            for role in again:  # the job holds no more than its stages need one after the other: this one comes later
+                if not role.ready:
+                    self._give_back_all(role)
 
     def _roles_to_run(self) -> list[RoleState]:
         """A role that succeeded stays finished, unless a peer under the same cluster spec has to run again."""
@@ -148,7 +154,9 @@ class Application:
         return [role for role in roles if role in undone or role.version in versions]
 
     def _reset(self, role: RoleState, now: float) -> None:
-        role.ready, role.version, role.started, role.kind = False, 0, 0, role.spec.kind
+        role.ready = role.blocked = False
+        role.version = role.started = role.unstarted = 0
+        role.kind = role.spec.kind
         role.unplaced.clear()
         for task in role.tasks:
             if task.state is not TaskState.PENDING:
@@ -182,13 +190,18 @@ class Application:
             else:
                 if held:  # on its way out, and no program lives in it: the task need not wait for its end
                     held.task = task.container = task.incarnation = task.executor_pid = None
-                self.state.move_task(task, TaskMove.REQUEST, now)
-                self.state.unplaced(role, task.id.index)
+                self._request(role, task, TaskMove.REQUEST, now)
         self._demand(role, role.total, now)
 
+    def _request(self, role: RoleState, task: Task, move: TaskMove, now: float) -> None:
+        task.host = None
+        self.state.move_task(task, move, now)
+        self.state.unplaced(role, task.id.index)
+
     def _demand(self, role: RoleState, total: int, now: float) -> None:
-        if role.unplaced and total and self.state.spec.timeouts.allocation and "allocation" not in self.state.timers:
-            self.state.timers.set("allocation", now + self.state.spec.timeouts.allocation)
+        limit = self.state.spec.timeouts.allocation
+        if limit and _lacks_containers(role) and "allocation" not in self.state.timers:
+            self.state.timers.set("allocation", now + limit)
         if role.demand != total:
             role.demand = total
             self._out.append(act.SetDemand(role=role.name, total=total))
@@ -209,7 +222,7 @@ class Application:
 
     def _granted(self, event: ev.Granted, now: float) -> None:
         state = self.state
-        if event.container in state.containers:
+        if event.container in state.containers or event.container in state.gone:
             return
         if state.job.ended:
             self._out.append(act.Release(container=event.container))
@@ -232,7 +245,7 @@ class Application:
         state.move_task(task, TaskMove.PLACE, now)
         self._expect_registration(task, now)
         self._out.append(act.Launch(container=container.id, task=task.id, session=state.session))
-        if "allocation" in state.timers and not any(r.counts[TaskState.REQUESTED] for r in state.roles.values()):
+        if "allocation" in state.timers and not any(_lacks_containers(r) for r in state.roles.values()):
             state.timers.cancel("allocation")
 
     def _give_back(self, container: Container) -> None:
@@ -240,6 +253,13 @@ class Application:
             container.given_back = True
             self._no_longer_held(container)
             self._out.append(act.Release(container=container.id))
+
+    def _give_back_all(self, role: RoleState) -> None:
+        """Gives back what tasks hold that run no program."""
+        for task in role.tasks:
+            held = self.state.containers.get(task.container or "")
+            if held:
+                self._give_back(held)
 
     def _doom(self, container: Container, reason: str) -> None:
         if not container.doomed:
@@ -303,13 +323,7 @@ class Application:
         gang = [role for role in ready if role.kind is not RoleKind.SIDECAR or role.registered == role.total]
         if any(role.registered < role.total for role in gang):
             return
-        waiting = [
-            t
-            for role in ready
-            if role.counts[TaskState.REGISTERED]
-            for t in role.tasks
-            if t.state is TaskState.REGISTERED
-        ]
+        waiting = [role.tasks[index] for role in ready for index in sorted(role.arrived)]
         new = [role for role in gang if not role.version and role.counts[TaskState.REGISTERED]]
         if new:
             state.version += 1
@@ -339,7 +353,7 @@ class Application:
         limit = state.spec.timeouts.execution
         for task in tasks:
             state.move_task(task, TaskMove.START, now)
-            task.session, task.try_, task.living = state.session, 1, True
+            task.session, task.try_, task.version, task.living = state.session, 1, version, True
             state.living += 1
             if limit:
                 state.timers.set(f"execution:{task.id}", now + limit)
@@ -379,14 +393,15 @@ class Application:
         task.status, task.note = event.status, event.status.describe()
         self._over(task, min(event.at, now))
         stopped = task.state is TaskState.STOPPING or not self.state.active
-        if event.status.ok:
+        if task.fault:  # judged already: its own end is no second failure, and no success
+            self._end_task(task, TaskMove.FAIL, now)
+        elif event.status.ok:
             self._end_task(task, TaskMove.SUCCEED, now)
-        elif stopped and event.status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED) and not task.fault:
+        elif stopped and event.status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
             self._end_task(task, TaskMove.END, now)
         else:
             self._end_task(task, TaskMove.FAIL, now)
-            if not task.fault:
-                self._task_failure(task, failures.of_exit(self.state, task, event.status), now)
+            self._task_failure(task, failures.of_exit(self.state, task, event.status), now)
         self._after_end(task, now)
 
     def _over(self, task: Task, at: float) -> None:
@@ -399,6 +414,7 @@ class Application:
     def _end_task(self, task: Task, move: TaskMove, now: float) -> None:
         if task.state not in ENDED_TASK_STATES:
             self.state.move_task(task, move, now)
+            self.state.roles[task.id.role].unstarted += not task.started
 
     def _after_end(self, task: Task, now: float) -> None:
         """What follows from one program's end, whatever it was."""
@@ -414,6 +430,8 @@ class Application:
             role = state.roles[task.id.role]
             if role.ended == role.total:
                 self._role_over(role, now)
+            elif not task.started:
+                self._look_for_blocked(now)
             self._advance(now)
 
     def _may_restart(self) -> bool:
@@ -423,23 +441,32 @@ class Application:
     def _role_over(self, role: RoleState, now: float) -> None:
         if not self._may_restart():
             self._demand(role, 0, now)
-        blocked = start_order.unsatisfiable(self.state.roles, role)
-        if blocked:
-            waiting, reason = blocked
+        self._look_for_blocked(now)
+        if self.state.active:
+            self._limit_groups(now, role.name)
+
+    def _look_for_blocked(self, now: float) -> None:
+        """Says which roles can never start any more. One of them is enough to end the job, unless it is a sidecar."""
+        for role, reason in list(start_order.newly_blocked(self.state.roles)):
+            role.blocked = True
             failure = failures.of_job(self.state, "unsatisfiable", FailureClass.USER, reason, now)
-            if waiting.kind is RoleKind.SIDECAR:
-                self._out.append(
-                    act.Verdict(failure=failure, decision="tolerate", reason=f"{waiting.name} is a sidecar")
-                )
-            else:
+            if role.kind is not RoleKind.SIDECAR:
                 self._job_failure(failure, now)
                 return
-        for other in self.state.roles.values():
-            rule = other.spec.timeout_after
-            if rule and other.ended < other.total and f"group:{other.name}" not in self.state.timers:
+            self._out.append(act.Verdict(failure=failure, decision="tolerate", reason=f"{role.name} is a sidecar"))
+
+    def _limit_groups(self, now: float, over: str | None = None) -> None:
+        """Begins the time that roles may go on after a group: it is done now, or was before this session.
+
+        Args:
+            over: the role that is over since now; None at a session's beginning.
+        """
+        for role in self.state.roles.values():
+            rule = role.spec.timeout_after
+            if rule and not role.finished and role.ended < role.total:
                 members = self.state.spec.groups.get(rule.group, ())
-                if role.name in members and start_order.group_done(self.state.roles, members):
-                    self.state.timers.set(f"group:{other.name}", now + rule.limit)
+                if (over is None or over in members) and start_order.group_done(self.state.roles, members):
+                    self.state.timers.set(f"group:{role.name}", now + rule.limit)
 
     # --- containers and executors that go away --------------------------------------------------------------------
 
@@ -448,6 +475,7 @@ class Application:
         container = state.containers.pop(event.container, None)
         if container is None:
             return
+        state.gone.add(container.id)
         task = state.tasks.get(container.task) if container.task else None
         if task and task.container == container.id:
             task.container = task.incarnation = task.executor_pid = None
@@ -479,8 +507,7 @@ class Application:
             self._fault(task, failures.of_task(state, task, "launch", FailureClass.INFRASTRUCTURE, reason, now), now)
             return
         role = state.roles[task.id.role]
-        state.move_task(task, TaskMove.REPLACE, now)
-        state.unplaced(role, task.id.index)
+        self._request(role, task, TaskMove.REPLACE, now)
         self._demand(role, role.total, now)
 
     def _give_up_report(self, task: Task, now: float) -> None:
@@ -534,7 +561,6 @@ class Application:
 
     def _task_failure(self, task: Task, failure: Failure, now: float) -> None:
         state = self.state
-        state.session_failure_count += 1
         if not state.active:
             if (
                 state.job in (JobState.RESTARTING, JobState.STOPPING)
@@ -548,8 +574,7 @@ class Application:
             return
         state.failures.append(failure)
         if judgement.effect is failure_policy.Effect.FAIL_JOB:
-            self._out.append(act.Verdict(failure=failure, decision="fail", reason=judgement.reason))
-            self._finish(JobState.FAILED, failure, failure.reason, now)
+            self._fail_job(failure, judgement.reason, now)
         else:
             self._session_failed(failure, judgement.reason, now)
 
@@ -557,8 +582,7 @@ class Application:
         state = self.state
         decision = restart_policy.decide(state, failure.cause)
         if not decision.restart:
-            self._out.append(act.Verdict(failure=failure, decision="fail", reason=f"{why}; {decision.reason}"))
-            self._finish(JobState.FAILED, failure, failure.reason, now)
+            self._fail_job(failure, f"{why}; {decision.reason}", now)
             return
         if decision.charged:
             state.restarts_charged += 1
@@ -583,13 +607,17 @@ class Application:
     def _job_failure(self, failure: Failure, now: float) -> None:
         """A failure that no restart can mend: limits of the job itself, refusals."""
         self.state.failures.append(failure)
-        self._out.append(act.Verdict(failure=failure, decision="fail", reason="a restart would not help"))
+        self._fail_job(failure, "a restart would not help", now)
+
+    def _fail_job(self, failure: Failure, why: str, now: float) -> None:
+        self._out.append(act.Verdict(failure=failure, decision="fail", reason=why))
         self._finish(JobState.FAILED, failure, failure.reason, now)
 
     def _maybe_open(self, now: float) -> None:
         state = self.state
         if state.job is JobState.RESTARTING and state.restart_due and state.living == 0:
-            state.timers.cancel("stop-limit")
+            for name in ("stop-limit", "force-limit"):
+                state.timers.cancel(name)
             self._open(state.session + 1, state.restart_reason)
 
     # --- stopping -------------------------------------------------------------------------------------------------
@@ -625,12 +653,12 @@ class Application:
         state.move_job(JobMove.STOP)
         state.queue_reason = ""
         state.timers.clear()
-        self._stop_all(reason, now, grace=0.0 if at_once else None)
         for role in state.roles.values():
-            self._demand(role, 0, now)
             for task in role.tasks:
-                if not task.living and task.state not in ENDED_TASK_STATES:
-                    state.move_task(task, TaskMove.END, now)
+                if not task.living:
+                    self._end_task(task, TaskMove.END, now)
+            self._demand(role, 0, now)
+        self._stop_all(reason, now, grace=0.0 if at_once else None)
         for container in state.containers.values():
             held = state.tasks[container.task] if container.task else None
             if not (held and held.living):
@@ -698,14 +726,13 @@ class Application:
         elif kind in ("stop-limit", "force-limit"):
             self._force(now, last=kind == "force-limit")
         else:
-            self._job_deadline(kind, now)
+            self._job_failure(failures.of_job_timeout(self.state, kind, now), now)
 
     def _task_deadline(self, kind: str, task: Task, now: float) -> None:
-        failure = failures.of_timeout(self.state, task, kind, now)
         if task.living and task.gone_at is not None:
             self._give_up_report(task, now)
-        else:
-            self._fault(task, failure, now)
+        elif not task.fault:
+            self._fault(task, failures.of_timeout(self.state, task, kind, now), now)
 
     def _group_deadline(self, role: RoleState, now: float) -> None:
         rule = role.spec.timeout_after
@@ -720,13 +747,10 @@ class Application:
             if task.living:
                 task.fault, task.note = True, failure.reason
         self.state.failures.append(failure)
-        self._session_failed(failure, f"{role.name} has timeout_after", now)
-
-    def _job_deadline(self, kind: str, now: float) -> None:
-        failure = failures.of_job_timeout(self.state, kind, now)
-        self.state.failures.append(failure)
-        self._out.append(act.Verdict(failure=failure, decision="fail", reason="a restart would not help"))
-        self._finish(JobState.FAILED, failure, failure.reason, now)
+        if role.spec.stop_on_failure:
+            self._fail_job(failure, f"{role.name} has stop_on_failure", now)
+        else:
+            self._session_failed(failure, f"{role.name} has timeout_after", now)
 
     def _force(self, now: float, *, last: bool) -> None:
         """Programs or containers that should be gone by now."""
@@ -758,3 +782,8 @@ class Application:
 
     def _snapshot(self, event: ev.Snapshot, now: float) -> None:
         """Nothing: whoever replays compares the digest."""
+
+
+def _lacks_containers(role: RoleState) -> bool:
+    """Whether a role waits for containers without which the job cannot go on."""
+    return role.kind is not RoleKind.SIDECAR and role.counts[TaskState.REQUESTED] > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tony.core.tables import JobMove, TaskMove, next_job_state, next_task_state
@@ -14,6 +14,9 @@ from tony.model.job import JobSpec, Role
 from tony.model.report import Failure
 from tony.model.states import ENDED_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
 
+#: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
+#: digest that another version has logged says nothing about this one.
+MACHINE = 1
 #: States in which a task's executor has registered for the session, or is past that.
 _REGISTERED_OR_BEYOND = frozenset({TaskState.REGISTERED, TaskState.RUNNING, TaskState.STOPPING, *ENDED_TASK_STATES})
 
@@ -24,7 +27,7 @@ class Task:
 
     Attributes:
         since: when its state changed last.
-        session, try_: of its last `Start`; 0 before the first.
+        session, try_, version: of its last `Start`; 0 before the first.
         living: a `Start` was sent and nothing has proved yet that its program is over.
         gone_at: when its container ended while the program was living, until its report comes or is given up.
         fault: a failure of this try was judged already; its end is no second one.
@@ -42,6 +45,7 @@ class Task:
     tb_port: int | None = None
     session: int = 0
     try_: int = 0
+    version: int = 0
     pid: int | None = None
     living: bool = False
     gone_at: float | None = None
@@ -80,10 +84,13 @@ class RoleState:
         ready: its `after` is satisfied in this session.
         version: the spec version under which its programs were started in this session; 0 before.
         finished: it succeeded in an earlier session and is not run again.
+        blocked: it can never become ready in this session; that was said.
         started: tasks whose program has been started in this session.
+        unstarted: tasks that are over in this session without that.
         held: containers that tasks of this role have and that were not given back.
         demand: containers that the scheduler was last told to have for it.
         unplaced: indexes of tasks that wait for a container, a heap.
+        arrived: indexes of the tasks that are `registered` now: nobody looks for them among thousands.
     """
 
     name: str
@@ -94,10 +101,13 @@ class RoleState:
     ready: bool = False
     version: int = 0
     finished: bool = False
+    blocked: bool = False
     started: int = 0
+    unstarted: int = 0
     held: int = 0
     demand: int = 0
     unplaced: list[int] = field(default_factory=list)
+    arrived: set[int] = field(default_factory=set)
 
     @property
     def total(self) -> int:
@@ -157,6 +167,7 @@ class State:
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
         self.containers: dict[str, Container] = {}
+        self.gone: set[str] = set()
         self.timers = Timers()
         self.living = 0
         self.restarts_charged = 0
@@ -164,7 +175,6 @@ class State:
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []
-        self.session_failure_count = 0
         self.final: Final | None = None
         self.ended_at: float | None = None
         self.refused = 0
@@ -178,9 +188,13 @@ class State:
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Takes one arrow of the task table and keeps the role's counters."""
         target = next_task_state(task.state, move, str(task.id))
-        counts = self.roles[task.id.role].counts
-        counts[task.state] -= 1
-        counts[target] += 1
+        role = self.roles[task.id.role]
+        role.counts[task.state] -= 1
+        role.counts[target] += 1
+        if target is TaskState.REGISTERED:
+            role.arrived.add(task.id.index)
+        elif task.state is TaskState.REGISTERED:
+            role.arrived.discard(task.id.index)
         task.state = target
         task.since = now
 
@@ -205,10 +219,6 @@ class State:
         """True as long as programs may be started: not restarting, stopping or ended."""
         return self.job in (JobState.STARTING, JobState.QUEUED, JobState.RUNNING)
 
-    def roles_waiting_for(self, name: str) -> Iterator[RoleState]:
-        """Roles that name this one in `after` and have not become ready in this session."""
-        return (role for role in self.roles.values() if not role.ready and name in role.spec.after)
-
     def fingerprint(self) -> Mapping[str, object]:
         """All that matters of the state, in plain sorted values: what a replay must reach."""
         return {
@@ -223,7 +233,8 @@ class State:
             "final": self.final and [self.final.state.value, self.final.failure and self.final.failure.cause],
             "timers": sorted(self.timers.all.items()),
             "roles": [
-                [r.name, r.kind.value, r.ready, r.version, r.finished, r.started, r.demand] for r in self.roles.values()
+                [r.name, r.kind.value, r.ready, r.blocked, r.version, r.finished, r.started, r.unstarted, r.demand]
+                for r in self.roles.values()
             ],
             "containers": sorted([c.id, c.role, str(c.task), c.given_back, c.doomed] for c in self.containers.values()),
             "tasks": [
@@ -236,6 +247,7 @@ class State:
                     t.address,
                     t.session,
                     t.try_,
+                    t.version,
                     t.pid,
                     *_rest(t),
                 ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
+#: Cancelled deadlines that may lie around, besides as many as are set.
+_FEW = 100
+
 
 class Timers:
-    """A set of names, each with a time. Setting, cancelling and asking for the next are O(log n) at most."""
+    """A set of names, each with a time. Setting, cancelling and asking for the next are O(log n), amortised."""
 
     __slots__ = ("_due", "_heap")
 
@@ -20,6 +23,9 @@ class Timers:
         if self._due.get(name) != at:
             self._due[name] = at
             heapq.heappush(self._heap, (at, name))
+            if len(self._heap) > _FEW + 2 * len(self._due):  # most of it was cancelled: a long job must not keep it
+                self._heap = [(at, name) for name, at in self._due.items()]
+                heapq.heapify(self._heap)
 
     def cancel(self, name: str) -> None:
         """Forgets a deadline; unknown names are fine."""

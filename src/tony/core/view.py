@@ -117,7 +117,8 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     missing = [t for role in state.roles.values() if _holds_up(role) for t in role.tasks if _absent(t)]
     if not missing:
         return ""
-    first = min(missing, key=lambda task: task.since)
+    missing.sort(key=lambda task: task.since)
+    first = missing[0]
     last = live.get(first.id, _NO_LIVE).last_line or first.note
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
     return said + _why(state, first) + (f"; last line: {last}" if last else "")

@@ -49,7 +49,6 @@ class Pending:
     """An event on its way to the machine."""
 
     event: ev.Event
-    at: float | None = None
 
 
 class BrokenPromiseError(AssertionError):
@@ -63,6 +62,8 @@ class Simulation:
         pending: what is on its way to the machine; the caller delivers in any order.
         log: every event handled, with its time.
         finished: the Finish action, once it came.
+        stubborn: tasks whose programs do not mind being told to stop.
+        unlaunchable: tasks whose programs cannot be started.
     """
 
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000) -> None:
@@ -76,6 +77,8 @@ class Simulation:
         self.demand: dict[str, int] = {}
         self.finished: act.Finish | None = None
         self.actions: list[act.Action] = []
+        self.stubborn: set[TaskId] = set()
+        self.unlaunchable: set[TaskId] = set()
         self._made = 0
         self._wake: act.WakeAt | None = None
 
@@ -92,6 +95,8 @@ class Simulation:
         wrong = broken(self.app)
         if wrong:
             raise BrokenPromiseError("; ".join(wrong))
+        if any(isinstance(action, act.Finish) for action in actions[:-1]):
+            raise BrokenPromiseError("something is asked for after the end")
         self.actions += actions
         for action in actions:
             self._perform(action)
@@ -114,11 +119,11 @@ class Simulation:
 
     def advance(self) -> bool:
         """Lets time pass until the machine's next deadline; False if it waits for none."""
-        wake = self.app.state.timers.next()
+        wake, self._wake = self._wake, None
         if wake is None:
             return False
-        self.now = max(self.now, wake[0])
-        self.deliver(ev.Deadline(name=wake[1]))
+        self.now = max(self.now, wake.at)
+        self.deliver(ev.Deadline(name=wake.name))
         return True
 
     def settle(self, limit: int = 10_000) -> None:
@@ -176,8 +181,13 @@ class Simulation:
                 if executor and executor.program:
                     self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
                 self.lose(container, "released")
-            case act.Kill(container=container):
+            case act.Kill(container=container, reason=reason):
+                executor = self.executors.get(container)
+                if executor and executor.program and "stop" in reason and executor.stopped < executor.program.session:
+                    raise BrokenPromiseError(f"{executor.task} is killed for not stopping, and was not told to")
                 self.lose(container, "killed")
+            case act.WakeAt():
+                self._wake = action
             case act.Finish():
                 if self.running() or self.finished:
                     raise BrokenPromiseError("finished with programs running, or twice")
@@ -238,6 +248,9 @@ class Simulation:
         if executor.stopped >= action.session:
             self._report_exit(program, ExitStatus(reason=ExitReason.NOT_STARTED))
             return
+        if action.task in self.unlaunchable:
+            self._report_exit(program, ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command"))
+            return
         executor.program = program
         self.pending.append(
             Pending(ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1))
@@ -247,7 +260,7 @@ class Simulation:
         executor = self._executor_of(task)
         if executor:
             executor.stopped = max(executor.stopped, session)
-            if executor.program and executor.program.session <= session:
+            if executor.program and executor.program.session <= session and task not in self.stubborn:
                 self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
     def _exited(self, executor: Executor, status: ExitStatus) -> None:

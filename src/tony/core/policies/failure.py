@@ -31,7 +31,8 @@ def judge(state: State, task: TaskId) -> Judgement:
 
     `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. An untracked role's
     failure fails the session under every policy. The policies for tracked ones: see `FailurePolicy`; `chief-or-all`
-    is the original's rule.
+    is the original's rule, and so is that it tolerates no task whose program could not even be started: the others
+    have been given its address, or wait for it.
     """
     role = state.roles[task.role]
     policy = state.spec.failure_policy
@@ -49,6 +50,8 @@ def judge(state: State, task: TaskId) -> Judgement:
 
 
 def _chief_or_all(state: State, task: TaskId) -> Judgement:
+    if state.tasks[task].session != state.session:
+        return Judgement(Effect.FAIL_SESSION, f"{task} never came to run")
     chief = state.spec.chief
     if chief and (task == chief or task.role == chief.role == "chief"):
         return Judgement(Effect.FAIL_SESSION, f"{task} is the chief")

@@ -39,10 +39,10 @@ def decide(state: State, cause: str) -> Decision:
 def backoff(base: float, done: int, seed: str) -> float:
     """Seconds to wait before the next restart: none before the first, then `base` doubling up to a minute.
 
-    A jitter of up to a quarter keeps jobs that failed together from coming back together. It is derived from the job's
-    id, so that a replay computes the same.
+    A jitter of up to a quarter (more, but less at the longest) keeps jobs that failed together from coming back
+    together. It is derived from the job's id, so that a replay computes the same.
     """
     if done == 0:
         return 0.0
-    jitter = zlib.crc32(f"{seed}/{done}".encode()) / 2**32
-    return min(base * 2.0 ** min(done - 1, 30), LONGEST_BACKOFF) * (1 + jitter / 4)
+    jitter = zlib.crc32(f"{seed}/{done}".encode()) / 2**32 / 4
+    return min(base * 2.0 ** min(done - 1, 30) * (1 + jitter), LONGEST_BACKOFF * (1 - jitter))

@@ -17,19 +17,38 @@ def newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
     ]
 
 
-def unsatisfiable(roles: Mapping[str, RoleState], ended: RoleState) -> tuple[RoleState, str] | None:
-    """A role that waits for the success of `ended` although a task of that role will never succeed.
+def newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, str]]:
+    """Roles that can never become ready in this session, each with the reason, and not told before.
 
-    Returns:
-        The waiting role and the reason, or None.
+    A role waits in vain for the success of one that is over without it, for the start of one of which a task is over
+    and was never started, and for anything at all of one that is itself blocked.
     """
-    hopeless = ended.ended - ended.succeeded
-    if not hopeless or ended.finished:
-        return None
-    for role in roles.values():
-        if not role.ready and role.spec.after.get(ended.name) is AfterCondition.SUCCEEDED:
-            return role, f"{role.name} may start only after {ended.name} succeeded, and {hopeless} of its tasks did not"
-    return None
+    found: dict[str, tuple[RoleState, str]] = {}
+    seen = -1
+    while len(found) > seen:
+        seen = len(found)
+        for role in roles.values():
+            if role.ready or role.finished or role.blocked or role.name in found:
+                continue
+            for name, condition in role.spec.after.items():
+                why = _in_vain(roles[name], condition, blocked=name in found)
+                if why:
+                    found[role.name] = role, f"{role.name} {why}"
+                    break
+    return found.values()
+
+
+def _in_vain(other: RoleState, condition: AfterCondition, *, blocked: bool) -> str:
+    """Why `condition` will never be true of `other`; empty if it is or may become true."""
+    if other.finished:
+        return ""
+    if blocked or other.blocked:
+        return f"waits for {other.name}, which can never start"
+    if condition is AfterCondition.SUCCEEDED and other.ended == other.total and other.succeeded < other.total:
+        return f"may start only after {other.name} succeeded, and {other.total - other.succeeded} of its tasks did not"
+    if condition is AfterCondition.STARTED and other.unstarted:
+        return f"may start only once all of {other.name} runs, and {other.unstarted} of its tasks never did"
+    return ""
 
 
 def group_done(roles: Mapping[str, RoleState], members: Iterable[str]) -> bool:
