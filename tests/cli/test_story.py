@@ -111,12 +111,18 @@ def test_who_is_missing_is_told_after_a_moment(story: Story) -> None:
 
 
 def test_waiting_for_something_else_is_news(story: Story) -> None:
-    """The time alone is not."""
-    story.tell(report(waiting="waiting 5 s for worker:1: no container yet"), 1.0)
-    assert story.tell(report(waiting="waiting 9 s for worker:1: no container yet"), 5.0) != []
-    assert story.tell(report(waiting="waiting 10 s for worker:1: container started"), 6.0) == [
-        "waiting 10 s for worker:1: container started"
-    ]
+    """Once it has stayed so for a moment; the time alone is no news."""
+    first, second = "waiting {} s for worker:1: no container yet", "waiting {} s for worker:1: container started"
+    story.tell(report(waiting=first.format(5)), 1.0)
+    assert story.tell(report(waiting=first.format(9)), 5.0) == [first.format(9)]
+    assert story.tell(report(waiting=second.format(10)), 6.0) == []
+    assert story.tell(report(waiting=second.format(11)), 7.0) == [second.format(11)]
+
+
+def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: Story) -> None:
+    """When a hundred tasks come one by one, each report names others."""
+    told = [now for now in range(1, 20) if story.tell(report(waiting=f"waiting for {'x' * now}"), float(now))]
+    assert told == [6, 11, 16]
 
 
 def test_waiting_again_begins_anew(story: Story) -> None:
@@ -128,14 +134,14 @@ def test_waiting_again_begins_anew(story: Story) -> None:
 
 
 def test_a_restart_says_why(story: Story) -> None:
-    """Then the session's number, and every task's news again."""
+    """Then every task's news again."""
     story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
     assert story.tell(again, 2.0) == ["restarting, because worker:1 failed with exit code 3 on here"]
     second = replace(
         report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
     )
-    assert story.tell(second, 3.0) == ["session 2 begins", "worker:0 runs on here (pid 7)"]
+    assert story.tell(second, 3.0) == ["worker:0 runs on here (pid 7)"]
 
 
 def test_stopping_says_why_if_something_failed(story: Story) -> None:

@@ -8,11 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from tests.client.played_master import JOB, PlayedMaster, failed, recorded, standing, succeeded, until, write_log
+from tests.client.played_master import (
+    JOB,
+    PlayedMaster,
+    failed,
+    logged,
+    recorded,
+    standing,
+    succeeded,
+    until,
+    write_log,
+)
 from tony import clock
 from tony.client.following import follow
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line
+from tony.core.events import SessionOpened
 from tony.errors import ProtocolError, UnknownJobError
 from tony.history.files import write_json
 from tony.history.record import pending_report, write_summary
@@ -31,6 +42,7 @@ class Diary:
         self.reports: list[JobReport] = []
         self.lines: list[str] = []
         self.notices: list[str] = []
+        self.sessions: list[tuple[int, str]] = []
 
     @property
     def states(self) -> list[JobState]:
@@ -41,6 +53,10 @@ class Diary:
     def saw(self, report: JobReport) -> None:
         """For the follower."""
         self.reports.append(report)
+
+    def opened(self, session: int, reason: str) -> None:
+        """For the follower."""
+        self.sessions.append((session, reason))
 
     def printed(self, lines: Sequence[Line]) -> None:
         """For the follower."""
@@ -219,3 +235,21 @@ async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
         assert not following.done()
         await master.finish(last)
         assert await following == last
+
+
+async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
+    """Even if they begin between two reports; the log knows the reasons."""
+    folder, record = job
+    logged(
+        folder, [SessionOpened(session=1, reason="the job begins"), SessionOpened(session=2, reason="worker:1 failed")]
+    )
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        assert diary.sessions == []
+        master.change(replace(running(job), session=3))
+        await until(lambda: len(diary.reports) == 2)
+        await master.finish(replace(succeeded(folder, record), session=3))
+        await following
+    assert diary.sessions == [(2, "worker:1 failed"), (3, "")]

@@ -54,6 +54,10 @@ class LiveView:
             self._above(lines)
         self._live.refresh()
 
+    def opened(self, session: int, reason: str) -> None:
+        """Tells it above the table."""
+        self.noticed(f"session {session} begins: {reason or 'no reason is known'}")
+
     def printed(self, lines: Sequence[Line]) -> None:
         """Prints programs' output above the table."""
         text = "\n".join(self._logs.text(line) for line in lines)

@@ -11,7 +11,9 @@ from tony.model.states import JobState, TaskState
 
 #: Seconds somebody must have been missing before it is said: in a normal start nobody is for long.
 _PATIENCE = 1.0
-#: Seconds after which it is said again.
+#: Seconds after which it is said although it changes all the time, as when many tasks come one by one.
+_RESTLESS = 5.0
+#: Seconds after which the same is said again.
 _AGAIN = 30.0
 #: Tasks that are told one by one when they change together.
 _ONE_BY_ONE = 3
@@ -38,7 +40,10 @@ class Story:
         self._last: JobReport | None = None
         self._states: dict[str, tuple[TaskState, int, int]] = {}
         self._waiting_since: float | None = None
-        self._waiting_told: tuple[str, float] | None = None
+        self._shape = ""
+        self._shape_since = 0.0
+        self._told_shape = ""
+        self._told_at = 0.0
 
     def tell(self, report: JobReport, now: float) -> list[str]:
         """What is new in a report.
@@ -48,7 +53,6 @@ class Story:
         """
         lines = [
             *self._beginning(report),
-            *self._session(report),
             *self._tasks(report.tasks),
             *self._waiting(report.waiting, now),
             *self._state(report),
@@ -62,10 +66,6 @@ class Story:
         count = len(report.tasks)
         tasks = f"{count} task{'s' if count != 1 else ''}"
         return [f"job {report.job} ({report.name}): {tasks} on {report.scheduler}; its record: {report.folder}"]
-
-    def _session(self, report: JobReport) -> list[str]:
-        before = self._last.session if self._last else report.session
-        return [f"session {report.session} begins"] if report.session > max(1, before) else []
 
     def _state(self, report: JobReport) -> list[str]:
         before = self._last.state if self._last else JobState.SUBMITTED
@@ -93,13 +93,20 @@ class Story:
         if not waiting:
             self._waiting_since = None
             return []
-        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        if self._waiting_since is None:
+            self._waiting_since = self._told_at = now
+            self._shape = self._told_shape = ""
         shape = _NUMBER.sub("#", waiting)
-        told = self._waiting_told is not None and self._waiting_told[0] == shape
-        due = self._waiting_told is not None and now - self._waiting_told[1] >= _AGAIN
-        if now - self._waiting_since < _PATIENCE or (told and not due):
+        if shape != self._shape:
+            self._shape, self._shape_since = shape, now
+        silence = now - self._told_at
+        if shape == self._told_shape:
+            due = silence >= _AGAIN
+        else:
+            due = now - self._shape_since >= _PATIENCE or silence >= _RESTLESS
+        if not due:
             return []
-        self._waiting_told = shape, now
+        self._told_shape, self._told_at = shape, now
         return [waiting]
 
 

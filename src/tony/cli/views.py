@@ -35,6 +35,10 @@ class PlainView:
         for line in self._story.tell(report, clock.monotonic()):
             self._say(line)
 
+    def opened(self, session: int, reason: str) -> None:
+        """Tells it."""
+        self._say(f"session {session} begins: {reason or 'no reason is known'}")
+
     def printed(self, lines: Sequence[Line]) -> None:
         """Prints programs' output."""
         self._logs.print(lines, stamp())

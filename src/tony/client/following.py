@@ -14,8 +14,10 @@ from tony.client.log_names import Selection
 from tony.client.log_reader import Line
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
-from tony.errors import ConnectionFailed
-from tony.model.layout import Home
+from tony.core.events import SessionOpened
+from tony.errors import ConnectionFailed, RecordError
+from tony.history.event_tail import EventTail
+from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
 #: Lines handed over at a time; between two portions everything else gets its turn.
@@ -30,6 +32,9 @@ class Viewer(Protocol):
 
     def saw(self, report: JobReport) -> None:
         """The job stands like this now."""
+
+    def opened(self, session: int, reason: str) -> None:
+        """A further session begins. Told before the first report of it."""
 
     def printed(self, lines: Sequence[Line]) -> None:
         """Programs printed these lines."""
@@ -66,11 +71,39 @@ async def follow(
 
 async def _watch(home: Home, job_id: str, viewer: Viewer) -> JobReport:
     last: JobReport | None = None
+    sessions = _Sessions(home.job(job_id), viewer)
     async with aclosing(reports(home, job_id, viewer.noticed)) as stream:
         async for last in stream:
+            await sessions.tell(last.session)
             viewer.saw(last)
     assert last is not None  # the stream ends with a report
     return last
+
+
+class _Sessions:
+    """Tells of further sessions. Reports do not say why one began, and a quick restart happens between two of them."""
+
+    def __init__(self, folder: JobFolder, viewer: Viewer) -> None:
+        self._tail = EventTail(folder)
+        self._viewer = viewer
+        self._told = 1
+
+    async def tell(self, session: int) -> None:
+        """The job is in this session now."""
+        if session <= self._told:
+            return
+        reasons = await asyncio.to_thread(self._reasons)
+        for number in range(self._told + 1, session + 1):
+            self._viewer.opened(number, reasons.get(number, ""))
+        self._told = session
+
+    def _reasons(self) -> dict[int, str]:
+        """Session -> why it began, as far as the log says it."""
+        try:
+            events = [entry.event for entry in self._tail.new()]
+        except (RecordError, OSError):
+            return {}
+        return {event.session: event.reason for event in events if isinstance(event, SessionOpened)}
 
 
 class _Notice(Protocol):

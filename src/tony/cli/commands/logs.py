@@ -97,6 +97,9 @@ class _Printing:
     def saw(self, report: JobReport) -> None:
         """How the job stands was not asked for."""
 
+    def opened(self, session: int, reason: str) -> None:
+        """Nor were sessions."""
+
     def printed(self, lines: Sequence[Line]) -> None:
         """Prints."""
         self._printer.print(lines)
