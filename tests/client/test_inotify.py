@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tony.client import inotify
 from tony.client.inotify import FolderWatch
 
 
@@ -75,14 +75,10 @@ async def test_too_many_changes_mean_look_at_all(tmp_path: Path) -> None:
 async def test_without_inotify_it_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's watches may be used up: then waiting ends by itself, with "look at everything"."""
 
-    class NoWatches:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
 
-        def inotify_init1(self, flags: int) -> int:
-            return -1
-
-    monkeypatch.setattr(ctypes, "CDLL", NoWatches)
+    monkeypatch.setattr(inotify, "Inotify", refuse)
     with FolderWatch() as watch:
         watch.add(tmp_path)
         assert await watch.wait_change() is None
