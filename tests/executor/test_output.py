@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,26 @@ def test_full_disk_costs_output_and_nothing_else(tmp_path: Path) -> None:
     file.write(b"x" * 50)
     file.close()
     assert (file.lost, file.trouble) == (150, "No space left on device")
+
+
+def test_folder_that_goes_costs_output_and_nothing_else(tmp_path: Path) -> None:
+    """A full file that cannot be put aside takes no more, and holds nobody up."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    file = LogFile(folder / "log", 100)
+    file.write(b"x" * 50)
+    shutil.rmtree(folder)
+    signal.alarm(10)  # before this was handled, the next line never came back
+    try:
+        file.write(b"y" * 60)
+    finally:
+        signal.alarm(0)
+    assert file.lost == 60
+    assert "No such file" in file.trouble
+    folder.mkdir()
+    file.write(b"z" * 10)
+    file.close()
+    assert (folder / "log").read_bytes() == b"z" * 10
 
 
 def test_missing_folder_costs_output_and_nothing_else(tmp_path: Path) -> None:

@@ -61,8 +61,11 @@ class LogFile:
             end = data.rfind(b"\n", start, start + room) + 1
             end = end if end > start else start + room
             self._append(memoryview(data)[start:end])
-            self._rotate()
             start = end
+            trouble = self._rotate()
+            if trouble:  # the limit holds all the same: what comes is lost until a rotation succeeds
+                self._lose(len(data) - start, trouble)
+                return
         self._append(memoryview(data)[start:])
 
     def close(self) -> None:
@@ -86,13 +89,15 @@ class LogFile:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._descriptor).st_size
 
-    def _rotate(self) -> None:
+    def _rotate(self) -> OSError | None:
+        """Begins another file; answers what is in the way."""
         self.close()
         try:
             os.replace(self._path, f"{self._path}.1")
-            self._size = 0
         except OSError as error:
-            self._lose(0, error)
+            return error
+        self._size = 0
+        return None
 
     def _lose(self, size: int, error: OSError) -> None:
         reason = error.strerror or str(error)
