@@ -73,6 +73,93 @@ def test_a_broken_connection_loses_nothing(tmp_path: Path) -> None:
     assert sum(e.event.kind == "exited" for e in job.entries()) == 2
 
 
+def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
+    """The two travel on different ways: a program's end is judged by its report if that comes soon enough."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        (container, executor), *_ = job.executors.items()
+        job.source.end(container, "its node is gone")
+        await until(lambda: container not in job.master.app.state.containers)
+        executor.exit(OK)
+
+    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    kinds = [e.event.kind for e in job.entries()]
+    assert kinds.index("container-ended") < kinds.index("exited")
+
+
+def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Path) -> None:
+    """It may say its last words, and no more."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        (container, executor), *_ = job.executors.items()
+        job.source.end(container, "its node is gone")
+        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        await until(lambda: executor.ended)
+        for living in job.executors.values():
+            living.exit(OK)
+
+    spec = workers(1, max_restarts=1, heartbeat_interval=0.05)
+    _, finish = play(tmp_path, spec, runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+
+
+def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
+    """An executor that comes back is told to start under the same spec version as before."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        await until(lambda: any(isinstance(m, msg.StartProgram) for m in executor.received))
+        executor.break_connection()
+        await until(lambda: sum(isinstance(m, msg.StartProgram) for m in executor.received) == 2)
+        first, second = (m for m in executor.received if isinstance(m, msg.StartProgram))
+        assert first == second
+        executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+
+
+def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> None:
+    """Only characters that can be shown, and not many."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
+        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection.send(msg.KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
+        assert isinstance(await connection.receive(), msg.Done)
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.failure
+    assert finish.failure.reason.startswith("killed by ann2026-01-01 INFO [31mall is wellxxx")
+    assert len(finish.failure.reason) == 210
+
+
+def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
+    """What runs beside the loop is watched as well: its bug is a verdict, not silence."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        def boom() -> None:
+            raise RuntimeError("nope")
+
+        job.master.executors.check = boom  # type: ignore[method-assign]
+
+    with pytest.raises(RuntimeError, match="nope"):
+        play(tmp_path, workers(1, heartbeat_interval=0.05), runs_on, meanwhile=meanwhile)
+
+
+def test_specs_of_older_sessions_are_forgotten(tmp_path: Path) -> None:
+    """A job that restarts for weeks does not grow."""
+    job, finish = play(
+        tmp_path, workers(2, max_restarts=5), lambda part, message: FAILED if message.session < 5 else OK
+    )
+    assert finish.exit_code == 0
+    assert [key[0] for key in job.master._shared] == [5]
+
+
 def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     """The number says that it came before; it is acknowledged again."""
 
@@ -196,7 +283,7 @@ def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
         def boom(*_: object) -> None:
             raise KeyError("nope")
 
-        job.master._framework.shared = boom  # type: ignore[method-assign]
+        job.master._framework.shared = boom  # type: ignore[method-assign,assignment]
 
     with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
         play(tmp_path, workers(1), meanwhile=meanwhile)
@@ -204,6 +291,7 @@ def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
 
 def test_the_master_itself_stands_still(tmp_path: Path) -> None:
     """A stopped application master does not take its executors for silent when it comes back."""
+
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         time.sleep(0.25)  # noqa: ASYNC251 - this is the fault: the whole event loop stands still

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tony import clock
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
-from tony.core.machine import Application
+from tony.core.machine import REPORT_WAIT, Application
 from tony.core.view import Live
 from tony.model.ids import TaskId
 from tony.model.states import TaskState
@@ -24,13 +24,21 @@ log = logging.getLogger(__name__)
 
 #: Messages that one application master should have to handle, per second; heartbeats stretch to stay below.
 HEARTBEATS_PER_SECOND = 2000.0
+#: Seconds after its container's end in which an executor's last reports may still come; the machine waits as long.
+_LAST_REPORTS = REPORT_WAIT
 #: A check that comes later than this many intervals means that we ourselves stood still, not the executors.
 _LATE = 5.0
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One executor process, over all of its connections."""
+    """One executor process, over all of its connections.
+
+    Attributes:
+        heard: when it was last heard of (`clock.monotonic`).
+        acked, seen: numbers of its last report that is in the log, and that came.
+        ended: when its container ended, while the connection is still there.
+    """
 
     task: TaskId
     container: str
@@ -41,6 +49,7 @@ class Peer:
     acked: int = 0
     seen: int = 0
     silent: bool = False
+    ended: float | None = None
     output_at: float | None = None
     last_line: str = ""
 
@@ -59,6 +68,7 @@ class Executors:
         self._feed = feed
         self._now = now
         self._peers: dict[TaskId, Peer] = {}
+        self._by_container: dict[str, Peer] = {}
         self._by_connection: dict[Connection, Peer] = {}
         self._unacked: set[Peer] = set()
         self._checked = clock.monotonic()
@@ -87,8 +97,10 @@ class Executors:
             return None
         peer = self._peers.get(task)
         if peer is None or peer.incarnation != message.incarnation:
+            if peer:
+                self._drop(peer)
             peer = Peer(task, message.container, message.incarnation, message.pid, connection, clock.monotonic())
-            self._peers[task] = peer
+            self._peers[task] = self._by_container[peer.container] = peer
         elif peer.connection is not None and peer.connection is not connection:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
@@ -156,6 +168,8 @@ class Executors:
         peer = self._by_connection.pop(connection, None)
         if peer and peer.connection is connection:
             peer.connection = None
+            if peer.ended is not None:
+                self._drop(peer)
 
     # --- to the wire ----------------------------------------------------------------------------------------------
 
@@ -179,15 +193,22 @@ class Executors:
         if peer and peer.connection:
             peer.connection.send_frame(frame)
 
-    def forget(self, container: str, task: TaskId) -> None:
-        """A container is gone, and its executor with it."""
-        peer = self._peers.get(task)
-        if peer and peer.container == container:
-            del self._peers[task]
-            self._unacked.discard(peer)
-            if peer.connection:
-                self._by_connection.pop(peer.connection, None)
-                peer.connection.close()
+    def container_ended(self, container: str) -> None:
+        """A container is gone, and its executor with it. What that sent before it died may still be on its way."""
+        peer = self._by_container.get(container)
+        if peer and peer.connection is None:
+            self._drop(peer)
+        elif peer:
+            peer.ended = clock.monotonic()
+
+    def _drop(self, peer: Peer) -> None:
+        if self._peers.get(peer.task) is peer:
+            del self._peers[peer.task]
+        self._by_container.pop(peer.container, None)
+        self._unacked.discard(peer)
+        if peer.connection:
+            self._by_connection.pop(peer.connection, None)
+            peer.connection.close()
 
     # --- liveness -------------------------------------------------------------------------------------------------
 
@@ -196,8 +217,11 @@ class Executors:
         now = clock.monotonic()
         stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
         self._checked = now
-        for peer in list(self._peers.values()):
-            if stood_still:
+        for peer in list(self._by_container.values()):
+            if peer.ended is not None:
+                if now - peer.ended > _LAST_REPORTS and not stood_still:
+                    self._drop(peer)
+            elif stood_still:
                 peer.heard = now
             elif not peer.silent and now - peer.heard > self._timeout:
                 peer.silent = True
@@ -214,5 +238,5 @@ class Executors:
                 last_line=peer.last_line,
             )
             for task, peer in self._peers.items()
-            if peer.last_line or self._app.state.tasks[task].state in running
+            if peer.ended is None and (peer.last_line or self._app.state.tasks[task].state in running)
         }

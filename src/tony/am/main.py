@@ -1,8 +1,13 @@
-"""The application master as a process: `main(<job folder>)`. Detached from the client; ends when the job has ended."""
+"""The application master as a process: `main(<job folder>)`. Detached from the client; ends when the job has ended.
+
+Whatever happens after the job's record could be read, the job ends with a verdict: containers are given back, secrets
+are removed, the summary is written and those who watch are told, each of these although another one failed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import logging
@@ -11,23 +16,27 @@ import shutil
 import signal
 import socket
 import sys
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tony import clock
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
+from tony.am.verdict import broken_off
+from tony.config.site import check_again, default_site_files
 from tony.core.events import AttemptStarted, UserCommand
-from tony.errors import ExitCode, InfraError, TonyError
+from tony.errors import ConfigError, ExitCode, InfraError, PlatformError, TonyError
 from tony.frameworks import registry as frameworks
+from tony.frameworks.base import Framework
 from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
-from tony.history.record import write_summary
+from tony.history.record import pending_report, write_summary
 from tony.model.codec import from_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
-from tony.model.report import Failure, FailureClass, JobReport
-from tony.model.states import JobState, TlsMode
+from tony.model.report import JobReport
+from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import Server
 from tony.schedulers import registry as schedulers
@@ -37,6 +46,8 @@ log = logging.getLogger("tony.am")
 
 #: Seconds that the last report may take to reach those who watch.
 GOODBYE = 5.0
+#: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
+CLOSING = 60.0
 
 
 def main() -> int:
@@ -51,81 +62,152 @@ def main() -> int:
     except BlockingIOError:
         log.error("another application master of %s lives", folder.job_id)
         return ExitCode.BUG
+    if folder.summary.exists():
+        log.error("%s has ended already", folder.job_id)
+        return ExitCode.BUG
     try:
-        asyncio.run(_attempt(folder))
+        asyncio.run(attempt(folder))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
     return 0
 
 
-async def _attempt(folder: JobFolder) -> None:
+@dataclass(slots=True)
+class _Parts:
+    """What there is of an attempt so far, and has to be ended."""
+
+    source: ContainerSource | None = None
+    writer: LogWriter | None = None
+    master: Master | None = None
+    server: Server | None = None
+
+
+def _source(job: PreparedJob) -> ContainerSource:
+    return schedulers.load(job.record.spec.scheduler).source(job)
+
+
+async def attempt(folder: JobFolder, source: Callable[[PreparedJob], ContainerSource] = _source) -> None:
+    """Runs the job to its end, and writes down what it was.
+
+    Args:
+        source: makes the job's container source.
+
+    Raises:
+        PlatformError: there is no job in that folder that could be run.
+    """
     job = _load(folder)
-    record = job.record
+    parts = _Parts()
+    try:
+        started = await _begin(job, parts, source)
+        assert parts.master is not None
+        await parts.master.run(started)
+        report = parts.master.report()
+    except Exception as error:  # the outermost loop of this program: a bug of ours is a verdict, too
+        report = broken_off(_standing(job, parts), error, clock.wall())
+        expected = isinstance(error, InfraError | ConfigError)
+        log.error("broken off: %s", report.failure and report.failure.reason, exc_info=not expected and error)
+    await _end(folder, parts, report)
+
+
+async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob], ContainerSource]) -> AttemptStarted:
+    """Everything up to the moment in which the job can run."""
+    record, folder = job.record, job.folder
+    problems = check_again(record.spec, default_site_files(os.environ))
+    if problems:
+        raise ConfigError(problems)
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text()), ignore_unknown=True)
-    attempt = len(segments(folder.path)) + 1
+    number = len(segments(folder.path)) + 1
     digest = settings_digest(record.spec)
-    header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=attempt, settings=digest)
-    writer = LogWriter(folder.events(attempt), header)
-    source = schedulers.load(record.spec.scheduler).source(job)
-    address = _address(job, source)
-    job_clock = JobClock(clock.wall() - record.submitted)
-    master = Master(
-        job, credentials, frameworks.load(record.framework_module), source, writer, job_clock, attempt, address
+    header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
+    parts.writer = LogWriter(folder.events(number), header)
+    parts.source = source(job)
+    address = _address(job, parts.source)
+    parts.master = Master(
+        job,
+        credentials,
+        _framework(record.framework_module),
+        parts.source,
+        parts.writer,
+        JobClock(clock.wall() - record.submitted),
+        number,
+        address,
     )
-    server = Server(credentials.am, master)
-    master.address = await server.listen(address)
-    _announce(folder, attempt, master.address)
-    _obey_signals(master)
-    started = AttemptStarted(
-        attempt=attempt, wall=clock.wall(), settings=digest, pid=os.getpid(), host=socket.gethostname()
+    _obey_signals(parts.master)
+    parts.server = Server(credentials.am, parts.master)
+    parts.master.address = await parts.server.listen(address)
+    _announce(folder, number, parts.master.address)
+    return AttemptStarted(
+        attempt=number, wall=clock.wall(), settings=digest, pid=os.getpid(), host=socket.gethostname()
     )
-    report = await _run(master, source, started)
-    writer.close()
-    _clean(folder)
-    write_summary(folder, report)
-    await master.watchers.finish(report, GOODBYE)
-    await server.close()
 
 
-async def _run(master: Master, source: ContainerSource, started: AttemptStarted) -> JobReport:
-    """The job's last report, whatever happens: a bug of ours is a verdict too."""
+def _framework(home: str) -> Framework:
     try:
-        await master.run(started)
-        report = master.report()
-    except Exception as error:  # the outermost loop of this program
-        log.exception("the application master failed")
-        report = _failed(master.report(), error)
-    await source.close()
-    return report
+        return frameworks.load(home)
+    except Exception as error:  # a plug-in's module runs when it is imported, and may do anything
+        raise PlatformError(
+            f"the framework adapter {home} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
 
 
-def _failed(report: JobReport, error: Exception) -> JobReport:
-    ours = isinstance(error, InfraError)
-    failure = Failure(
-        failure_class=FailureClass.INFRASTRUCTURE if ours else FailureClass.PLATFORM,
-        cause="refused" if ours else "bug",
-        reason=str(error) if ours else f"a bug in the application master: {type(error).__name__}: {error}",
-        session=report.session,
-        at=0.0,
-        log="am.log",
-    )
-    exit_code = ExitCode.INFRASTRUCTURE if ours else ExitCode.BUG
-    return replace(
-        report,
-        state=JobState.FAILED,
-        exit_code=int(exit_code),
-        failure=failure,
-        am=None,
-        ended=clock.wall(),
-        waiting="",
-    )
+def _standing(job: PreparedJob, parts: _Parts) -> JobReport:
+    """How the job stood when it was broken off, as far as that can be told."""
+    if parts.master:
+        try:
+            return parts.master.report()
+        except Exception:  # whatever broke the job off may have broken this as well
+            log.exception("the job's state cannot be told")
+    return pending_report(job.folder, job.record)
+
+
+async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
+    """Ends everything. The secrets go before the summary comes: after it the job has ended, for everybody."""
+    if parts.source:
+        with _whatever_happens("giving the containers back"):
+            async with asyncio.timeout(CLOSING):
+                await parts.source.close()
+    if parts.writer:
+        with _whatever_happens("closing the event log"):
+            parts.writer.close()
+    shutil.rmtree(folder.secret, ignore_errors=True)
+    for path in (folder.am, folder.am_socket):
+        with _whatever_happens(f"removing {path}"):
+            path.unlink(missing_ok=True)
+    with _whatever_happens("writing the summary"):
+        write_summary(folder, report)
+        log.info("the job %s", report.state.value)
+    if parts.master:
+        with _whatever_happens("telling those who watch"):
+            await parts.master.watchers.finish(report, GOODBYE)
+    if parts.server:
+        with _whatever_happens("closing the connections"):
+            await parts.server.close()
+
+
+@contextlib.contextmanager
+def _whatever_happens(what: str) -> Iterator[None]:
+    """One step of the end: that it failed is said, and hinders no other step."""
+    try:
+        yield
+    except (TonyError, OSError) as error:  # a time-out is an OSError as well
+        log.error("%s failed: %s: %s", what, type(error).__name__, error)
+    except Exception:
+        log.exception("%s failed", what)
 
 
 def _load(folder: JobFolder) -> PreparedJob:
-    record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()), ignore_unknown=True)
+    """The job with its secrets.
+
+    Raises:
+        PlatformError: it is not there, or not a job.
+    """
+    try:
+        record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()), ignore_unknown=True)
+    except (OSError, ValueError) as error:
+        raise PlatformError(f"{folder.secret_job} cannot be read as a job: {error}") from error
     return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)
 
 
@@ -145,13 +227,5 @@ def _announce(folder: JobFolder, attempt: int, address: str) -> None:
 def _obey_signals(master: Master) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        name = number.name
-        loop.add_signal_handler(number, lambda name=name: master.feed(UserCommand(actor=f"signal {name}", what="kill")))
+        loop.add_signal_handler(number, master.feed, UserCommand(actor=f"signal {number.name}", what="kill"))
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
-
-
-def _clean(folder: JobFolder) -> None:
-    """What must not outlive the job: secrets, the address of a process that ends now."""
-    shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_socket):
-        path.unlink(missing_ok=True)

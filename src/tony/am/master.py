@@ -21,7 +21,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import Application
 from tony.core.view import Surroundings, report
-from tony.errors import PlatformError, SchedulerError
+from tony.errors import InfraError, PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
 from tony.model.cluster import ClusterSpec
@@ -38,7 +38,8 @@ from tony.schedulers.base import ContainerSource, PreparedJob
 
 log = logging.getLogger(__name__)
 
-#: Events between two digests in the log.
+#: Events between two digests in the log, at least; of a larger job as many as it has tasks. So the cost of a digest,
+#: about 4 µs a task, is spread over as many events.
 SNAPSHOT_EVERY = 2000
 #: Seconds, beyond the stop grace, that a released executor has to end by itself.
 RELEASE_PATIENCE = 5.0
@@ -75,8 +76,9 @@ class Master:
         self._attempt = attempt
         self.address = address
         self._inbox: deque[ev.Event] = deque()
-        self._scheduled = False
+        self._scheduled = True  # until `run`: whatever comes before waits for the attempt's own first event
         self._since_snapshot = 0
+        self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
         self._shared: dict[tuple[int, int], bytes] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,21 +87,21 @@ class Master:
         self.watchers = Watchers(self.report)
 
     async def run(self, started: ev.AttemptStarted) -> act.Finish:
-        """Runs the job to its end.
+        """Runs the job to its end. Whatever was fed before comes after `started`.
 
         Raises:
             SchedulerError: the scheduler cannot be used at all.
+            StorageError: the event log cannot be written.
         """
-        await self._source.open(self.feed)
-        liveness = asyncio.create_task(self._watch_liveness())
+        self._inbox.appendleft(started)
+        asyncio.get_running_loop().call_soon(self._drain)
+        self._spawn(self._watch_liveness())
         try:
-            self.feed(started)
             return await self._finished
         finally:
-            liveness.cancel()
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(liveness, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._timer:
                 self._timer.cancel()
 
@@ -146,7 +148,7 @@ class Master:
             event = self._inbox.popleft()
             self._log_event(event)
             actions += self._handle(event)
-        if self._since_snapshot >= SNAPSHOT_EVERY:
+        if self._since_snapshot >= self._snapshot_every:
             actions += self._handle(ev.Snapshot(digest=self.app.digest()))
             self._since_snapshot = 0
         return actions
@@ -163,8 +165,7 @@ class Master:
                 log.info("%s of session %d ended: %s", task, session, status.describe())
             case ev.ContainerEnded(container=container, cause=cause):
                 held = self.app.state.containers.get(container)
-                if held and held.task:
-                    self.executors.forget(container, held.task)
+                self.executors.container_ended(container)
                 log.info("container %s (%s) ended: %s", container, held and held.task, cause)
             case ev.UserCommand(actor=actor, what=what):
                 log.info("%s asked for: %s", actor, what)
@@ -185,6 +186,7 @@ class Master:
             case act.Renew(task=task, session=session):
                 self.executors.send(task, msg.Prepare(session=session))
             case act.Publish(spec=spec):
+                self._shared = {key: shared for key, shared in self._shared.items() if key[0] == spec.session}
                 self._shared[spec.session, spec.version] = self._make_shared(spec)
             case act.Start():
                 self._start(action)
@@ -204,7 +206,8 @@ class Master:
                 self._wake_at(at, name)
             case act.Finish():
                 self._writer.append(ev.Snapshot(digest=self.app.digest()), self._clock.now(), clock.wall())
-                self._finished.set_result(action)
+                if not self._finished.done():
+                    self._finished.set_result(action)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -218,6 +221,7 @@ class Master:
             self._finished.set_exception(error)
 
     async def _reconcile(self) -> None:
+        await self._source.open(self.feed)
         self.feed(ev.ContainersFound(containers=tuple(await self._source.recover())))
         self.feed(ev.ReconcileClosed())
 
@@ -225,7 +229,7 @@ class Master:
         part = task_part(self.job.record, self._attempt, action, self.address)
         try:
             await self._source.launch(action.container, part, self._credentials.executors)
-        except SchedulerError as error:
+        except InfraError as error:
             log.warning("container %s for %s was not launched: %s", action.container, action.task, error)
             self.feed(
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
@@ -234,6 +238,8 @@ class Master:
     def _make_shared(self, spec: ClusterSpec) -> bytes:
         try:
             return encode_shared(self._framework.shared(self.job.record.spec, spec))
+        except TonyError:
+            raise
         except Exception as error:  # an adapter may be somebody else's: say whose bug it is
             module = self.job.record.framework_module
             raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
@@ -299,8 +305,7 @@ class Master:
         if container.given_back:
             self._release(container.id)
         elif task.living and task.state is TaskState.RUNNING:
-            version = state.roles[task.id.role].version
-            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=version))
+            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version))
         elif task.living:
             grace = state.spec.stop_grace_of(task.id.role)
             self.executors.send(task.id, msg.StopProgram(session=task.session, grace=grace, reason="stopping"))
@@ -314,7 +319,8 @@ class Master:
             case msg.Watch(gather=gather):
                 self.watchers.add(connection, gather)
             case msg.KillJob(actor=actor, now=at_once):
-                self.feed(ev.UserCommand(actor=actor[:200], what="kill-now" if at_once else "kill"))
+                who = "".join(char for char in actor if char.isprintable())[:200]
+                self.feed(ev.UserCommand(actor=who, what="kill-now" if at_once else "kill"))
                 connection.send(msg.Done())
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")

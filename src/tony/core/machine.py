@@ -29,7 +29,7 @@ from tony.model.exit import ExitReason
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.report import Failure, FailureClass
-from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, OnTimeout, RoleKind, TaskState
+from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, OnTimeout, RoleKind, StopOn, TaskState
 
 #: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
 LAUNCHES = 3
@@ -323,7 +323,7 @@ class Application:
         gang = [role for role in ready if role.kind is not RoleKind.SIDECAR or role.registered == role.total]
         if any(role.registered < role.total for role in gang):
             return
-        waiting = [role.tasks[index] for role in ready for index in sorted(role.arrived)]
+        waiting = [role.tasks[index] for role in ready if role.arrived for index in sorted(role.arrived)]
         new = [role for role in gang if not role.version and role.counts[TaskState.REGISTERED]]
         if new:
             state.version += 1
@@ -432,6 +432,8 @@ class Application:
                 self._role_over(role, now)
             elif not task.started:
                 self._look_for_blocked(now)
+            elif state.spec.stop_on is not StopOn.CHIEF:
+                return  # one of many: nobody waits for it alone
             self._advance(now)
 
     def _may_restart(self) -> bool:

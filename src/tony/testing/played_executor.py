@@ -30,6 +30,7 @@ class PlayedExecutor:
     Attributes:
         received: every message that came, in order.
         connections: how often it has attached.
+        ended: it was released, refused, or cut off.
     """
 
     def __init__(self, part: TaskPart, credentials: Credentials, behaviour: Behaviour) -> None:
@@ -44,30 +45,37 @@ class PlayedExecutor:
         self._n = 0
         self._running: tuple[int, int] | None = None
         self._released = False
+        self.ended = False
 
     async def run(self) -> None:
         """Lives until it is released or refused."""
-        while not self._released:
-            connection = await connect(self.part.am_address, self._credentials, PeerKind.EXECUTOR)
-            self._connection = connection
-            self.connections += 1
-            connection.send(
-                msg.Attach(
-                    task=f"{self.part.role}:{self.part.index}",
-                    container=self.part.container,
-                    incarnation=self.incarnation,
-                    highest_attempt=1,
-                    pid=4711,
-                    host="played",
-                )
+        try:
+            while not self._released:
+                await self._converse()
+        finally:
+            self.ended = True
+
+    async def _converse(self) -> None:
+        connection = await connect(self.part.am_address, self._credentials, PeerKind.EXECUTOR)
+        self._connection = connection
+        self.connections += 1
+        connection.send(
+            msg.Attach(
+                task=f"{self.part.role}:{self.part.index}",
+                container=self.part.container,
+                incarnation=self.incarnation,
+                highest_attempt=1,
+                pid=4711,
+                host="played",
             )
-            if self.connections == 1:
-                self._ready(self.part.session)
-            for report in self._reports:
-                connection.send(report)
-            while (message := await connection.receive()) is not None:
-                self._take(message)
-            connection.close()
+        )
+        if self.connections == 1:
+            self._ready(self.part.session)
+        for report in self._reports:
+            connection.send(report)
+        while (message := await connection.receive()) is not None:
+            self._take(message)
+        connection.close()
 
     def break_connection(self) -> None:
         """The network drops it; it comes back by itself."""

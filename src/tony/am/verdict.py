@@ -1,0 +1,71 @@
+"""The verdict on a job that its own application master cannot go on with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tony.errors import ConfigError, ExitCode, InfraError, StorageError, TonyError, UserError
+from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+
+_LIVING = (TaskState.RUNNING, TaskState.STOPPING)
+
+
+def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
+    """The job's last report: failed, for that reason, and nothing of it runs any more.
+
+    Args:
+        report: how it stood.
+        wall: seconds since 1970.
+    """
+    failure_class, cause, exit_code = _judge(error)
+    reasons = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_reason(error)]
+    if report.failure:
+        reasons += [report.failure.reason, *report.failure.others]
+    failure = Failure(
+        failure_class=failure_class,
+        cause=cause,
+        reason=reasons[0],
+        session=report.session,
+        at=max(0.0, wall - (report.submitted or wall)),
+        log="am.log",
+        others=tuple(reasons[1:]),
+    )
+    return replace(
+        report,
+        state=JobState.FAILED,
+        exit_code=int(exit_code),
+        failure=failure,
+        am=None,
+        ended=wall,
+        waiting="",
+        tasks=tuple(_ended(task, wall) for task in report.tasks),
+    )
+
+
+def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
+    if isinstance(error, UserError):
+        return FailureClass.USER, "refused", error.exit_code
+    if isinstance(error, InfraError):
+        return FailureClass.INFRASTRUCTURE, "storage" if isinstance(error, StorageError) else "refused", error.exit_code
+    return FailureClass.PLATFORM, "bug", ExitCode.BUG
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TonyError):
+        return str(error)
+    return f"a bug in the application master: {type(error).__name__}: {error}"
+
+
+def _ended(task: TaskReport, wall: float) -> TaskReport:
+    if task.state in ENDED_TASK_STATES:
+        return replace(task, executor_pid=None)
+    return replace(
+        task,
+        state=TaskState.STOPPED,
+        pid=None,
+        executor_pid=None,
+        since=wall,
+        last_output_age=None,
+        note="stopped when the job was broken off" if task.state in _LIVING else "not started any more",
+    )

@@ -1,0 +1,347 @@
+"""The application master from its start to its end, also when one of the things around it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.am.played_job import CEILING, until
+from tests.core.specs import FAILED, OK, workers
+from tony import clock
+from tony.am import main as am
+from tony.client.certificates import make_credentials
+from tony.core import events as ev
+from tony.errors import SchedulerError
+from tony.history.log import read, segments
+from tony.history.record import read_summary
+from tony.model.codec import to_plain
+from tony.model.exit import ExitStatus
+from tony.model.job import JobSpec
+from tony.model.layout import JobFolder
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import ENDED_TASK_STATES, JobState
+from tony.protocol import messages as msg
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import Credentials, TaskPart
+from tony.rpc.transport import connect
+from tony.schedulers.base import PreparedJob, Sink
+from tony.testing.fake_scheduler import FakeSource
+from tony.testing.jobs import prepared_job
+from tony.testing.played_executor import Behaviour, PlayedExecutor, run_until_released
+
+
+class Cluster:
+    """A container source whose containers hold played executors.
+
+    Args:
+        make: makes the source; told what to call at a launch.
+    """
+
+    def __init__(self, behaviour: Behaviour, make: Callable[..., FakeSource] = FakeSource) -> None:
+        self.executors: list[PlayedExecutor] = []
+        self._behaviour = behaviour
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.source = make(launched=self._launched)
+
+    def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
+        executor = PlayedExecutor(part, credentials, self._behaviour)
+        self.executors.append(executor)
+        task = asyncio.get_running_loop().create_task(run_until_released(executor))
+        task.add_done_callback(lambda _: self.source.end(container, "its executor ended"))
+        self._tasks.add(task)
+
+    async def close(self) -> None:
+        """Ends the executors that are left."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def submitted(folder: Path, spec: JobSpec) -> PreparedJob:
+    """A job as a client leaves it to its application master."""
+    job = prepared_job(folder, spec, job_id="test-1")
+    job = replace(job, record=replace(job.record, submitted=clock.wall(), framework_module=_NONE))
+    job.folder.secret_job.write_text(json.dumps(to_plain(job.record)))
+    job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=False))))
+    return job
+
+
+_NONE = "tony.frameworks.none:NoFramework"
+Meanwhile = Callable[[JobFolder, Cluster], Coroutine[None, None, None]]
+
+
+def attempted(
+    folder: Path,
+    spec: JobSpec,
+    cluster: Callable[[], Cluster] = lambda: Cluster(lambda part, message: OK),
+    meanwhile: Meanwhile | None = None,
+) -> JobReport:
+    """Runs the application master in this process and answers the summary it left, and nothing else."""
+    job = submitted(folder, spec)
+    asyncio.run(run(job.folder, cluster, meanwhile))
+    return left(job.folder)
+
+
+async def run(folder: JobFolder, cluster: Callable[[], Cluster], meanwhile: Meanwhile | None) -> None:
+    """Runs the application master; `meanwhile` runs beside it."""
+    around = cluster()
+    try:
+        async with asyncio.timeout(CEILING), asyncio.TaskGroup() as group:
+            if meanwhile:
+                group.create_task(meanwhile(folder, around))
+            await am.attempt(folder, lambda _: around.source)
+    finally:
+        await around.close()
+
+
+def left(folder: JobFolder) -> JobReport:
+    """The summary of a job that has ended, with what must hold of every end."""
+    report = read_summary(folder)
+    assert report is not None
+    assert report.state.ended
+    assert not folder.secret.exists()
+    assert not folder.am.exists()
+    assert not folder.am_socket.exists()
+    assert {t.state for t in report.tasks} <= ENDED_TASK_STATES
+    assert {(t.pid, t.executor_pid) for t in report.tasks} == {(None, None)}
+    assert report.submitted is not None
+    assert report.ended is not None
+    assert 0 <= report.ended - report.submitted < CEILING
+    return report
+
+
+def verdict(report: JobReport) -> tuple[JobState, int | None, str | None]:
+    """State, exit code, cause."""
+    return report.state, report.exit_code, report.failure.cause if report.failure else None
+
+
+def test_a_job_from_start_to_end(tmp_path: Path) -> None:
+    """Only the record is left: summary and events, no secrets, no address."""
+    report = attempted(tmp_path, workers(2))
+    assert verdict(report) == (JobState.SUCCEEDED, 0, None)
+    folder = JobFolder(tmp_path / "jobs" / "test-1")
+    kinds = [entry.event.kind for entry in read(segments(folder.path))]
+    assert (kinds[0], kinds[-1]) == ("attempt-started", "snapshot")
+
+
+def test_it_refuses_what_this_site_does_not_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site's limits are checked again where the job runs: nothing is asked for, exit code 2, and all is said."""
+    site = tmp_path / "config" / "tony" / "tony.toml"
+    site.parent.mkdir(parents=True)
+    site.write_text('max_restarts = 0\nfinal = ["max_restarts"]\n[limits]\ntotal_instances = 2\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    clusters: list[Cluster] = []
+
+    def cluster() -> Cluster:
+        clusters.append(Cluster(lambda part, message: OK))
+        return clusters[0]
+
+    report = attempted(tmp_path / "home", workers(3, max_restarts=5), cluster)
+    assert verdict(report) == (JobState.FAILED, 2, "refused")
+    assert report.failure
+    assert report.failure.failure_class is FailureClass.USER
+    told = [report.failure.reason, *report.failure.others]
+    assert len(told) == 2
+    assert any("max_restarts" in text and "final" in text for text in told)
+    assert any("3 tasks" in text and "allows 2" in text for text in told)
+    assert clusters[0].source.log == []
+
+
+class NoSource(FakeSource):
+    """A scheduler that cannot be used."""
+
+    async def open(self, sink: Sink) -> None:
+        raise SchedulerError("the cluster is away")
+
+
+def test_a_scheduler_that_cannot_be_used(tmp_path: Path) -> None:
+    """Infrastructure, with the scheduler's own words."""
+    report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, NoSource))
+    assert verdict(report) == (JobState.FAILED, 3, "refused")
+    assert report.failure
+    assert report.failure.reason == "the cluster is away"
+
+
+class Buggy(FakeSource):
+    """A source with a bug."""
+
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        raise ValueError("oops")
+
+
+def test_a_bug_is_a_verdict(tmp_path: Path) -> None:
+    """Whatever is raised where nobody expects it: exit code 70, the containers given back, the followers told."""
+    closed: list[bool] = []
+
+    class Closing(Buggy):
+        async def close(self) -> None:
+            closed.append(True)
+            await super().close()
+
+    report = attempted(tmp_path, workers(2), lambda: Cluster(lambda part, message: OK, Closing))
+    assert verdict(report) == (JobState.FAILED, 70, "bug")
+    assert report.failure
+    assert report.failure.reason == "a bug in the application master: ValueError: oops"
+    assert closed == [True]
+
+
+class Stuck(FakeSource):
+    """A source that never comes to its end."""
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.Event().wait()
+
+
+class Broken(FakeSource):
+    """A source that fails at its end."""
+
+    async def close(self) -> None:
+        await super().close()
+        raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("make", [Stuck, Broken])
+def test_an_end_that_fails_does_not_hide_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[FakeSource]
+) -> None:
+    """Containers that cannot be given back keep neither the summary nor those who wait for it."""
+    monkeypatch.setattr(am, "CLOSING", 0.1)
+    report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, make))
+    assert verdict(report) == (JobState.SUCCEEDED, 0, None)
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file of this process grows beyond `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
+    """What cannot be recorded must not happen: the job ends as infrastructure, and what fits is written."""
+    always = replace(workers(1), max_restarts=1000, backoff=0.0)
+    with full_disk(20_000):
+        report = attempted(tmp_path, always, lambda: Cluster(lambda part, message: FAILED))
+    assert verdict(report) == (JobState.FAILED, 3, "storage")
+    assert report.failure
+    assert "File too large" in report.failure.reason
+    folder = JobFolder(tmp_path / "jobs" / "test-1")
+    assert folder.events(1).stat().st_size <= 20_000
+    assert [entry.seq for entry in read(segments(folder.path))][:3] == [1, 2, 3]
+
+
+def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -> None:
+    """The last report goes out in any case; whoever reads later closes the record."""
+    last: list[msg.Report] = []
+
+    async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
+        await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
+        part = cluster.executors[0].part
+        token = json.loads(folder.credentials.read_text())["executors"]["token"]
+        connection = await connect(part.am_address, Credentials(token=token), PeerKind.CLIENT)
+        connection.send(msg.Watch())
+        folder.summary.mkdir()
+        while (message := await connection.receive()) is not None:
+            assert isinstance(message, msg.Report)
+            last.append(message)
+            if len(last) == 1:
+                cluster.executors[0].exit(OK)
+        folder.summary.rmdir()
+
+    job = submitted(tmp_path, workers(1))
+    asyncio.run(run(job.folder, lambda: Cluster(lambda part, message: None), meanwhile))
+    assert (last[-1].final, last[-1].report.state, last[-1].report.exit_code) == (True, JobState.SUCCEEDED, 0)
+    assert (job.folder.summary.exists(), job.folder.secret.exists()) == (False, False)
+
+
+def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> None:
+    """SIGTERM ends the job as killed at any time, and the log begins with the attempt all the same."""
+    opening: list[bool] = []
+
+    class Slow(FakeSource):
+        async def open(self, sink: Sink) -> None:
+            opening.append(True)
+            await asyncio.Event().wait()
+
+    async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
+        await until(lambda: bool(opening))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, Slow), meanwhile)
+    assert verdict(report) == (JobState.KILLED, 4, "killed")
+    assert report.failure
+    assert report.failure.reason == "killed by signal SIGTERM"
+    assert report.attempt == 1
+    events = [entry.event for entry in read(segments(tmp_path / "jobs" / "test-1"))]
+    assert isinstance(events[0], ev.AttemptStarted)
+
+
+def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    """A plug-in that is broken is said to be that."""
+    job = submitted(tmp_path, workers(1))
+    record = replace(job.record, framework_module="nowhere:Nothing")
+    job.folder.secret_job.write_text(json.dumps(to_plain(record)))
+    source = FakeSource()
+    asyncio.run(am.attempt(job.folder, lambda _: source))
+    report = left(job.folder)
+    assert verdict(report) == (JobState.FAILED, 70, "bug")
+    assert report.failure
+    assert report.failure.reason.startswith("the framework adapter nowhere:Nothing cannot be loaded: ModuleNotFound")
+
+
+def run_main(folder: JobFolder) -> subprocess.CompletedProcess[str]:
+    """The program itself."""
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from tony.am.main import main; sys.exit(main())", str(folder.path)],
+        capture_output=True,
+        text=True,
+        timeout=CEILING,
+        check=False,
+    )
+
+
+def test_a_job_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
+    """Its record is closed: whoever closed it has said what became of it."""
+    job = submitted(tmp_path, workers(1))
+    job.folder.summary.write_text("{}")
+    done = run_main(job.folder)
+    assert done.returncode == 70
+    assert "test-1 has ended already" in done.stderr
+
+
+def test_without_a_job_it_says_so(tmp_path: Path) -> None:
+    """A folder whose secrets are gone is no job that could be run."""
+    job = submitted(tmp_path, workers(1))
+    job.folder.secret_job.unlink()
+    done = run_main(job.folder)
+    assert done.returncode == 70
+    assert "cannot be read as a job" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_program_of_the_user_does_is_his_verdict(tmp_path: Path) -> None:
+    """The usual failure: exit code 1, with the task."""
+
+    def fail(part: TaskPart, message: msg.StartProgram) -> ExitStatus:
+        return FAILED
+
+    report = attempted(tmp_path, workers(1), lambda: Cluster(fail))
+    assert verdict(report) == (JobState.FAILED, 1, "program")
