@@ -3,6 +3,8 @@
 It reads from a pipe whose other end only the executor has. If that ends without a farewell, the executor was killed:
 then everything it had started is killed, until nothing is left, by every handle there is: control group, marker in the
 environment, and processes that the executor has pointed out because they carry no marker.
+
+It also removes the control group in the end: whoever made it may be dead by then.
 """
 
 from __future__ import annotations
@@ -132,6 +134,7 @@ def _watch(pipe: int, marker: str, folders: Sequence[str]) -> None:
         text = f"the executor died; the watchdog ended {killed} process{'' if killed == 1 else 'es'} of its program\n"
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
+    cgroup.remove(folders)
 
 
 def _parse(heard: bytes) -> dict[int, int]:
