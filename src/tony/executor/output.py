@@ -57,7 +57,7 @@ class LogFile:
             return
         start = max(0, len(data) - self._limit)  # what is before would be rotated away before anyone saw it
         while len(data) - start > (room := self._half - self._size):
-            # Up to the last line's end that fits, so that the next file begins with a line.
+            # Up to the last line end that fits, if one does: then the next file begins with a line.
             end = data.rfind(b"\n", start, start + room) + 1
             end = end if end > start else start + room
             self._append(memoryview(data)[start:end])
