@@ -190,10 +190,14 @@ class Lab:
                     os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         for job in self.jobs():
-            for _ in range(3):
-                for pid in self.processes(job):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+            if self.processes(job):
+                self.tony("kill", job, "--now")
+                with contextlib.suppress(AssertionError):
+                    self.wait_gone(job, 30)
+            for pid in self.processes(job):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.tony("status", job)  # closes the record of a job whose application master is gone
 
 
 def _lives(pid: int) -> bool:
