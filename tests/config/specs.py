@@ -7,6 +7,7 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
+from tony.config.sheet import RESERVED_ENV
 from tony.model.job import MIB, Command, JobSpec, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.placeholders import check
 from tony.model.states import (
@@ -30,7 +31,7 @@ names = st.text(
 role_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,10}", fullmatch=True)
 variables = st.dictionaries(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="=\0"), min_size=1, max_size=8).filter(
-        lambda name: name != "TONY_TASK"
+        lambda name: name not in RESERVED_ENV
     ),
     texts,
     max_size=3,

@@ -86,11 +86,11 @@ def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_lacks_only_a_command(tmp_path: Path) -> None:
-    """Nothing is a fine table."""
-    expected = ['command: no command: nothing says what to run. Write command = "python train.py".']
+    """Nothing is a fine table; what lacks the command is named."""
+    expected = 'no command: nothing says what to run. Write command = "python train.py".'
     for name in ("job.toml", "job.yaml", "job.yml"):
         for text in ("", "\n", "# nothing\n"):
-            assert expected == mistakes(tmp_path, text, name=name)
+            assert [f"command ({name}): {expected}"] == mistakes(tmp_path, text, name=name)
 
 
 def _refusal(path: str | Path, cwd: Path) -> list[str]:

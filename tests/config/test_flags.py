@@ -9,7 +9,7 @@ import pytest
 
 from tests.config.jobs import mistakes, resolve
 from tony.config.flags import written
-from tony.config.layers import Written
+from tony.config.layers import Garbled, Written
 from tony.model.job import GIB
 from tony.model.states import TlsMode
 
@@ -38,7 +38,8 @@ a_b = "1"
         ("", ""),
         ("1\nother = 2", "1\nother = 2"),
         ("2 # no comment", "2 # no comment"),
-        ("[" * 9999, "[" * 9999),
+        ("a [list] of 'words'", "a [list] of 'words'"),
+        (Garbled("[" * 9999, "it is nested too deeply"), "[" * 9999),
         ("9" * 5000, "9" * 5000),
     ],
     ids=lambda text: str(text)[:20],
@@ -49,6 +50,25 @@ def test_a_flag_is_toml_if_it_can_be(expected: Any, text: str) -> None:
         assert 2 == written(text).value
     else:
         assert expected == written(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (r'"env|grep tony\|token"', "it begins as text in quotes in TOML and is none: Unescaped '\\' in a string."),
+        ("[ -f x ] && run", "it begins as a list in TOML and is none: "),
+        ('{"a": 1}', "it begins as a table in TOML and is none: "),
+        ("'not closed", "it begins as text in quotes in TOML and is none: "),
+        ('"a\nb"', "it begins as text in quotes in TOML and is none: it has more than one line."),
+    ],
+)
+def test_a_flag_that_begins_as_toml_and_is_none_is_a_mistake(tmp_path: Path, value: str, said: str) -> None:
+    """Otherwise its quotes would silently become a part of the value."""
+    for flags in ({"sets": [f"command={value}"]}, {"environ": {"TONY_SET_COMMAND": value}}):
+        (found,) = mistakes(tmp_path, JOB, **flags)
+        assert said in found
+        assert "write it in single quotes of its own: '...'." in found or "'" in value
+    assert value == resolve(tmp_path, JOB, params=[f"x={value}"]).spec.params["x"]
 
 
 def test_set_takes_every_kind_of_setting(tmp_path: Path) -> None:

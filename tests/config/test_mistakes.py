@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import mistakes
+from tony.config.sheet import RESERVED_ENV
+from tony.frameworks.base import TaskView, common_environment
+from tony.model.ids import TaskId
+from tony.model.states import DistributedMode
 
 RUN = 'command = "python train.py"\n'
 
@@ -32,17 +36,17 @@ def test_a_number_of_thousands_of_digits_is_not_printed(tmp_path: Path) -> None:
 
 
 def test_no_command_anywhere_is_a_mistake(tmp_path: Path) -> None:
-    """A job of one task needs the job's command."""
-    assert ['command: no command: nothing says what to run. Write command = "python train.py".'] == mistakes(
-        tmp_path, ""
-    )
+    """A job of one task needs the job's command; without a file there is none to name."""
+    expected = 'no command: nothing says what to run. Write command = "python train.py".'
+    assert [f"command (job.toml): {expected}"] == mistakes(tmp_path, "")
+    assert [f"command: {expected}"] == mistakes(tmp_path)
 
 
 def test_an_empty_table_of_roles_is_a_job_of_one_task(tmp_path: Path) -> None:
     """It needs a command like any other; one whose only role has an impossible name is not complained about twice."""
-    expected = 'command: no command: nothing says what to run. Write command = "python train.py".'
-    assert [expected] == mistakes(tmp_path, "[roles]\n")
-    assert [expected] == mistakes(tmp_path, "roles:\n", name="job.yaml")
+    expected = 'no command: nothing says what to run. Write command = "python train.py".'
+    assert [f"command (job.toml): {expected}"] == mistakes(tmp_path, "[roles]\n")
+    assert [f"command (job.yaml): {expected}"] == mistakes(tmp_path, "roles:\n", name="job.yaml")
     assert ["roles.1"] == [line.split(" (")[0] for line in mistakes(tmp_path, "[roles.1]\ncommand = 'x'\n")]
 
 
@@ -56,7 +60,7 @@ def test_each_role_without_a_command_is_named(tmp_path: Path) -> None:
 def test_a_command_that_slipped_below_a_section_is_found(tmp_path: Path) -> None:
     """In TOML everything below [env] is a variable: the usual slip is told as what it is."""
     assert [
-        "command: no command: the one in job.toml:3 stands below [env]; write it above the first [section]."
+        "command (job.toml): no command: the one in job.toml:3 stands below [env]; write it above the first [section]."
     ] == mistakes(tmp_path, "[env]\nA = 1\ncommand = 'python train.py'\n")
 
 
@@ -132,3 +136,41 @@ local = { memory = 8 }
     assert 'tls = "no" (env TONY_SET_TLS): it must be "auto" or "always".' in found
     assert 'stopgrace = "1s" (--set): unknown key; did you mean `stop_grace`?' in found
     assert 25 == len(found)
+
+
+@pytest.mark.parametrize("text", ["params:\n  flag: true\n", "params: [1]\n", "params: 1\n"])
+def test_a_parameter_that_cannot_be_read_is_told_once(tmp_path: Path, text: str) -> None:
+    """Its placeholder names a parameter that is there, if a wrong one."""
+    found = mistakes(tmp_path, f"command: run {{params.flag}}\n{text}", name="job.yaml")
+    assert 1 == len(found)
+    assert "{params.flag}" not in found[0]
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_ENV))
+def test_a_variable_that_tony_sets_is_refused_wherever_it_is_set(tmp_path: Path, name: str) -> None:
+    """It would be lost without a word: the executor's own value wins."""
+    expected = [
+        f"env.{name} (--set): {RESERVED_ENV[name]}",
+        f"roles.worker.env.{name} (job.toml:3): {RESERVED_ENV[name]}",
+    ]
+    text = f"{RUN}[roles.worker.env]\n{name} = '1'\n"
+    assert expected == sorted(mistakes(tmp_path, text, sets=[f"env.{name}=9"]))
+
+
+def test_every_variable_that_all_programs_get_is_reserved() -> None:
+    """The list is that of the frameworks' common ground."""
+    view = TaskView(
+        job_id="job-1",
+        task=TaskId("worker", 0),
+        session=1,
+        attempt=1,
+        try_=1,
+        instances={"worker": 1},
+        procs={"worker": 1},
+        chief=None,
+        num_tasks=1,
+        mode=DistributedMode.GANG,
+        address="localhost:1",
+        tb_port=6006,
+    )
+    assert common_environment(view).keys() <= RESERVED_ENV.keys()

@@ -243,7 +243,7 @@ def test_a_job_of_one_task_has_limits_too(tmp_path: Path, etc: Path) -> None:
     """`main:0` counts like any other task."""
     put(etc, "[limits]\ntotal_instances = 0")
     assert [
-        f"roles: {over('1 task in all (main 1 × 1)', '0', 'total_instances', f'{etc}:2')}",
+        f"roles (job.toml): {over('1 task in all (main 1 × 1)', '0', 'total_instances', f'{etc}:2')}",
     ] == mistakes(tmp_path, JOB, sites=[etc])
 
 

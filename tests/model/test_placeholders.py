@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.model.placeholders import NAMES, check, fill
+from tony.model.placeholders import NAMES, check, fill, near_misses
 
 VALUES = {
     "role": "worker",
@@ -64,3 +64,20 @@ def test_text_without_our_names_stays(text: str) -> None:
 def test_doubling_braces_of_known_names_is_literal(text: str) -> None:
     """What check finds is empty for known names, whatever the braces."""
     assert check(text, ["lr"]) == []
+
+
+@pytest.mark.parametrize("word", ["parms", "param", "parmas", "Params", "PARAMS", "paramss"])
+def test_a_slip_in_params_is_found(word: str) -> None:
+    """The parameter is one of the job's, and the word before the dot is nearly ours."""
+    text = f"run --lr {{{word}.lr}}"
+    (mistake,) = near_misses(text, ["lr"])
+    assert (9, f"{word}.lr") == (mistake.position, mistake.name)
+    assert f"{{{word}.lr}} is no placeholder; did you mean {{params.lr}}?" == mistake.message
+
+
+@pytest.mark.parametrize(
+    "text", ["{params.lr}", "{param}", "{param.other}", "${param.lr}", "{{param.lr}}", "{parent.lr}", "{self.lr}"]
+)
+def test_other_braces_are_nobodys_slip(text: str) -> None:
+    """Plain braces pass unharmed, as do those of names that the job does not have."""
+    assert [] == near_misses(text, ["lr"])

@@ -15,6 +15,7 @@ from tony.config.nearest import did_you_mean, known_are, nearest
 from tony.config.sheet import Sheet
 from tony.model.job import Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
+from tony.model.placeholders import near_misses
 from tony.model.states import RoleKind, StopOn
 
 _LONGEST_NAME = 200
@@ -56,8 +57,12 @@ def _stray(sheet: Sheet, table: str) -> str:
 
 
 def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
+    broken = [key[1] for key in sheet.broken if key[:1] == ("params",) and len(key) == 2]
+    params = [*spec.params, *broken]
     for key, text, item in _texts(spec, sheet):
-        for mistake in placeholder_mistakes(text, spec.params):
+        for mistake in near_misses(text, params):
+            sheet.blame(key, mistake.message, item=item)
+        for mistake in () if ("params",) in sheet.broken else placeholder_mistakes(text, params):
             near = nearest(mistake.name.removeprefix("params."), spec.params)
             hint = f"; did you mean {{params.{near}}}?" if near else "."
             sheet.blame(key, f"{mistake.message}{hint}", item=item)

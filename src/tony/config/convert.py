@@ -11,7 +11,7 @@ from typing import Any
 
 from tony.config import paths
 from tony.config.keys import Kind, Setting
-from tony.config.layers import Canonical, Written, quoted
+from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.nearest import did_you_mean
 from tony.config.show import canonical
 from tony.units import parse_duration, parse_size
@@ -47,6 +47,8 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
     Raises:
         WrongValue: with what to write instead.
     """
+    if isinstance(value, Garbled):
+        raise WrongValue(Fault(_garbled(value)))
     plain = value.value if isinstance(value, Canonical) else _unwrapped(value, setting.kind)
     if plain is None and not isinstance(value, Canonical):
         raise WrongValue(Fault("it has no value. Write one, or remove the key."))
@@ -62,6 +64,12 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
         raise
     except ValueError as error:
         raise WrongValue(Fault(str(error))) from None
+
+
+def _garbled(value: Garbled) -> str:
+    kind = {"[": "a list", "{": "a table"}.get(value.text.lstrip()[0], "text in quotes")
+    meant = " To have it taken as it is, write it in single quotes of its own: '...'." if "'" not in value.text else ""
+    return f"it begins as {kind} in TOML and is none: {value.why}.{meant}"
 
 
 def _unwrapped(value: Any, kind: Kind, *, is_item: bool = False) -> Any:

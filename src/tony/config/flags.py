@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.keys import Key
-from tony.config.layers import Branch, Layer, Written, put, quoted
+from tony.config.layers import Branch, Garbled, Layer, Written, put, quoted
 from tony.config.nearest import folded
 from tony.config.schema import Node, schema
 from tony.errors import Problem
@@ -16,11 +16,15 @@ from tony.errors import Problem
 #: Variables that begin so are settings; all other TONY_... variables are the user's program's or ours.
 PREFIX = "TONY_SET_"
 
+#: What text in quotes, a list and a table begin with.
+_OPENING = ('"', "'", "[", "{")
+#: What the parser says of its place: in our text it stands elsewhere.
+_PLACE = re.compile(r" \(at (?:line \d+, column \d+|end of document)\)$")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
 def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
-    """Reads `--set key=value`, later ones over earlier ones. A value that is TOML is read as such, else it is text."""
+    """Reads `--set key=value`, later ones over earlier ones; for what a value means see `written`."""
     values: dict[str, Any] = {}
     problems = []
     for text in sets:
@@ -80,15 +84,22 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
 
 
 def written(text: str) -> Any:
-    """What a flag's text means: a TOML value if it is one, else text. The text itself is kept beside it."""
+    """What a flag's text means: a TOML value if it is one, else text. The text itself is kept beside it.
+
+    Text that begins as a TOML string, list or table does, and is none, is `Garbled`: its quotes are not meant.
+    """
     import tomllib
 
+    why = "it has more than one line"
+    document: dict[str, Any] = {}
     try:
         document = tomllib.loads(f"value = {text}", parse_float=_float) if "\n" not in text and "\r" not in text else {}
-    except (ValueError, RecursionError):
-        document = {}
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as error:
+        why = _PLACE.sub("", str(error))
     if len(document) != 1:
-        return text
+        return Garbled(text, why) if text.lstrip().startswith(_OPENING) else text
     value = document["value"]
     return value if isinstance(value, str | dict | Written) else Written(value, text.strip())
 

@@ -34,6 +34,18 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Garbled:
+    """A flag's text that begins as a TOML value does and is none: a quote was forgotten, or an escape is unknown.
+
+    Attributes:
+        why: what the parser says of it, without a full stop.
+    """
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Canonical:
     """A value of a JobSpec: bytes and seconds are numbers already."""
 

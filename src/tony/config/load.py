@@ -86,6 +86,7 @@ def load(
         own.append(from_call(overrides, cwd, overrides_source))
 
     sheet = read(merge([*(site.layer for site in sites), *own]))
+    sheet.origin = None if job_file is None else _shown(job_file)
     known_framework = unknown_names(sheet)
     problems += broken_finals(sites, own)
     spec = build(sheet, _default_name(job_file, cwd))
@@ -138,8 +139,12 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
     path = _path_of(job_file, cwd)
+    return read_layer(path, _shown(job_file), path.parent)
+
+
+def _shown(job_file: str | os.PathLike[str]) -> str:
     shown = os.fsdecode(job_file)
-    return read_layer(path, shown if shown.isprintable() else quoted(shown), path.parent)
+    return shown if shown.isprintable() else quoted(shown)
 
 
 def _path_of(job_file: str | os.PathLike[str], cwd: Path) -> Path:

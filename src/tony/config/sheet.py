@@ -28,6 +28,18 @@ _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
 }
 
+_LOST = "tony itself sets this variable in every program, so this value would be lost. Choose another name."
+_OURS = "this variable is ours: it marks what belongs to a task. Choose another name."
+#: Variables that tony sets, whatever the job says -> what is said to those who set them.
+RESERVED_ENV: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "SESSION_ID", "DISTRIBUTED_MODE", "TB_PORT"), _LOST
+    ),
+    **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _OURS),
+    "CUDA_VISIBLE_DEVICES": "tony itself sets this variable, to the GPUs that the task was granted. Ask for some with "
+    "gpus = 1 below [roles.NAME].",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -56,6 +68,7 @@ class Sheet:
         partial, raw: key of a broken list -> its items, None in the places of those that could not be read, and the
             list as it was written.
         tables: key -> the strongest layer that has this table.
+        origin: the job file, where a key that stands nowhere is missing; None without one.
     """
 
     found: dict[Key, Found] = field(default_factory=dict)
@@ -65,6 +78,7 @@ class Sheet:
     partial: dict[Key, Sequence[str | None]] = field(default_factory=dict)
     raw: dict[Key, Any] = field(default_factory=dict)
     tables: dict[Key, Layer] = field(default_factory=dict)
+    origin: str | None = None
     problems: list[Problem] = field(default_factory=list)
 
     def value(self, key: Key) -> Any:
@@ -77,13 +91,13 @@ class Sheet:
         return self.children.get(key, {})
 
     def source(self, key: Key) -> str | None:
-        """Where a key, or the nearest table around it, was set; None if nowhere."""
+        """Where a key, or the nearest table around it, was set; where it is missing, if nowhere."""
         if key in self.found:
             return self.found[key].layer.where(key)
         layer = self.broken.get(key) or self.tables.get(key)
         if layer:
             return layer.where(key)
-        return self.source(key[:-1]) if len(key) > 1 else None
+        return self.source(key[:-1]) if len(key) > 1 else self.origin
 
     def _unread(self, key: Key) -> Found | None:
         """A list of which only some items could be read."""
@@ -172,8 +186,8 @@ def _is_nothing(leaf: Leaf) -> bool:
 
 def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> bool:
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
-    if key[-2:] == ("env", "TONY_TASK"):
-        rule = "this variable is ours: it marks what belongs to a task. Choose another name."
+    if key[-2] == "env" and key[-1] in RESERVED_ENV:
+        rule = RESERVED_ENV[key[-1]]
     elif pattern.fullmatch(key[-1]):
         return True
     sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))

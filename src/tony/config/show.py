@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from tony.config.keys import Kind, Setting
-from tony.config.layers import Canonical, Written, quoted
+from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.units import exact_duration, exact_size
 
 #: Longer values are cut in messages.
@@ -23,7 +23,7 @@ def as_written(value: Any) -> str:
 def _written(value: Any, depth: int) -> str:
     if isinstance(value, Canonical):
         return '"off"' if value.value is None else _written(value.value, depth)
-    if isinstance(value, Written):
+    if isinstance(value, Written | Garbled):
         return quoted(value.text)[1:-1].replace('\\"', '"')
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -18,6 +18,10 @@ NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")
 _PARAM = "params."
 _BRACES = re.compile(rf"(?<![${{])(\{{+)({'|'.join(NAMES)}|params\.[A-Za-z0-9_.-]+)(\}}+)", re.ASCII)
 
+_LIKE_PARAM = re.compile(r"(?<![${])\{([A-Za-z_]{4,10})\.([A-Za-z0-9_.-]+)\}(?!\})", re.ASCII)
+#: How like `params` a word must be to be taken for a slip of it: one letter wrong, missing or too many.
+_LIKENESS = 0.8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
@@ -49,6 +53,27 @@ def check(text: str, params: Collection[str]) -> list[Mistake]:
         message = f"{{{match[2]}}} names a parameter that is not in [params]: {known}"
         mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
     return mistakes
+
+
+def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
+    """Finds braces that look like a slip in `{params.NAME}` of a parameter that the job has, such as `{parms.lr}`.
+
+    Only these: any other word in braces may be meant as it stands.
+    """
+    mistakes = []
+    for match in _LIKE_PARAM.finditer(text):
+        word, name = match.groups()
+        if word == "params" or name not in params or not _is_like_params(word):
+            continue
+        message = f"{{{word}.{name}}} is no placeholder; did you mean {{params.{name}}}?"
+        mistakes.append(Mistake(position=match.start(), name=f"{word}.{name}", message=message))
+    return mistakes
+
+
+def _is_like_params(word: str) -> bool:
+    from difflib import SequenceMatcher  # rarely needed, and not by executors
+
+    return SequenceMatcher(None, word.lower(), "params").ratio() >= _LIKENESS
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
