@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,8 @@ from tony.schedulers.base import ContainerSource, PreparedJob
 
 log = logging.getLogger("tony.am")
 
+#: How often, and after how many seconds each time, to ask again for a lock that somebody else holds.
+LOCK_TRIES, LOCK_PAUSE = 50, 0.02
 #: Seconds that the last report may take to reach those who watch.
 GOODBYE = 5.0
 #: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
@@ -57,9 +60,7 @@ def main() -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
     lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _locked(lock):
         log.error("another application master of %s lives", folder.job_id)
         return ExitCode.BUG
     if folder.summary.exists():
@@ -85,6 +86,18 @@ class _Parts:
 
 def _source(job: PreparedJob) -> ContainerSource:
     return schedulers.load(job.record.spec.scheduler).source(job)
+
+
+def _locked(lock: int) -> bool:
+    """Takes the lock that says "I live". Whoever asks whether we live holds it for a moment, so one try is not enough."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE)
+        else:
+            return True
+    return False
 
 
 async def attempt(folder: JobFolder, source: Callable[[PreparedJob], ContainerSource] = _source) -> None:

@@ -309,6 +309,8 @@ class Master:
         elif task.living:
             grace = state.spec.stop_grace_of(task.id.role)
             self.executors.send(task.id, msg.StopProgram(session=task.session, grace=grace, reason="stopping"))
+            # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
+            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version))
         elif task.state is TaskState.STARTING and task.incarnation == peer.incarnation:
             self.executors.send(task.id, msg.Prepare(session=state.session))
 
