@@ -89,7 +89,7 @@ def _source(job: PreparedJob) -> ContainerSource:
 
 
 def _locked(lock: int) -> bool:
-    """Takes the lock that says "I live". Whoever asks whether we live holds it for a moment, so one try is not enough."""
+    """Takes the lock that says "I live". Whoever asks whether we live holds it for a moment: one try is not enough."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
