@@ -253,3 +253,43 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
         await master.finish(replace(succeeded(folder, record), session=3))
         await following
     assert diary.sessions == [(2, "worker:1 failed"), (3, "")]
+
+
+async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
+    """Its newest state shows while it has no line's end, and the last one before the job's end."""
+    folder, record = job
+    told: list[str] = []
+
+    class Order(Diary):
+        def saw(self, report: JobReport) -> None:
+            super().saw(report)
+            told.append(report.state.value)
+
+        def printed(self, lines: Sequence[Line]) -> None:
+            super().printed(lines)
+            told.extend(line.text for line in lines)
+
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, Order()))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "\r 25%|#\r 50%|##")
+        await until(lambda: " 50%|##" in told)
+        write_log(folder, "worker-0.s1.t1.out", "\r100%|####")
+        await master.finish(succeeded(folder, record))
+        await following
+    assert told == ["running", " 50%|##", "100%|####", "succeeded"]
+
+
+async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
+    """For those who write the output down: nothing is dropped and nothing is cut in two."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "\r 25%\r 50%\r\nend")
+    write_summary(folder, succeeded(folder, record))
+    seen: list[bytes] = []
+
+    class Raw(Diary):
+        def printed(self, lines: Sequence[Line]) -> None:
+            seen.extend(line.data for line in lines)
+
+    await follow(home, JOB, Raw(), live=False)
+    assert seen == [b"\r 25%\r 50%\r", b"end"]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, contextmanager
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import Protocol
 
+from tony import clock
 from tony.client import facts
 from tony.client.inotify import FolderWatch
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
-from tony.core.events import SessionOpened
-from tony.errors import ConnectionFailed, RecordError
-from tony.history.event_tail import EventTail
+from tony.errors import ConnectionFailed
+from tony.history.sessions import session_reasons
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
@@ -44,37 +46,47 @@ class Viewer(Protocol):
 
 
 async def follow(
-    home: Home, job_id: str, viewer: Viewer, selection: Selection | None = None, keep: int | None = None
+    home: Home,
+    job_id: str,
+    viewer: Viewer,
+    selection: Selection | None = None,
+    keep: int | None = None,
+    *,
+    live: bool = True,
 ) -> JobReport:
     """Tells `viewer` everything until the job has ended; answers its last report.
 
-    Every line that was printed has been told by then.
+    Every line that was printed has been told before the report that the job has ended.
 
     Args:
         selection: which lines are told; all by default.
         keep: lines of each stream to begin with; None for all.
+        live: tell lines as somebody wants them who looks on: progress bars as they move, and what waits for its line's
+            end. Otherwise whole lines, byte for byte.
 
     Raises:
         UnknownJobError: there is no such job.
     """
     facts.record_of(home, job_id)
-    with LogTail(home.job(job_id).logs, selection or Selection(), keep) as tail:
+    with LogTail(home.job(job_id).logs, selection or Selection(), keep, live=live) as tail:
         printer = _Printer(tail, viewer)
         with first_error():
             async with asyncio.TaskGroup() as group:
                 printing = group.create_task(printer.run())
-                last = await _watch(home, job_id, viewer)
+                last = await _watch(home, job_id, viewer, printer)
                 printing.cancel()
-        await printer.finish()
+        await printer.rest()
     return last
 
 
-async def _watch(home: Home, job_id: str, viewer: Viewer) -> JobReport:
+async def _watch(home: Home, job_id: str, viewer: Viewer, printer: _Printer) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home.job(job_id), viewer)
     async with aclosing(reports(home, job_id, viewer.noticed)) as stream:
         async for last in stream:
             await sessions.tell(last.session)
+            if last.state.ended:
+                await printer.rest()
             viewer.saw(last)
     assert last is not None  # the stream ends with a report
     return last
@@ -84,7 +96,7 @@ class _Sessions:
     """Tells of further sessions. Reports do not say why one began, and a quick restart happens between two of them."""
 
     def __init__(self, folder: JobFolder, viewer: Viewer) -> None:
-        self._tail = EventTail(folder)
+        self._folder = folder
         self._viewer = viewer
         self._told = 1
 
@@ -92,18 +104,10 @@ class _Sessions:
         """The job is in this session now."""
         if session <= self._told:
             return
-        reasons = await asyncio.to_thread(self._reasons)
+        reasons = await asyncio.to_thread(session_reasons, self._folder)
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session
-
-    def _reasons(self) -> dict[int, str]:
-        """Session -> why it began, as far as the log says it."""
-        try:
-            events = [entry.event for entry in self._tail.new()]
-        except (RecordError, OSError):
-            return {}
-        return {event.session: event.reason for event in events if isinstance(event, SessionOpened)}
 
 
 class _Notice(Protocol):
@@ -163,20 +167,34 @@ class _Printer:
     def __init__(self, tail: LogTail, viewer: Viewer) -> None:
         self._tail = tail
         self._viewer = viewer
-        self._lines: Iterator[Line] = tail.new_lines()
+        self._lines: Iterator[Line] = iter(())
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        changed: AbstractSet[Path] | None = None
         while True:
-            await self._hand_over()
-            changed = await self._tail.wait_change()
-            self._lines = self._tail.new_lines(changed)
+            await self._tell(chain(self._tail.new_lines(changed), self._tail.due_lines()))
+            changed = await self._change()
 
-    async def finish(self) -> None:
-        """No program runs any more: the rest."""
-        await self._hand_over()
-        self._lines = self._tail.drain()
-        await self._hand_over()
+    async def rest(self) -> None:
+        """No program runs any more: all that is left, lines without an end included."""
+        await self._tell(self._tail.drain())
+
+    async def _change(self) -> AbstractSet[Path] | None:
+        """Waits until something was printed, or has waited for its line's end long enough."""
+        due = self._tail.due
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - clock.monotonic())):
+                return await self._tail.wait_change()
+        except TimeoutError:
+            return frozenset()
+
+    async def _tell(self, lines: Iterator[Line]) -> None:
+        async with self._turn:
+            await self._hand_over()  # what was left when it was cancelled
+            self._lines = lines
+            await self._hand_over()
 
     async def _hand_over(self) -> None:
         while portion := list(islice(self._lines, _PORTION)):

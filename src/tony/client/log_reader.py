@@ -23,7 +23,7 @@ class Line:
     """One line that a program printed.
 
     Attributes:
-        data: the bytes as printed, without the line's end.
+        data: the bytes as printed, without the newline.
     """
 
     name: LogName
@@ -31,8 +31,8 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The line as text; bytes that are not UTF-8 are replaced."""
-        return self.data.decode("utf-8", errors="replace")
+        """The line as text, without a carriage return at its end; bytes that are not UTF-8 are replaced."""
+        return self.data.removesuffix(b"\r").decode("utf-8", errors="replace")
 
 
 class Reader:
@@ -73,9 +73,18 @@ class Reader:
     def drain(self) -> Iterator[Line]:
         """The rest, with the last line even if it has no end. For when nothing more will be printed."""
         yield from self.read()
+        yield from self.take()
+
+    def take(self) -> Iterator[Line]:
+        """What was read and has no end yet, as a line of its own."""
         if self._rest:
             rest, self._rest = self._rest, b""
             yield Line(self.name, rest)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something was read that has no end yet."""
+        return bool(self._rest)
 
     def _open(self, stack: ExitStack) -> list[BinaryIO]:
         """The stream's files, older first.
@@ -111,7 +120,7 @@ class Reader:
         *lines, rest = (self._rest + part).split(b"\n")
         self._rest = rest
         for line in lines:
-            yield Line(self.name, line.removesuffix(b"\r"))
+            yield Line(self.name, line)
         while len(self._rest) > LONGEST_LINE:
             piece, self._rest = self._rest[:LONGEST_LINE], self._rest[LONGEST_LINE:]
             yield Line(self.name, piece)
@@ -126,7 +135,9 @@ class Reader:
                     return
 
 
-def readers(folder: Path, names: Collection[LogName], keep: int | None = None) -> list[Reader]:
+def readers(
+    folder: Path, names: Collection[LogName], keep: int | None = None, kind: type[Reader] = Reader
+) -> list[Reader]:
     """A reader for each file, in order.
 
     Args:
@@ -134,12 +145,12 @@ def readers(folder: Path, names: Collection[LogName], keep: int | None = None) -
     """
     ordered = sorted(names, key=lambda name: name.order)
     if keep is None:
-        return [Reader(folder, name) for name in ordered]
+        return [kind(folder, name) for name in ordered]
     left: dict[tuple[str, str], int] = {}
     made: list[Reader] = []
     for name in reversed(ordered):
         stream = name.task, name.stream
-        reader = Reader(folder, name, left.get(stream, keep))
+        reader = kind(folder, name, left.get(stream, keep))
         left[stream] = left.get(stream, keep) - reader.kept
         made.append(reader)
     return made[::-1]

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tony import clock
 from tony.client.inotify import FolderWatch
+from tony.client.live_reader import LiveReader
 from tony.client.log_names import LogName, Selection, find
 from tony.client.log_reader import Line, Reader, readers
 
@@ -19,15 +21,18 @@ class LogTail:
     Args:
         folder: the job's `logs/`; must exist.
         keep: lines of each stream to begin with; None for all.
+        live: for somebody who looks on: of lines that overwrite themselves only the newest state, and what has no end
+            yet by `due_lines`.
     """
 
-    def __init__(self, folder: Path, selection: Selection, keep: int | None = None) -> None:
+    def __init__(self, folder: Path, selection: Selection, keep: int | None = None, *, live: bool = False) -> None:
         self._folder = folder
+        self._kind = LiveReader if live else Reader
         self._selection = selection
         self._watch = FolderWatch()
         self._watch.add(folder)
         # Whatever is written from here on wakes us; what is there already is read by the first `new_lines`.
-        self._readers = {reader.name: reader for reader in readers(folder, find(folder, selection), keep)}
+        self._readers = {reader.name: reader for reader in readers(folder, find(folder, selection), keep, self._kind)}
 
     def __enter__(self) -> Self:
         return self
@@ -49,6 +54,18 @@ class LogTail:
         """What was printed to the files in `changed` (None: to any) since they were read last."""
         for name in self._named(changed):
             yield from self._lines_of(name)
+
+    @property
+    def due(self) -> float | None:
+        """When `due_lines` should be called, in monotonic seconds; None if nothing waits for its end."""
+        return min((reader.due for reader in self._live() if reader.due is not None), default=None)
+
+    def due_lines(self) -> Iterator[Line]:
+        """What was read and has waited for its line's end long enough."""
+        now = clock.monotonic()
+        for reader in self._live():
+            if reader.due is not None and reader.due <= now:
+                yield from reader.take()
 
     def drain(self) -> Iterator[Line]:
         """The rest, last lines without an end included. For when no program runs any more."""
@@ -77,5 +94,8 @@ class LogTail:
 
     def _reader(self, name: LogName) -> Reader:
         if name not in self._readers:
-            self._readers[name] = Reader(self._folder, name)
+            self._readers[name] = self._kind(self._folder, name)
         return self._readers[name]
+
+    def _live(self) -> list[LiveReader]:
+        return [reader for reader in self._readers.values() if isinstance(reader, LiveReader)]

@@ -11,6 +11,7 @@ import click
 from tony.cli.log_printer import LogPrinter
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
+from tony.cli.text import is_terminal
 from tony.client import facts
 from tony.client.following import follow
 from tony.client.log_names import ERR, OUT, STREAMS, Selection, find
@@ -49,7 +50,8 @@ def command(
     selection = Selection(tasks=selected, streams={"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS), session=session)
     printer = LogPrinter(sys.stdout, prefix=selected is None or len(selected) != 1, as_json=as_json)
     if following:
-        asyncio.run(follow(home, name, _Printing(printer), selection, tail))
+        live = is_terminal(sys.stdout) and not as_json
+        asyncio.run(follow(home, name, _Printing(printer), selection, tail, live=live))
     elif not _print_all(home, name, selection, tail, printer):
         warn(f"nothing was printed yet; see: tony status {name}")
 
