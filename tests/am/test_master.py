@@ -259,6 +259,25 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
     assert states[0] == "running"
 
 
+def test_the_log_level_reaches_every_executor(tmp_path: Path) -> None:
+    """A client's word goes to those that are connected, and to one that comes back."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection.send(msg.SetLogLevel(level="warning"))
+        assert await connection.receive() == msg.Done()
+        first = next(iter(job.executors.values()))
+        first.break_connection()
+        await until(lambda: first.connections == 2)
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    job, _ = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
+    told = [sum(isinstance(m, msg.SetLogLevel) for m in e.received) for e in job.executors.values()]
+    assert sorted(told) == [1, 2]
+
+
 def test_a_silent_executor_is_noticed(tmp_path: Path) -> None:
     """No heartbeat for the time-out: the container is ended, the job fails as infrastructure."""
     spec = workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.2)

@@ -71,6 +71,7 @@ class Executors:
         self._by_container: dict[str, Peer] = {}
         self._by_connection: dict[Connection, Peer] = {}
         self._unacked: set[Peer] = set()
+        self._level: str | None = None
         self._checked = clock.monotonic()
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
@@ -107,6 +108,8 @@ class Executors:
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
         connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
+        if self._level:
+            connection.send(msg.SetLogLevel(level=self._level))
         return peer
 
     def received(self, connection: Connection, message: msg.Message) -> bool:

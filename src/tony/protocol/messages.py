@@ -190,7 +190,10 @@ class ReleaseExecutor(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLogLevel(Message):
-    """Talk more or less in your own log: `debug`, `info`, `warning`, `error`."""
+    """Talk more or less in your own log: `debug`, `info`, `warning`, `error`.
+
+    From a client to the application master too, which obeys it itself, hands it on, and answers `Done`.
+    """
 
     kind: ClassVar[str] = "log-level"
     level: str
