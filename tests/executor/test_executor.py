@@ -292,6 +292,20 @@ def test_closed_streams_are_no_end(master: Master, guest: Start) -> None:
     assert status.duration >= 0.3
 
 
+def test_times_of_output_are_told(master: Master, guest: Start) -> None:
+    """The report says when the program printed first and last; of a silent one, nothing."""
+    status = run(master, guest, "sleep 0.2; echo one; sleep 0.3; echo two >&2")
+    assert status.first_output is not None
+    assert status.last_output is not None
+    assert 0.2 <= status.first_output < status.last_output
+
+
+def test_silence_has_no_times(master: Master, guest: Start) -> None:
+    """None is not zero."""
+    status = run(master, guest, "exit 0")
+    assert (status.first_output, status.last_output) == (None, None)
+
+
 def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_path: Path) -> None:
     """It ends as it would have; the loss is said."""
     (tmp_path / "logs").mkdir()

@@ -185,20 +185,21 @@ class Output:
     """Both streams of one try.
 
     Attributes:
-        last: time (`tony.clock.monotonic`) of the last output; None before the first.
+        first, last: times (`tony.clock.monotonic`) of the first and the last output; None before there is any.
     """
 
-    def __init__(self, folder: Path, name: str, limit: int, first: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, name: str, limit: int, began: Callable[[], None]) -> None:
         """Makes files and pipes.
 
         Args:
             folder: of the logs.
             name: of the try's files, without their endings.
             limit: bytes that each stream may keep on disk.
-            first: is called once, when there is output.
+            began: is called once, when there is output.
         """
+        self.first: float | None = None
         self.last: float | None = None
-        self._first = first
+        self._began = began
         self._latest = 0
         self.out = Stream(LogFile(folder / f"{name}.out", limit), lambda: self._came(0))
         self.err = Stream(LogFile(folder / f"{name}.err", limit), lambda: self._came(1))
@@ -238,6 +239,7 @@ class Output:
 
     def _came(self, stream: int) -> None:
         self._latest = stream
-        first, self.last = self.last is None, clock.monotonic()
-        if first:
-            self._first()
+        self.last = clock.monotonic()
+        if self.first is None:
+            self.first = self.last
+            self._began()

@@ -282,7 +282,9 @@ class Trial:
             message=judged.message,
             peak_memory=self._meter.peak(self._largest_of_its_own()),
             cpu_time=round(self._cpu, 6),
-            duration=round(max(0.0, self.ended - began), 6),
+            duration=_since(began, self.ended),
+            first_output=None if output.first is None else _since(began, output.first),
+            last_output=None if output.last is None else _since(began, output.last),
             tail=tail,
         )
 
@@ -295,3 +297,7 @@ class Trial:
         unmarked = self._family.unmarked(pids)
         if unmarked:
             self._around.point_out(unmarked)
+
+
+def _since(began: float, then: float) -> float:
+    return round(max(0.0, then - began), 6)

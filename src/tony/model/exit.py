@@ -30,6 +30,7 @@ class ExitStatus:
         peak_memory: bytes, most ever used by the program and its children; None if not measured.
         cpu_time: seconds, user and system, children included; None if not measured.
         duration: seconds from start to end.
+        first_output, last_output: seconds from start to when it printed first and last; None if it never did.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
     """
 
@@ -40,6 +41,8 @@ class ExitStatus:
     peak_memory: int | None = None
     cpu_time: float | None = None
     duration: float = 0.0
+    first_output: float | None = None
+    last_output: float | None = None
     tail: tuple[str, ...] = ()
 
     @property
