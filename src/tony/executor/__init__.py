@@ -1,14 +1,14 @@
 """The guest in the container: starts the user's program, watches it, reports. Imports nothing but the standard library.
 
-    main ──▶ life ──▶ executor ──┬▶ link         one connection to the application master, made anew when it breaks
-      │                          │    ├▶ dialog       what was said and what follows from it; no I/O
-      │                          │    └▶ lease        how long to go on alone
-      ▼                          └▶ trial        one try, from the order to start to the word that all is over
-    watchdog                          ├▶ environment  what the program is started with
-    a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits
-    that ends the program             ├▶ family       everything the program has started: found, signalled, ended
-    when the executor cannot          ├▶ output       log files of bounded size, the last lines
-    any more                          ├▶ memory       what it uses, or the kernel's word that it was too much
-                                      ├▶ reserved     its ports, and who took them
-                                      └▶ verdict      how it ended, in a word and a sentence
+main ──▶ life ──▶ executor ──┬▶ link         one connection to the application master, made anew when it breaks
+  │                          │    ├▶ dialog       what was said and what follows from it; no I/O
+  │                          │    └▶ lease        how long to go on alone
+  ▼                          └▶ trial        one try, from the order to start to the word that all is over
+watchdog                          ├▶ environment  what the program is started with
+a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits
+that ends the program             ├▶ family       everything the program has started: found, signalled, ended
+when the executor cannot          ├▶ output       log files of bounded size, the last lines
+any more                          ├▶ memory       what it uses, or the kernel's word that it was too much
+                                  ├▶ reserved     its ports, and who took them
+                                  └▶ verdict      how it ended, in a word and a sentence
 """
