@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 
 from tony.client.home import find, prepare
-from tony.errors import StorageError
+from tony.errors import StorageError, UserError
 from tony.model.layout import Home
 
 
 def test_the_variable_says_where() -> None:
     """TONY_HOME wins over HOME."""
     assert find({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
+
+
+def test_a_home_must_be_a_folder(tmp_path: Path) -> None:
+    """Or nothing yet."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"TONY_HOME is .*/file, which is not a folder"):
+        find({"TONY_HOME": str(tmp_path / "file")})
 
 
 def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

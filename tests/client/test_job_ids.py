@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.client.played_master import recorded
-from tony.client.job_ids import known, new_job_id, resolve
+from tony.client.job_ids import ending, known, new_job_id, resolve
 from tony.errors import UnknownJobError
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
@@ -46,13 +46,30 @@ def test_known_jobs_are_sorted_by_age(jobs: Home) -> None:
         (A, A),
         ("bbbbbb", B),
         ("b", B),
+        ("01-bbb", B),
+        ("0201", C),
         ("local-202602", C),
         ("last", C),
     ],
 )
 def test_a_part_is_enough(jobs: Home, text: str, expected: str) -> None:
-    """The beginning or the end of an id, or the word for the newest."""
+    """From anywhere in the id, or the word for the newest."""
     assert resolve(jobs, text) == expected
+
+
+def test_the_newest_was_submitted_last(home: Home) -> None:
+    """Whatever its id says: a cluster's ids have another order."""
+    recorded(home, A, submitted=300.0)
+    recorded(home, C, submitted=200.0)
+    assert resolve(home, "last") == A
+
+
+def test_the_end_of_an_id_that_is_enough() -> None:
+    """As much of it as tells it from the others, wherever they have the same characters."""
+    ids = [A, "local-20260101-000001-aaaaaa", "local-20260301-222222-000001"]
+    assert [ending(job_id, ids) for job_id in ids] == ["000000-aaaaaa", "000001-aaaaaa", "222222-000001"]
+    assert ending(B, [B]) == "bbbbbb"
+    assert ending("x", ["x"]) == "x"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +77,8 @@ def test_a_part_is_enough(jobs: Home, text: str, expected: str) -> None:
     [
         ("local-20260101", r"2 jobs match 'local-20260101': .*bbbbbb, .*aaaaaa. Write more of the id."),
         ("local-20260101-000000-aaaaab", "did you mean local-20260101-000000-aaaaaa"),
+        ("2026", "3 jobs match '2026'"),
+        ("0b", "there is no job '0b'"),
         ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa."),
         ("", "there is no job ''"),
         ("../jobs", "there is no job"),

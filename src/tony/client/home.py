@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.errors import StorageError
+from tony.errors import StorageError, UserError
 from tony.model.layout import Home
 
 #: What names the folder in the environment.
@@ -21,11 +21,15 @@ def find(environment: Mapping[str, str]) -> Home:
         environment: of the process; without HOME the user's entry in the password file says where home is.
 
     Raises:
+        UserError: `TONY_HOME` names something else than a folder.
         StorageError: neither the environment nor the password file knows a home.
     """
     chosen = environment.get(VARIABLE)
     if chosen:
-        return Home(Path(os.path.abspath(os.path.expanduser(chosen))))
+        path = Path(os.path.abspath(os.path.expanduser(chosen)))
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise UserError(f"{VARIABLE} is {path}, which is not a folder. Set it to a folder of yours.")
+        return Home(path)
     home = environment.get("HOME") or _from_password_file()
     return Home(Path(os.path.abspath(home)) / ".tony")
 

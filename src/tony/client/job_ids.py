@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import difflib
 import secrets
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
+from tony.history.listing import newest
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 
 #: The word for the newest job.
 LAST = "last"
+#: Characters of a part that may come from the middle of an id; a shorter one must be its beginning or its end.
+_ENOUGH = 3
 _SHOWN = 3
 
 
@@ -34,20 +38,34 @@ def known(home: Home) -> list[str]:
 
 
 def resolve(home: Home, text: str) -> str:
-    """The id that `text` means: an id, the beginning or the end of one that no other has, or `last`.
+    """The id that `text` means: an id, a part of one that no other has, or `last`: the one that was submitted last.
 
     Raises:
         UnknownJobError: none or several; the message names them, or the nearest ones.
     """
     if JOB_ID.fullmatch(text) and home.job(text).job.exists():
         return text
+    if text == LAST and (last := newest(home)):
+        return last
     ids = known(home)
-    if text == LAST and ids:
-        return ids[-1]
-    matches = [job_id for job_id in ids if text and (job_id.startswith(text) or job_id.endswith(text))]
+    matches = [job_id for job_id in ids if text and _matches(text, job_id)]
     if len(matches) == 1:
         return matches[0]
     raise UnknownJobError(_explain(home, text, ids, matches))
+
+
+def ending(job_id: str, ids: Collection[str]) -> str:
+    """The shortest end of an id, from one of its dashes on, that means it and none of the others."""
+    pieces = job_id.split("-")
+    for start in range(len(pieces) - 1, 0, -1):
+        end = "-".join(pieces[start:])
+        if len(end) >= _ENOUGH and not any(end in other for other in ids if other != job_id):
+            return end
+    return job_id
+
+
+def _matches(text: str, job_id: str) -> bool:
+    return job_id.startswith(text) or job_id.endswith(text) or (len(text) >= _ENOUGH and text in job_id)
 
 
 def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:

@@ -92,6 +92,13 @@ def scan(home: Home) -> Listing:
     return Listing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
 
 
+def newest(home: Home) -> str | None:
+    """The id of the job that was submitted last; None if there is none that can be read. Blocking."""
+    listing = scan(home)
+    last = max((*listing.ended, *listing.open), key=lambda head: (head.submitted, head.job), default=None)
+    return None if last is None else last.job
+
+
 def head_of(folder: JobFolder) -> JobHead | None:
     """One job as its files tell; None if there is no such job.
 
