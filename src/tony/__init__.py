@@ -21,9 +21,19 @@ if TYPE_CHECKING:
         UnknownJobError,
         UserError,
     )
-    from tony.model.job import JobSpec, Resources, Role
+    from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
     from tony.model.report import JobReport, TaskReport
-    from tony.model.states import JobState, TaskState
+    from tony.model.states import (
+        AfterCondition,
+        DistributedMode,
+        FailurePolicy,
+        JobState,
+        OnTimeout,
+        RoleKind,
+        StopOn,
+        TaskState,
+        TlsMode,
+    )
 
 _HOMES = {
     "Job": "tony.client.blocking",
@@ -41,26 +51,44 @@ _HOMES = {
     "JobSpec": "tony.model.job",
     "Resources": "tony.model.job",
     "Role": "tony.model.job",
+    "TimeoutAfter": "tony.model.job",
+    "Timeouts": "tony.model.job",
     "JobReport": "tony.model.report",
     "TaskReport": "tony.model.report",
     "JobState": "tony.model.states",
     "TaskState": "tony.model.states",
+    "AfterCondition": "tony.model.states",
+    "DistributedMode": "tony.model.states",
+    "FailurePolicy": "tony.model.states",
+    "OnTimeout": "tony.model.states",
+    "RoleKind": "tony.model.states",
+    "StopOn": "tony.model.states",
+    "TlsMode": "tony.model.states",
 }
 
 __all__ = [
+    "AfterCondition",
     "ConfigError",
+    "DistributedMode",
+    "FailurePolicy",
     "InfraError",
     "Job",
     "JobReport",
     "JobSpec",
     "JobState",
     "KilledError",
+    "OnTimeout",
     "PlatformError",
     "ProgramError",
     "Resources",
     "Role",
+    "RoleKind",
+    "StopOn",
     "TaskReport",
     "TaskState",
+    "TimeoutAfter",
+    "Timeouts",
+    "TlsMode",
     "TonyError",
     "UnknownJobError",
     "UserError",

@@ -28,7 +28,7 @@ from tests.client.played_master import (
 from tony.client import background
 from tony.client.background import iterate, run
 from tony.core.events import Deadline
-from tony.errors import ProgramError, UnknownJobError
+from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.record import write_summary
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -76,6 +76,33 @@ class TestSubmit:
         tony.submit({"command": "true", "stop_grace": "3s"})
         assert desk.jobs[0].record.spec.stop_grace == 3.0
 
+    def test_something_else(self, here: Home, desk: Desk) -> None:
+        """What a job can be is said."""
+        with pytest.raises(TypeError, match=r"a job cannot be 3 \(int\); give a tony.JobSpec, the path of a job file"):
+            tony.submit(3)  # type: ignore[arg-type]
+        assert desk.jobs == []
+
+    def test_a_whole_spec_in_python(self, here: Home, desk: Desk) -> None:
+        """Everything that it is made of is public."""
+        spec = tony.JobSpec(
+            command="true",
+            roles={
+                "worker": tony.Role(kind=tony.RoleKind.TRACKED),
+                "eval": tony.Role(
+                    after={"worker": tony.AfterCondition.STARTED},
+                    timeout_after=tony.TimeoutAfter(group="all", limit=1.0, on_timeout=tony.OnTimeout.IGNORE),
+                ),
+            },
+            groups={"all": ("worker",)},
+            timeouts=tony.Timeouts(job=60.0),
+            stop_on=tony.StopOn.ALL,
+            failure_policy=tony.FailurePolicy.ANY_TASK,
+            distributed_mode=tony.DistributedMode.GANG,
+            tls=tony.TlsMode.AUTO,
+        )
+        tony.submit(spec)
+        assert desk.jobs[0].record.spec.roles == spec.roles
+
     def test_mistakes(self, here: Home, desk: Desk) -> None:
         """All of them are in the error."""
         with pytest.raises(tony.ConfigError) as caught:
@@ -122,6 +149,7 @@ class TestJob:
         assert list(job.logs()) == ["worker:0 | a", "worker:0 | b\ufffd", "worker:1 | c"]
         assert list(job.logs(stream="err", follow=True)) == ["worker:1 | c"]
         assert list(job.logs("worker:0", tail=1)) == ["b\ufffd"]
+        assert list(job.logs("worker", tail=1)) == ["worker:0 | b\ufffd", "worker:1 | c"]
         assert [entry.event for entry in job.events()] == [Deadline(name="x")]
         job.kill()
 
@@ -144,8 +172,18 @@ class TestJob:
     def test_no_such_task(self, here: Home) -> None:
         """The error names those there are."""
         recorded(here)
-        with pytest.raises(ValueError, match="has no task 'chief:0'; it has worker:0, worker:1"):
+        with pytest.raises(UserError, match="has no task 'chief:0'; it has worker:0, worker:1"):
             list(tony.attach(JOB).logs("chief:0"))
+        with pytest.raises(UserError, match="has no task 'chief'"):
+            list(tony.attach(JOB).logs("chief"))
+
+    def test_the_only_task(self, here: Home) -> None:
+        """Its lines need no prefix, however it is named."""
+        folder, record = recorded(here, spec=tony.JobSpec(command="true"))
+        write_log(folder, "main-0.s1.t1.out", "a\n")
+        write_summary(folder, succeeded(folder, record))
+        job = tony.attach(JOB)
+        assert [list(job.logs(name)) for name in (None, "main", "main:0")] == [["a"]] * 3
 
     async def test_a_living_job(self, here: Home) -> None:
         """The awaitable twins, in the caller's own loop."""

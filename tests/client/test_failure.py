@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.client.played_master import FAILURE, JOB, failed, recorded, succeeded
+from tests.client.played_master import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.client.failure import error_of, outcome, page
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError
 from tony.model.layout import Home
@@ -16,8 +16,10 @@ from tony.model.states import JobState
 
 @pytest.fixture
 def report(home: Home) -> JobReport:
-    """A job of which worker:1 failed, kept under a path that is the same everywhere."""
-    return replace(failed(*recorded(home)), folder="/home/ann/.tony/jobs/ID")
+    """A job of which worker:1 failed, after it printed something."""
+    folder, record = recorded(home)
+    write_log(folder, "worker-1.s1.t1.err", "ValueError: no such file\n")
+    return failed(folder, record)
 
 
 def of(report: JobReport, **more: object) -> JobReport:
@@ -32,12 +34,24 @@ def test_a_program_that_failed(report: JobReport) -> None:
         "  its last lines:",
         "    Traceback (most recent call last):",
         "    ValueError: no such file",
-        "  all of it: /home/ann/.tony/jobs/ID/logs/worker-1.s1.t1.err",
+        f"  all of it: {report.folder}/logs/worker-1.s1.t1.err",
         "",
         "next:",
         f"  tony logs {JOB} worker:1",
         f"  tony status {JOB}",
     ]
+
+
+def test_only_files_that_hold_something_are_named(home: Home) -> None:
+    """Both streams, one, or none; without output there is nothing to look at."""
+    folder, record = recorded(home)
+    report = failed(folder, record)
+    (folder.logs / "worker-1.s1.t1.err").touch()
+    assert not [line for line in page(report) if "all of it" in line or "tony logs" in line]
+    write_log(folder, "worker-1.s1.t1.out", "a\n")
+    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out" in page(report)
+    write_log(folder, "worker-1.s1.t1.err", "b\n")
+    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in page(report)
 
 
 def test_others_follow_one_line_each(report: JobReport) -> None:

@@ -47,7 +47,6 @@ def test_due_says_how_long_an_unfinished_line_waits(tmp_path: Path, monkeypatch:
     now = 100.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     reader = LiveReader(tmp_path, OUT)
-    assert reader.due is None
     append(tmp_path, b"\r1")
     assert texts(reader.read()) == []
     now = 100.5
@@ -58,7 +57,7 @@ def test_due_says_how_long_an_unfinished_line_waits(tmp_path: Path, monkeypatch:
     assert texts(reader.read()) == ["2"]
     assert reader.due == 100.5 + PATIENCE
     assert texts(reader.take()) == ["3"]
-    assert reader.due is None
+    assert not reader.due
 
 
 def test_wiping_alone_is_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +19,9 @@ from tony.model.layout import Home
 if TYPE_CHECKING:  # older releases of click have no type argument here
     TextType = click.ParamType[str]
     NumberType = click.ParamType[float]
+    IntType = click.ParamType[int]
 else:
-    TextType = NumberType = click.ParamType
+    TextType = NumberType = IntType = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,6 +68,26 @@ class TaskParameter(TextType):
         except TonyError:
             return []
         return [CompletionItem(task) for task in tasks if task.startswith(incomplete)]
+
+
+class Count(IntType):
+    """A whole number; the value is the number.
+
+    Args:
+        least: the smallest that makes sense.
+    """
+
+    name = "number"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Refuses everything else."""
+        text = str(value)
+        if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) or int(text) < self._least:
+            self.fail(f"{text!r}: write a whole number from {self._least}, such as {max(1, self._least)}.", param, ctx)
+        return int(text)
 
 
 def job_argument(function: F) -> F:

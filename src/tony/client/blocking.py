@@ -27,11 +27,10 @@ from tony.client.following import reports
 from tony.client.home import find
 from tony.client.job_ids import resolve
 from tony.client.killing import kill
-from tony.client.log_names import STREAMS, Selection
+from tony.client.log_names import STREAMS, Selection, named_tasks
 from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.history.log import Entry
-from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport
@@ -55,6 +54,7 @@ def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
             `roles={"worker": {"instances": 4}}`.
 
     Raises:
+        TypeError: `job` is none of these.
         ConfigError: the job has mistakes; all of them. Nothing was started.
         InfraError: the scheduler or a file system refused. Nothing is left behind.
     """
@@ -151,13 +151,14 @@ class Job:
         """The lines that programs printed; of several tasks with the task in front: `worker:0 | loss 0.1`.
 
         Args:
-            task: such as `worker:0`; None for all.
+            task: such as `worker:0`, or a role for all of its tasks; None for all.
             follow: go on with what is printed, until the job has ended.
             stream: `out` or `err`; None for both.
             tail: begin with so many lines of each stream; None for all.
 
         Raises:
-            ValueError: there is no such task or stream.
+            UserError: the job has no such task.
+            ValueError: there is no such stream.
         """
         return (line for part in background.iterate(self._lines(task, follow, stream, tail)) for line in part)
 
@@ -203,12 +204,12 @@ class Job:
         if stream is not None and stream not in STREAMS:
             raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
         tasks = facts.record_of(self._home, self.id).spec.task_ids
-        if task is not None and TaskId.parse(task) not in tasks:
-            raise ValueError(f"job {self.id} has no task {task!r}; it has {', '.join(map(str, tasks[:10]))}")
-        selection = Selection(tasks=None if task is None else (task,), streams=STREAMS if stream is None else (stream,))
+        chosen = named_tasks(self.id, tasks, () if task is None else (task,))
+        selection = Selection(tasks=chosen, streams=STREAMS if stream is None else (stream,))
+        prefix = len(chosen or tasks) != 1
         async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
             async for portion in portions:
-                yield [_text(line, prefix=task is None) for line in portion]
+                yield [_text(line, prefix=prefix) for line in portion]
 
 
 def _text(line: Line, *, prefix: bool) -> str:
@@ -221,6 +222,11 @@ def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
 
     if isinstance(job, str | os.PathLike):
         return load(job, overrides=settings)
+    if not isinstance(job, JobSpec | Mapping):
+        raise TypeError(
+            f"a job cannot be {job!r:.100} ({type(job).__name__}); give a tony.JobSpec, the path of a job file, "
+            "or a mapping with the keys of one"
+        )
     own = from_spec(job) if isinstance(job, JobSpec) else dict(job)
     return load(overrides=_over(own, settings))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tony.client.log_names import ERR, STREAMS
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError
 from tony.model.report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
@@ -75,9 +76,26 @@ def _evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     if failure.tail:
         lines += ["  its last lines:", *(f"    {line}" for line in failure.tail)]
-    if failure.log:
-        lines.append(f"  all of it: {Path(report.folder) / failure.log}")
+    files = _output(report, failure)
+    if files:
+        lines.append(f"  all of it: {' and '.join(map(str, files))}")
     return lines
+
+
+def _output(report: JobReport, failure: Failure) -> list[Path]:
+    """The files that hold what the program printed, as far as it printed anything."""
+    if not failure.log:
+        return []
+    path = Path(report.folder) / failure.log
+    streams = [path.with_suffix(f".{stream}") for stream in STREAMS] if path.suffix == f".{ERR}" else [path]
+    return [file for file in streams if _is_written(file)]
+
+
+def _is_written(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _others(failure: Failure) -> list[str]:
@@ -86,7 +104,7 @@ def _others(failure: Failure) -> list[str]:
 
 def _next(report: JobReport, failure: Failure) -> list[str]:
     commands = []
-    if failure.task and failure.log:
+    if failure.task and _output(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
     commands.append(f"tony status {report.job}")

@@ -6,15 +6,18 @@ A task's stream has one file per session and try; when it is full it is renamed 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tony.errors import UserError
 from tony.model.ids import TaskId
 
 OUT = "out"
 ERR = "err"
 STREAMS = (OUT, ERR)
+#: Tasks that a message names.
+_SHOWN = 10
 _NAME = re.compile(
     r"(?P<role>[A-Za-z][A-Za-z0-9_-]*)-(?P<index>\d{1,9})\.s(?P<session>\d{1,9})\.t(?P<try>\d{1,9})\.(?P<stream>out|err)",
     re.ASCII,
@@ -40,6 +43,10 @@ class LogName:
     def file(self) -> str:
         """The file's name."""
         return f"{self.role}-{self.index}.s{self.session}.t{self.try_}.{self.stream}"
+
+    def rotated(self, folder: Path) -> Path:
+        """Where the older half lies once the file was full; nothing lies there before."""
+        return folder / f"{self.file}.1"
 
     @property
     def order(self) -> tuple[str, int, int, int, int]:
@@ -76,6 +83,22 @@ class Selection:
             and name.stream in self.streams
             and self.session in (None, name.session)
         )
+
+
+def named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
+    """Those of a job's tasks that are named, by themselves (`worker:0`) or by their role; None, for all, by no word.
+
+    Raises:
+        UserError: the job has no such task.
+    """
+    chosen: set[str] = set()
+    for word in words:
+        matching = {str(task) for task in tasks if word in (str(task), task.role)}
+        if not matching:
+            some = ", ".join(map(str, tasks[:_SHOWN])) + (", ..." if len(tasks) > _SHOWN else "")
+            raise UserError(f"job {job} has no task {word!r}; it has {some}")
+        chosen |= matching
+    return frozenset(chosen) or None
 
 
 def find(folder: Path, selection: Selection) -> list[LogName]:

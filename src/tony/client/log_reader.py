@@ -51,7 +51,7 @@ class Reader:
         self.name = name
         self.kept = 0
         self._path = folder / name.file
-        self._rotated = folder / f"{name.file}.1"
+        self._rotated = name.rotated(folder)
         self._inode: int | None = None
         self._offset = 0
         self._mark = b""

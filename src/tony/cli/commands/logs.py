@@ -9,16 +9,17 @@ from collections.abc import Sequence
 import click
 
 from tony.cli.log_printer import LogPrinter
-from tony.cli.options import TaskParameter, job_argument, job_id, json_option
+from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
 from tony.cli.text import is_terminal
 from tony.client import facts
 from tony.client.following import follow
-from tony.client.log_names import ERR, OUT, STREAMS, Selection, find
+from tony.client.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
 from tony.client.log_reader import Line, readers
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.model.report import JobReport
+from tony.units import exact_size
 
 
 @click.command("logs")
@@ -28,8 +29,8 @@ from tony.model.report import JobReport
 @click.option("--stdout", "streams", flag_value="out", help="Only standard output.")
 @click.option("--stderr", "streams", flag_value="err", help="Only standard error.")
 @click.option("--both", "streams", flag_value="both", default="both", help="Both (the default).")
-@click.option("-n", "--tail", type=click.IntRange(min=0), help="Begin with so many lines of each stream.")
-@click.option("--session", type=click.IntRange(min=1), help="Only this session.")
+@click.option("-n", "--tail", type=Count(0), help="Begin with so many lines of each stream.")
+@click.option("--session", type=Count(1), help="Only this session.")
 @json_option("Print each line as a JSON object.")
 def command(
     job: str,
@@ -46,33 +47,43 @@ def command(
     carry their task in front.
     """
     home, name = job_id(job)
-    selected = _selected(home, name, tasks)
+    spec = facts.record_of(home, name).spec
+    selected = named_tasks(name, spec.task_ids, tasks)
+    if session is not None:
+        _check_session(home, name, session, following)
     selection = Selection(tasks=selected, streams={"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS), session=session)
-    printer = LogPrinter(sys.stdout, prefix=selected is None or len(selected) != 1, as_json=as_json)
+    printer = LogPrinter(sys.stdout, prefix=len(selected or spec.task_ids) != 1, as_json=as_json)
+    if tail is None:
+        _tell_rotated(home, name, selection, spec.log_limit)
     if following:
         live = is_terminal(sys.stdout) and not as_json
         asyncio.run(follow(home, name, _Printing(printer), selection, tail, live=live))
     elif not _print_all(home, name, selection, tail, printer):
-        warn(f"nothing was printed yet; see: tony status {name}")
+        yet = "" if home.job(name).summary.exists() else " yet"
+        warn(f"nothing was printed{yet}; see: tony status {name}")
 
 
-def _selected(home: Home, job: str, wanted: Sequence[str]) -> frozenset[str] | None:
-    """The tasks that were named; None for all.
+def _check_session(home: Home, job: str, session: int, following: bool) -> None:
+    """A session that comes later may be followed.
 
     Raises:
-        UserError: the job has no such task.
+        UserError: the job has no such session.
     """
-    if not wanted:
-        return None
-    ids = facts.record_of(home, job).spec.task_ids
-    chosen: set[str] = set()
-    for word in wanted:
-        matching = {str(task) for task in ids if word in (str(task), task.role)}
-        if not matching:
-            some = ", ".join(str(task) for task in ids[:10]) + (", ..." if len(ids) > 10 else "")
-            raise UserError(f"job {job} has no task {word!r}; it has {some}")
-        chosen |= matching
-    return frozenset(chosen)
+    if find(home.job(job).logs, Selection(session=session)):
+        return
+    report = asyncio.run(facts.report(home, job))
+    if session > report.session and (report.state.ended or not following):
+        there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
+        raise UserError(f"job {job} has no session {session}; it has {there}")
+
+
+def _tell_rotated(home: Home, job: str, selection: Selection, limit: int) -> None:
+    """Says whose output outgrew its limit, so that the beginning may be missing."""
+    folder = home.job(job).logs
+    full = list(dict.fromkeys(name.task for name in find(folder, selection) if name.rotated(folder).exists()))
+    if full:
+        who = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
+        warn(f"{who} printed more than log_limit = {exact_size(limit)} keeps; what was printed first may be gone")
 
 
 def _print_all(home: Home, job: str, selection: Selection, tail: int | None, printer: LogPrinter) -> bool:
