@@ -157,7 +157,25 @@ def test_a_logout_leaves_the_job_alone(
         follow_to_end(home, JOB, sys.stdout)
     assert left.value.exit_code == 128 + number
     assert beside.master.kills == []
-    assert f"leaving; the job goes on: tony status {JOB}" in capsys.readouterr().out
+    assert capsys.readouterr().err == f"tony: job {JOB} goes on; end it with: tony kill {JOB}\n"
+
+
+def test_leaving_where_nobody_listens(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that was closed takes standard error along: still no other error than that somebody left."""
+    folder, _ = job
+    reading, writing = os.pipe()
+    os.close(reading)
+    closed = os.fdopen(writing, "w", buffering=1)
+
+    def tell(beside: Beside) -> None:
+        beside.wait(lambda: beside.master.watched)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    monkeypatch.setattr(sys, "stderr", closed)
+    with living(folder, running(job)) as beside, beside.story(tell), pytest.raises(click.exceptions.Exit):
+        follow_to_end(home, JOB, sys.stdout)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())
+    closed.close()
 
 
 def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +187,7 @@ def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.Captu
         with living(folder, running(job)), pytest.raises(BrokenPipeError):
             follow_to_end(home, JOB, broken)
         os.dup2(os.open(os.devnull, os.O_WRONLY), broken.fileno())
-    assert capsys.readouterr().err == (f"tony: nobody reads the output any more; the job goes on: tony status {JOB}\n")
+    assert capsys.readouterr().err == f"tony: job {JOB} goes on; end it with: tony kill {JOB}\n"
 
 
 def test_exit_codes(job: Recorded) -> None:

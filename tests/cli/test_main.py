@@ -219,6 +219,12 @@ def test_completion(home: Home) -> None:
     assert commands == b"plain,status\n"
     jobs = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony status lo' COMP_CWORD=2 tony", home).stdout
     assert jobs == b"plain,local-1\n"
+    frameworks = in_shell(
+        "_TONY_COMPLETE=bash_complete COMP_WORDS='tony run --framework py' COMP_CWORD=3 tony", home
+    ).stdout
+    assert frameworks == b"plain,pytorch\n"
+    settings = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony settings max_' COMP_CWORD=2 tony", home).stdout
+    assert b"plain,max_restarts\n" in settings
     tasks = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony logs local-1 w' COMP_CWORD=3 tony", home).stdout
     assert tasks == b"plain,worker:0\nplain,worker:1\n"
 

@@ -25,6 +25,7 @@ from tony.core import events as ev
 from tony.history.log import settings_digest
 from tony.history.record import write_summary
 from tony.model.codec import from_plain
+from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -87,6 +88,32 @@ class TestStatus:
         assert (answer.code, answer.out) == (2, "")
         assert f"did you mean {JOB}?" in answer.err
 
+    def test_restarts(self, tony: Tony, job: Recorded) -> None:
+        """How often, and why, as far as the log says it; `history` says it, too."""
+        folder, record = job
+        logged(folder, [ev.SessionOpened(session=1, reason="go"), ev.SessionOpened(session=2, reason="it \x1bfailed")])
+        write_summary(folder, replace(failed(folder, record), session=3))
+        for command in ("status", "history"):
+            out = tony(command, JOB).out
+            assert "\n\nrestarted 2 times:\n  session 2: it \\x1bfailed\n  session 3: no reason is known\n" in out
+
+    def test_a_home_that_is_no_folder(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Exit code 2, whatever is asked for."""
+        (home.path / "file").touch()
+        monkeypatch.setenv("TONY_HOME", str(home.path / "file"))
+        for arguments in (["status", "last"], ["list"], ["run", "-d", "--", "true"]):
+            answer = tony(*arguments)
+            assert (answer.code, answer.out) == (2, "")
+            assert "which is not a folder" in answer.err
+
+    def test_an_error_as_json(self, tony: Tony, home: Home) -> None:
+        """Beside the sentence, for programs."""
+        answer = tony("status", "last", "--json")
+        assert answer.code == 2
+        assert answer.err == f"tony: {answer.json['error']['message']}\n"
+        assert answer.json["error"]["exit_code"] == 2
+        assert tony("status", "--json").json["error"]["exit_code"] == 2
+
 
 class TestList:
     def test_jobs(self, tony: Tony, job: Recorded, home: Home) -> None:
@@ -115,7 +142,11 @@ class TestList:
             assert [head["job"] for head in tony("list", "--json", *wanted).json] == [JOB], wanted
         for unwanted in (["--state", "running"], ["--name", "d"], ["--user", "x"], ["--since", "1d"]):
             answer = tony("list", *unwanted)
-            assert (answer.code, answer.out.startswith("no such job in ")) == (0, True), unwanted
+            assert (answer.code, answer.out.startswith("no jobs in "), answer.out.endswith(" match\n")) == (
+                0,
+                True,
+                True,
+            ), unwanted
 
     def test_no_time(self, tony: Tony) -> None:
         """The message shows how to write one."""
@@ -148,9 +179,41 @@ class TestList:
         assert (answer.code, len(answer.json)) == (0, 1)
         assert answer.err.startswith("tony: local-x: ")
 
-    def test_an_empty_home(self, tony: Tony) -> None:
+    def test_an_empty_home(self, tony: Tony, home: Home) -> None:
         """Is no error."""
         assert (tony("list").code, tony("list", "--json").out) == (0, "[]\n")
+        assert tony("list").out == f"no jobs in {home.jobs}\n"
+
+    @pytest.mark.parametrize("number", ["two", "0", "-1", "1.5", "9" * 30])
+    def test_no_number(self, tony: Tony, number: str) -> None:
+        """The message says which numbers there are."""
+        answer = tony("list", "-n", number)
+        assert answer.code == 2
+        assert "write a whole number from 1, such as 1." in answer.err
+
+    @pytest.mark.parametrize("name", ["digits", "a-name-that-is-much-too-long-for-such-a-terminal"])
+    def test_a_narrow_terminal(
+        self, tony: Tony, job: Recorded, home: Home, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """Ids become their ends, which every command takes; state and name stay."""
+        folder, record = recorded(home, "local-20260102-000000-abcdef", submitted=LONG_AGO + 5)
+        write_summary(folder, replace(succeeded(folder, record), name=name))
+        folder.job.write_text(folder.job.read_text().replace('"digits"', f'"{name}"'))
+        monkeypatch.setattr("tony.cli.commands.list.columns_of", lambda: 40)
+        lines = tony("list").out.splitlines()
+        shown = name if len(name) <= 21 else f"{name[:20]}…"
+        assert [line.split()[:3] for line in lines] == [
+            ["JOB", "NAME", "STATE"],
+            ["abcdef", shown, "succeeded"],
+            ["0a1b2c", "digits", "failed"],
+        ]
+        assert max(map(len, lines)) <= 40
+        assert tony("status", "0a1b2c").code == 0
+
+    def test_a_tiny_terminal(self, tony: Tony, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The name goes before the state does."""
+        monkeypatch.setattr("tony.cli.commands.list.columns_of", lambda: 16)
+        assert tony("list").out.splitlines() == ["JOB     STATE", "0a1b2c  failed"]
 
 
 class TestLogs:
@@ -194,10 +257,45 @@ class TestLogs:
 
     def test_nothing_was_printed(self, tony: Tony, home: Home) -> None:
         """That is said beside the output."""
-        recorded(home)
+        folder, record = recorded(home)
         answer = tony("logs", JOB)
         assert (answer.code, answer.out) == (0, "")
-        assert "nothing was printed yet; see: tony status" in answer.err
+        assert answer.err == f"tony: nothing was printed yet; see: tony status {JOB}\n"
+        write_summary(folder, succeeded(folder, record))
+        assert tony("logs", JOB).err == f"tony: nothing was printed; see: tony status {JOB}\n"
+
+    def test_a_session_that_never_was(self, tony: Tony, job: Recorded) -> None:
+        """Exit code 2, and which there are; a job that has begun may get further ones."""
+        answer = tony("logs", JOB, "--session", "9")
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err == f"tony: job {JOB} has no session 9; it has session 1 only\n"
+        write_summary(job[0], replace(failed(*job), session=3))
+        assert "it has sessions 1 to 3" in tony("logs", JOB, "--session", "9", "-f").err
+        assert tony("logs", JOB, "--session", "3").code == 0
+
+    def test_the_only_task_needs_no_prefix(self, tony: Tony, home: Home) -> None:
+        """Even if it was not named."""
+        folder, record = recorded(home, spec=JobSpec(command="true"))
+        write_log(folder, "main-0.s1.t1.out", "one\n")
+        write_summary(folder, succeeded(folder, record))
+        assert tony("logs", "last").out == "one\n"
+
+    def test_bytes_pass_unchanged(self, job: Recorded, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        """Carriage returns, too, as long as no terminal reads them."""
+        write_log(job[0], "worker-0.s3.t1.out", "\r 25%\r 50%\r\n")
+        assert main(["logs", JOB, "worker:0", "--session", "3"]) == 0
+        assert main(["logs", JOB, "worker:0", "--session", "3", "-f"]) == 0
+        assert capsysbinary.readouterr().out == b"\r 25%\r 50%\r\n" * 2
+
+    def test_output_that_was_rotated(self, tony: Tony, job: Recorded) -> None:
+        """It is said that there was more, unless only the last lines are wanted."""
+        write_log(job[0], "worker-1.s1.t1.out.1", "zero\n")
+        answer = tony("logs", JOB, "--stdout")
+        assert answer.err == (
+            "tony: worker:1 printed more than log_limit = 256m keeps; what was printed first may be gone\n"
+        )
+        assert tony("logs", JOB, "worker:0", "--stdout").err == ""
+        assert tony("logs", JOB, "--stdout", "-n", "1").err == ""
 
     @pytest.mark.parametrize(
         ("task", "said"),
@@ -324,6 +422,21 @@ class TestReplay:
         assert answer.code == 2
         assert "holds no event log yet" in answer.err
 
+    def test_a_record_that_was_closed_later(self, tony: Tony, home: Home) -> None:
+        """The log of a job whose application master died knows nothing of its end."""
+        folder, record = recorded(home)
+        logged(
+            folder,
+            [
+                ev.AttemptStarted(attempt=1, wall=LONG_AGO, settings=settings_digest(record.spec), pid=1, host="here"),
+                ev.ContainersFound(containers=()),
+            ],
+        )
+        write_summary(folder, failed(folder, record))
+        assert tony("replay", JOB).out.splitlines()[1] == (
+            "the log ends with the job starting; its record was closed later, as failed"
+        )
+
 
 class TestHistory:
     def test_where_everything_is(self, tony: Tony, job: Recorded) -> None:
@@ -346,6 +459,7 @@ class TestHistory:
         """Places and report."""
         answer = tony("history", JOB, "--json").json
         assert answer["places"]["summary"] == str(job[0].summary)
+        assert answer["places"]["job_file"] == str(job[0].job)
         assert answer["report"]["state"] == "failed"
 
 
@@ -386,6 +500,8 @@ class TestSettings:
             "orphan_grace",
             "roles.<role>.stop_grace",
         }
+        values = {row["name"]: row["default"] for row in tony("settings", "--json").json}
+        assert (values["max_restarts"], values["stop_grace"], values["stop_on"]) == (0, "15s", "all")
         assert tony("settings", "nothing-like-it").out == "no setting has nothing-like-it in its name\n"
 
     def test_as_a_page_of_the_docs(self, tony: Tony) -> None:

@@ -13,7 +13,7 @@ from tests.client.played_master import FAILURE
 from tony import clock
 from tony.cli.live_table import live_table
 from tony.cli.status_page import status_page
-from tony.model.report import JobReport
+from tony.model.report import FailureClass, JobReport
 from tony.model.states import JobState, TaskState
 
 #: 2026-01-31, 12:00:00 UTC.
@@ -82,6 +82,21 @@ def test_a_job_in_its_second_session(running: JobReport) -> None:
     lines = status_page(replace(running, session=2, attempt=2, failure=FAILURE))
     assert lines[0].startswith("local-1  digits  starting  session 2  attempt 2")
     assert lines[-1] == "first failure of session 1: worker:1 failed with exit code 3 on here"
+
+
+def test_many_restarts(running: JobReport) -> None:
+    """How often, and the last reasons."""
+    reasons = {number: f"why {number}" for number in range(2, 12)}
+    lines = status_page(replace(running, session=11), sessions=reasons)
+    at = lines.index("restarted 10 times, the last 5 of them:")
+    assert lines[at - 1 : at + 3] == ["", lines[at], "  session 7: why 7", "  session 8: why 8"]
+    assert "restarted once:" in status_page(replace(running, session=2), sessions={2: "why"})
+
+
+def test_a_job_that_is_being_killed(running: JobReport) -> None:
+    """Nothing failed: somebody ends it."""
+    killed = replace(FAILURE, failure_class=FailureClass.KILLED, reason="killed by ann")
+    assert status_page(replace(running, failure=killed))[-1] == "killed by ann"
 
 
 def test_before_anything_runs() -> None:

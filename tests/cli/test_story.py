@@ -90,7 +90,7 @@ def test_a_failure_says_how(story: Story) -> None:
 def test_many_tasks_are_told_together(story: Story) -> None:
     """A line for each of a thousand would tell nothing."""
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
-    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 runs"]
+    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 run"]
 
 
 def test_ranges() -> None:

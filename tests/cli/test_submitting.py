@@ -233,7 +233,7 @@ class TestRun:
             (["--role", "ps=1,memry=1g", "--", "x"], "memory"),
             (["--memory", "1", "--", "x"], "a size needs a unit"),
             (["--env", "A", "--", "x"], "'A': write NAME=VALUE."),
-            (["-n", "0", "--", "x"], "0 is not in the range"),
+            (["-n", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
         ],
@@ -244,6 +244,54 @@ class TestRun:
         assert (answer.code, answer.out) == (2, "")
         assert said in answer.err
         assert desk.jobs == []
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--python", "nowhere.tar.gz", "--", "x"], "(--python)"),
+            (["--memory", "1", "--", "x"], "(--memory)"),
+            (["--memory", "1g", "--role", "ps=1,memory=1", "--", "x"], "(--role)"),
+            (["--role", "ps=many", "--", "x"], "(--role)"),
+            (["--file", "nowhere", "--", "x"], "(--file)"),
+            (["--framework", "nothing", "--", "x"], "(--framework)"),
+            (["--source", "nowhere", "--", "x"], "(--source)"),
+            (["--env", "JOB_NAME=x", "--", "x"], "(--env)"),
+            (["--set", "stop_grace=1", "--", "x"], "(--set)"),
+        ],
+    )
+    def test_mistakes_name_the_option(
+        self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str
+    ) -> None:
+        """That gave the value."""
+        answer = tony("run", *arguments)
+        assert answer.code == 2
+        assert said in answer.err
+        assert "argument" not in answer.err
+
+    def test_values_name_the_option(self, tony: Tony, desk: Desk, folder: Path) -> None:
+        """In the record as well."""
+        self.spec(tony, desk, "-n", "2", "--memory", "1g", "--role", "ps=1,vcores=2", "--", "x")
+        sources = desk.jobs[-1].record.sources
+        assert {key: sources[key] for key in sources if key.startswith("roles.") or key == "command"} == {
+            "command": "COMMAND",
+            "roles.worker.instances": "-n",
+            "roles.worker.memory": "--memory",
+            "roles.ps.instances": "--role",
+            "roles.ps.memory": "--memory",
+            "roles.ps.vcores": "--role",
+        }
+
+    def test_in_a_folder_that_is_gone(
+        self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Exit code 2 and a sentence, not a crash report."""
+        gone = folder / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        answer = tony("run", "--", "true")
+        assert (answer.code, answer.out) == (2, "")
+        assert "the current folder" in answer.err
 
     def test_options_of_the_program_are_its_own(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """Everything behind the dashes."""
@@ -279,9 +327,10 @@ class TestValidate:
         rows = {row["key"]: row for row in tony("validate", "--json", "--resolved", file).json["settings"]}
         assert rows["roles.worker.instances"] == {
             "key": "roles.worker.instances",
-            "value": "2",
+            "value": 2,
             "source": "job.toml:4",
         }
+        assert (rows["stop_grace"]["value"], rows["command"]["value"]) == ("15s", "true")
         answer = tony("validate", "--json", job_file(folder, "stop_grace = 3\n"))
         assert answer.code == 2
         assert not answer.json["valid"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Iterator
@@ -40,8 +41,9 @@ def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
         with view_for(story) as view:
             report = asyncio.run(_follow(home, job_id, view))
         story.flush()
-    except BrokenPipeError:
-        warn(f"nobody reads the output any more; the job goes on: tony status {job_id}")
+    except (BrokenPipeError, click.exceptions.Exit):
+        with contextlib.suppress(OSError, ValueError):  # it may have gone away as well
+            warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
         raise
     say_all(page(report), to=sys.stderr)
     return report
@@ -94,14 +96,13 @@ class _Interrupts:
 
     def _leave(self, number: signal.Signals) -> None:
         self._left_by = number
-        still = "may still run" if self._pressed else "goes on"
-        self._view.noticed(f"leaving; the job {still}: tony status {self._job_id}")
         if self._following:
             self._following.cancel()
 
     def _press(self) -> None:
         self._pressed += 1
         if self._pressed > 2:
+            self._view.noticed(f"leaving; the job may still run: tony status {self._job_id}")
             self._leave(signal.SIGINT)
             return
         if self._pressed == 1:

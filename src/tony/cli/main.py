@@ -20,7 +20,7 @@ from typing import Any, cast
 import click
 
 import tony
-from tony.cli.output import say, warn
+from tony.cli.output import print_json, say, warn
 from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
 
 #: Command -> what it is for, in the order of the help page.
@@ -106,8 +106,10 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
     _prepare_output()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        answer = root.main(arguments, prog_name="tony", standalone_mode=False)
+        answer = root.main(words, prog_name="tony", standalone_mode=False)
         sys.stdout.flush()
     except (_BrokenPipe, BrokenPipeError):
         _forget_output()
@@ -116,11 +118,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except click.ClickException as error:
         error.show()
-        return ExitCode.REFUSED
+        return _refused(error.format_message(), ExitCode.REFUSED, as_json)
     except TonyError as error:
         _explain(error)
-        return error.exit_code
+        return _refused(str(error), error.exit_code, as_json)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_homeless():
+            message = "the current folder does not exist any more; change to another one"
+            warn(message)
+            return _refused(message, ExitCode.REFUSED, as_json)
         if error.errno not in _REFUSALS:
             return _bug(error)
         where = f"{error.filename}: " if error.filename else ""
@@ -140,6 +146,24 @@ def _prepare_output() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
+    """Tells a program, too, why it gets no answer."""
+    if as_json:
+        with contextlib.suppress(OSError, ValueError):
+            print_json({"error": {"message": message, "exit_code": int(code)}})
+            sys.stdout.flush()
+    return code
+
+
+def _is_homeless() -> bool:
+    """Whether somebody removed the folder in which we run."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _explain(error: TonyError) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Iterable
 from typing import TextIO
 
 import click
 
 from tony.cli.text import is_terminal, safe
-from tony.model.codec import to_plain
+from tony.model.codec import Json, to_plain
 
 
 def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
@@ -43,6 +44,21 @@ def print_json(value: object, *, pretty: bool = False) -> None:
     """Prints a value as JSON: indented for a person (`pretty`, or a terminal), on one line for a program."""
     indent = 2 if pretty or is_terminal(sys.stdout) else None
     print(json.dumps(to_plain(value), indent=indent))
+
+
+def plain_value(text: str) -> Json:
+    """A value as a job file has it, as JSON has it: `"1g"` without its quotes, `["a"]` as a list; None for nothing.
+
+    Text that is no such value, such as words in its place, stays what it is.
+    """
+    if not text:
+        return None
+    try:
+        value: Json = tomllib.loads(f"value = {text}")["value"]
+        json.dumps(value)
+    except (ValueError, TypeError):
+        return text
+    return value
 
 
 def colours(stream: TextIO) -> bool:

@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tony import clock
 from tony.cli.text import age, clock_time, safe, table
 from tony.client.failure import page
-from tony.model.report import JobReport, TaskReport
+from tony.history.sessions import session_reasons
+from tony.model.layout import JobFolder
+from tony.model.report import FailureClass, JobReport, TaskReport
 from tony.units import format_duration
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid.
 _EXPENDABLE = (2, 4, 5, 6, 3)
+#: Restarts that are told.
+_LAST_SESSIONS = 5
 
 
-def status_page(report: JobReport, columns: int | None = None) -> list[str]:
+def status_page(
+    report: JobReport, columns: int | None = None, sessions: Mapping[int, str] = MappingProxyType({})
+) -> list[str]:
     """What `tony status` prints.
 
     Args:
         columns: how wide the terminal is; None: nothing is cut.
+        sessions: further session -> why it began.
     """
     now = clock.wall()
-    lines = [headline(report, now), *task_table(report, now, columns)]
+    lines = [headline(report, now), *task_table(report, now, columns), *_restarts(sessions)]
     if report.waiting:
         lines += ["", safe(report.waiting)]
     verdict = page(report)
     if report.state.ended and verdict:
         lines += ["", *(safe(line) for line in verdict)]
     elif report.failure is not None:
-        lines += ["", safe(f"first failure of session {report.failure.session}: {report.failure.reason}")]
+        killed = report.failure.failure_class is FailureClass.KILLED
+        first = "" if killed else f"first failure of session {report.failure.session}: "
+        lines += ["", safe(f"{first}{report.failure.reason}")]
     return lines
+
+
+def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
+    """Session -> why it began, for every session but the first; nothing is read for a job that has no other."""
+    if report.session < 2:
+        return {}
+    reasons = session_reasons(folder)
+    return {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
+
+
+def _restarts(sessions: Mapping[int, str]) -> list[str]:
+    if not sessions:
+        return []
+    often = "once" if len(sessions) == 1 else f"{len(sessions)} times"
+    last = list(sessions.items())[-_LAST_SESSIONS:]
+    shown = f", the last {len(last)} of them" if len(last) < len(sessions) else ""
+    return ["", f"restarted {often}{shown}:", *(safe(f"  session {number}: {reason}") for number, reason in last)]
 
 
 def headline(report: JobReport, now: float) -> str:

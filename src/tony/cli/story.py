@@ -25,6 +25,7 @@ _TOLD: Mapping[TaskState, str] = {
     TaskState.STOPPED: "stopped",
     TaskState.LOST: "lost",
 }
+_TOLD_OF_SEVERAL: Mapping[TaskState, str] = {TaskState.RUNNING: "run"}
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -117,7 +118,7 @@ def _on_its_way(task: TaskReport) -> bool:
 
 def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
     if len(group) > _ONE_BY_ONE:
-        return [f"{ranges(group)} {_TOLD[state]}"]
+        return [f"{ranges(group)} {_TOLD_OF_SEVERAL.get(state, _TOLD[state])}"]
     return [_line(task) for task in group]
 
 

@@ -9,7 +9,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
-from tony.cli.status_page import status_page
+from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of, table
 from tony.model.layout import JobFolder
 
@@ -25,11 +25,17 @@ def command(job: str, as_json: bool) -> None:
     report = asyncio.run(facts.report(home, name))
     places = _places(home.job(name))
     if as_json:
-        print_json({"job": name, "places": {word: str(path) for word, path in places.items()}, "report": report})
+        print_json(
+            {
+                "job": name,
+                "places": {word.replace(" ", "_"): str(path) for word, path in places.items()},
+                "report": report,
+            }
+        )
         return
     say_all(table([("record", str(home.job(name).path)), *((word, str(path)) for word, path in places.items())]))
     say()
-    say_all(status_page(report, columns_of()))
+    say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
 
 
 def _places(folder: JobFolder) -> dict[str, Path]:

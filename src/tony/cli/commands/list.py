@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 
 from tony import clock
-from tony.cli.options import NumberType, home, json_option
+from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.text import clock_time, columns_of, cut, safe, table
+from tony.client.job_ids import ending, known
 from tony.history.listing import JobHead
+from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
 
 _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
-#: Columns that go when the terminal is too narrow, first to go first: user, tasks, took, submitted, exit.
-_EXPENDABLE = (7, 3, 5, 4, 6)
+#: Columns that go when the terminal is too narrow, first to go first: user, tasks, took, submitted, exit, name.
+_EXPENDABLE = (7, 3, 5, 4, 6, 1)
 #: Columns of a name on a terminal: the rest of the line is worth more.
 _LONGEST_NAME = 30
+#: Terminals narrower than this show only the end of an id, as much as every command needs to know the job.
+_NARROW = 60
 
 
 class TimeParameter(NumberType):
@@ -54,7 +59,7 @@ class TimeParameter(NumberType):
 @click.option("--user", help="Only this user's jobs.")
 @click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
 @click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
+@click.option("-n", "--limit", type=Count(1), help="At most so many, the newest.")
 @json_option("Print a list of jobs as JSON.")
 def command(
     states: tuple[str, ...],
@@ -79,18 +84,32 @@ def command(
     if as_json:
         print_json(list(heads))
     elif heads:
-        columns = columns_of()
-        say_all(table([_HEADING, *(_row(head, columns) for head in heads)], columns, _EXPENDABLE))
+        _show(place, heads)
     else:
-        say(f"no such job in {place.jobs}")
+        say(f"no jobs in {place.jobs}" + (" match" if wanted != Filter() else ""))
 
 
-def _row(head: JobHead, columns: int | None) -> tuple[str, ...]:
+def _show(place: Home, heads: Sequence[JobHead]) -> None:
+    columns = columns_of()
+    longest_name: int | None = None
+    names = {head.job: head.job for head in heads}
+    if columns is not None:
+        longest_name = _LONGEST_NAME
+        if columns < _NARROW:
+            ids = known(place)
+            names = {job: ending(job, ids) for job in names}
+            others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
+            longest_name = min(_LONGEST_NAME, max(len("NAME"), columns - others))
+    rows = [_HEADING, *(_row(head, names[head.job], longest_name) for head in heads)]
+    say_all(table(rows, columns, _EXPENDABLE))
+
+
+def _row(head: JobHead, shown: str, longest_name: int | None) -> tuple[str, ...]:
     name = safe(head.name)
     until = head.ended if head.state.ended else clock.wall()
     return (
-        head.job,
-        name if columns is None else cut(name, _LONGEST_NAME),
+        shown,
+        name if longest_name is None else cut(name, longest_name),
         head.state.value,
         str(head.tasks),
         clock_time(head.submitted),

@@ -10,7 +10,7 @@ from tony.cli.options import JobParameter, job_id, json_option
 from tony.cli.output import print_json, say
 from tony.errors import ExitCode, UnknownJobError
 from tony.history.log import read, segments
-from tony.history.record import read_job
+from tony.history.record import read_job, read_summary
 from tony.model.layout import JobFolder
 
 
@@ -32,6 +32,7 @@ def command(job: str, as_json: bool) -> int:
         raise UnknownJobError(f"{folder.path} holds no event log yet")
     result = replay(record.job_id, record.spec, read(logs))
     state = result.app.state.job.value
+    summary = read_summary(folder)
     if as_json:
         print_json(
             {
@@ -44,7 +45,10 @@ def command(job: str, as_json: bool) -> int:
             }
         )
     elif result.mismatch is None:
-        say(f"identical: {result.events} events lead to {state}; {result.checked} recorded states were met")
+        met = f"{result.checked} recorded state{' was' if result.checked == 1 else 's were'} met"
+        say(f"identical: {result.events} events lead to {state}; {met}")
+        if summary is not None and summary.state is not result.app.state.job:
+            say(f"the log ends with the job {state}; its record was closed later, as {summary.state.value}")
     else:
         say(f"different after {result.events} events, in state {state}: {result.mismatch}")
     return ExitCode.SUCCEEDED if result.mismatch is None else ExitCode.BUG

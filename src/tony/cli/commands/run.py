@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from tony.cli.options import Count, TextType
 from tony.cli.submitting import Manner, manner_options, setting_options, submit_and_follow
+from tony.config.arguments import SOURCE
 from tony.config.flags import written
 from tony.config.load import load
+from tony.errors import ConfigError
 
 #: The role of `-n`, and that of a job that names none.
 _MANY, _ONE = "worker", "main"
 #: What runs the program that a job is named after.
 _INTERPRETERS = ("python", "bash", "sh", "env", "exec")
 _LONGEST = 60
+#: Setting -> the option that gives it.
+_OPTIONS = {
+    "command": "COMMAND",
+    "name": "--name",
+    "source": "--source",
+    "framework": "--framework",
+    "python": "--python",
+    "env": "--env",
+    "files": "--file",
+    "scheduler": "--scheduler",
+}
+#: Settings of every role that have an option of their own.
+_OF_EACH = ("memory", "vcores", "gpus")
 #: A word that may be a program's or an option's, and not a piece of code.
 _FILE = re.compile(rf"[\w.+-]{{1,{_LONGEST}}}")
 
 
+class FrameworkParameter(TextType):
+    """A framework's word; the value is the text."""
+
+    name = "framework"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The frameworks that this installation knows."""
+        from tony.frameworks.registry import names
+
+        return [CompletionItem(word) for word in names() if word.startswith(incomplete)]
+
+
 @click.command("run", context_settings={"ignore_unknown_options": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("-n", "--instances", type=click.IntRange(min=1), help="So many tasks, in the role `worker`.")
+@click.option("-n", "--instances", type=Count(1), help="So many tasks, in the role `worker`.")
 @click.option(
     "--role",
     "roles",
@@ -31,10 +62,15 @@ _FILE = re.compile(rf"[\w.+-]{{1,{_LONGEST}}}")
     metavar="NAME=N[,KEY=VALUE...]",
     help="A role and its settings: ps=1,memory=512m. May be given several times.",
 )
-@click.option("--framework", metavar="NAME", help="tensorflow, pytorch, jax, none, standalone or a plug-in.")
+@click.option(
+    "--framework",
+    type=FrameworkParameter(),
+    metavar="NAME",
+    help="tensorflow, pytorch, jax, none, standalone or a plug-in.",
+)
 @click.option("--memory", metavar="SIZE", help="Memory of each task: 512m, 2g.")
-@click.option("--vcores", type=click.IntRange(min=1), help="CPU shares of each task.")
-@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of each task.")
+@click.option("--vcores", type=Count(1), help="CPU shares of each task.")
+@click.option("--gpus", type=Count(0), help="GPUs of each task.")
 @click.option("--name", help="What the job is called; by default what its program is called.")
 @click.option("--source", default=".", show_default=True, help="The tasks' working directory; '' for an empty one.")
 @click.option("--python", help="A venv or conda-pack archive, or an interpreter.")
@@ -85,8 +121,45 @@ def command(
         "scheduler": scheduler,
     }
     given = {key: value for key, value in overrides.items() if value is not None}
-    resolved = load(sets=sets, params=params, overrides=given)
+    option = _Options(instances=instances is not None, role_texts=roles).of
+    try:
+        resolved = load(sets=sets, params=params, overrides=given)
+    except ConfigError as error:
+        raise ConfigError([replace(it, source=_place(it.key, it.source, option)) for it in error.problems]) from None
+    sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
+    resolved = replace(resolved, sources=sources)
     return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json))
+
+
+class _Options:
+    """Which of our options gave a setting.
+
+    Args:
+        instances: whether `-n` was given.
+        role_texts: of `--role`.
+    """
+
+    def __init__(self, *, instances: bool, role_texts: tuple[str, ...]) -> None:
+        self._instances = instances
+        self._own = {
+            f"roles.{first.partition('=')[0].strip()}.{item.partition('=')[0].strip()}"
+            for first, *rest in (text.split(",") for text in role_texts)
+            for item in rest
+        }
+
+    def of(self, key: str) -> str:
+        """The option that gave the setting `key`."""
+        first, *rest = key.split(".")
+        if first != "roles":
+            return _OPTIONS.get(first.partition("[")[0], "command line")
+        setting = rest[1] if len(rest) > 1 else ""
+        if setting in _OF_EACH and key not in self._own:
+            return f"--{setting}"
+        return "-n" if self._instances and key == f"roles.{_MANY}.instances" else "--role"
+
+
+def _place(key: str, source: str | None, option: Callable[[str], str]) -> str | None:
+    return option(key) if source == SOURCE else source
 
 
 def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
-from tony.cli.status_page import status_page
+from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of
 
 
@@ -27,4 +27,4 @@ def command(job: str, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        say_all(status_page(report, columns_of()))
+        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))

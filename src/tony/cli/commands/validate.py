@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.output import print_json, say, say_all
+from tony.cli.output import plain_value, print_json, say, say_all
 from tony.cli.submitting import setting_options
 from tony.cli.text import columns_of, safe, table
 from tony.config.load import Resolved, load
@@ -50,7 +51,8 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
     from tony.config.resolved import resolved_rows
 
     if as_json:
-        print_json({"valid": True, "problems": [], "settings": list(resolved_rows(resolved)) if show_all else None})
+        settings = [{**asdict(row), "value": plain_value(row.value)} for row in resolved_rows(resolved)]
+        print_json({"valid": True, "problems": [], "settings": settings if show_all else None})
     elif show_all:
         rows = [(safe(row.key), safe(row.value), safe(row.source)) for row in resolved_rows(resolved)]
         say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
