@@ -10,6 +10,7 @@ import pytest
 
 from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, workers
+from tony.core.events import ContainerEnded
 from tony.errors import ProtocolError
 from tony.model.exit import ExitStatus
 from tony.model.states import TaskState
@@ -87,6 +88,25 @@ def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
     assert finish.exit_code == 0
     kinds = [e.event.kind for e in job.entries()]
     assert kinds.index("container-ended") < kinds.index("exited")
+
+
+def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path) -> None:
+    """An executor that died is known to be dead: the next session begins at once."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        (container, executor), *_ = job.executors.items()
+        await executor.die()
+        await until(lambda: job.master.executors.connected == 0)
+        job.source.end(container, "its executor was killed by SIGKILL")
+        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        list(job.executors.values())[1].exit(OK)
+
+    job, finish = play(tmp_path, workers(1, max_restarts=1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    events = [e.event for e in job.entries()]
+    assert ContainerEnded(container="c-1", cause="its executor was killed by SIGKILL", silent=True) in events
+    assert "deadline" not in [event.kind for event in events]
 
 
 def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Path) -> None:

@@ -196,13 +196,31 @@ class Executors:
         if peer and peer.connection:
             peer.connection.send_frame(frame)
 
-    def container_ended(self, container: str) -> None:
-        """A container is gone, and its executor with it. What that sent before it died may still be on its way."""
+    def talk_as(self, level: str) -> None:
+        """Tells every executor, also those that come later, from which level on to write their own logs."""
+        self._level = level
+        for peer in self._by_container.values():
+            if peer.connection:
+                peer.connection.send(msg.SetLogLevel(level=level))
+
+    @property
+    def connected(self) -> int:
+        """How many executors have a connection now."""
+        return len(self._by_connection)
+
+    def container_ended(self, container: str) -> bool:
+        """A container is gone, and its executor with it; answers whether what that sent may still be on its way.
+
+        It may as long as the connection is there. A new one is of no use: the dead do not wait for a Welcome.
+        """
         peer = self._by_container.get(container)
-        if peer and peer.connection is None:
+        if peer is None:
+            return False
+        if peer.connection is None:
             self._drop(peer)
-        elif peer:
-            peer.ended = clock.monotonic()
+            return False
+        peer.ended = clock.monotonic()
+        return True
 
     def _drop(self, peer: Peer) -> None:
         if self._peers.get(peer.task) is peer:
@@ -212,6 +230,12 @@ class Executors:
         if peer.connection:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
+
+    def talk_as(self, level: str) -> None:
+        """Tells every executor, and those that come later, how much to say in its own log."""
+        self._level = level
+        for connection in self._by_connection:
+            connection.send(msg.SetLogLevel(level=level))
 
     # --- liveness -------------------------------------------------------------------------------------------------
 

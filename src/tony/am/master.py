@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tony import clock
@@ -148,6 +149,8 @@ class Master:
         actions: list[act.Action] = []
         while self._inbox:
             event = self._inbox.popleft()
+            if isinstance(event, ev.ContainerEnded) and not self.executors.container_ended(event.container):
+                event = replace(event, silent=True)
             self._log_event(event)
             actions += self._handle(event)
         if self._since_snapshot >= self._snapshot_every:
@@ -167,7 +170,6 @@ class Master:
                 log.info("%s of session %d ended: %s", task, session, status.describe())
             case ev.ContainerEnded(container=container, cause=cause):
                 held = self.app.state.containers.get(container)
-                self.executors.container_ended(container)
                 log.info("container %s (%s) ended: %s", container, held and held.task, cause)
             case ev.UserCommand(actor=actor, what=what):
                 log.info("%s asked for: %s", actor, what)
