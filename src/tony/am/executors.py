@@ -231,12 +231,6 @@ class Executors:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
 
-    def talk_as(self, level: str) -> None:
-        """Tells every executor, and those that come later, how much to say in its own log."""
-        self._level = level
-        for connection in self._by_connection:
-            connection.send(msg.SetLogLevel(level=level))
-
     # --- liveness -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
