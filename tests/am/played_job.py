@@ -36,10 +36,12 @@ class PlayedJob:
 
     Attributes:
         executors: container -> executor.
+        sees_ends: whether the scheduler notices by itself that an executor has ended.
     """
 
     def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
         self.executors: dict[str, PlayedExecutor] = {}
+        self.sees_ends = True
         self.job = prepared_job(folder, spec, job_id="test-1")
         self.spec = spec
         self._behaviour = behaviour
@@ -71,7 +73,8 @@ class PlayedJob:
         self._tasks.add(task)
 
     def _gone(self, container: str) -> None:
-        self.source.end(container, "its executor ended")
+        if self.sees_ends:
+            self.source.end(container, "its executor ended")
 
     async def run(self) -> Finish:
         """Runs the job to its end."""

@@ -561,6 +561,16 @@ def test_a_lost_container_without_a_report_is_infrastructure() -> None:
     assert simulation.finished.failure.at == 5.0
 
 
+def test_nobody_waits_for_a_report_that_cannot_come() -> None:
+    """Container and connection are both gone: the task is lost at once."""
+    simulation = started(workers(1, max_restarts=1))
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.deliver(ev.ContainerEnded(container="c-1", cause="executor killed by SIGKILL", silent=True))
+    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["lost"]
+    assert simulation.app.state.job is JobState.RESTARTING
+
+
 def test_a_lost_peer_is_the_cause_of_what_follows() -> None:
     """The others' own errors come first by report, but not by time."""
     simulation = started(workers(2))

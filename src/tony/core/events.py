@@ -147,12 +147,15 @@ class ContainerEnded(Event):
     Attributes:
         cause: one sentence, from the scheduler or from the executor's exit status.
         blameless: True if it went through no fault of the job (preempted, node lost, refused at launch).
+        silent: True if its executor's last connection is over as well: no report can come any more. Schedulers leave
+            this to the application master.
     """
 
     kind: ClassVar[str] = "container-ended"
     container: str
     cause: str
     blameless: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

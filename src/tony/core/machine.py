@@ -490,7 +490,7 @@ class Application:
         state = self.state
         if task.living:
             task.gone_at, task.gone_why = now, event.cause
-            if container.doomed or not state.active:
+            if container.doomed or event.silent or not state.active:
                 self._give_up_report(task, now)
             else:
                 state.timers.set(f"report:{task.id}", now + REPORT_WAIT)

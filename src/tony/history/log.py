@@ -19,20 +19,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
 from tony.errors import RecordError, StorageError
-from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.job import JobSpec
+from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.job import JobSpec, Role
 
 FORMAT = "tony-events"
 VERSION = 1
-#: Bytes. An `Exited` carries at most 20 lines of 2,000 bytes; everything else is far smaller.
-LONGEST_LINE = 1 << 20
+#: Bytes. What a peer reports comes in a frame of at most 1 MiB; as ASCII it is no more than three times as long.
+LONGEST_LINE = 4 << 20
+
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,19 @@ class Header:
     settings: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """Every line but the first."""
+
+    seq: int
+    at: float
+    wall: float
+    event: str
+    data: Json
+
+
 class LogWriter:
-    """Appends events to one segment.
+    """Appends events to one segment, whose header it writes at once.
 
     Args:
         path: a new file; an existing one is an error, for two writers would mix.
@@ -76,13 +90,24 @@ class LogWriter:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"cannot make the event log {path}: {error.strerror}") from error
+        try:
+            self.flush()
+        except StorageError:
+            os.close(self._fd)
+            raise
 
     def append(self, event: Event, at: float, wall: float) -> int:
-        """Takes one event; answers its number. It is safe only after `flush`."""
+        """Takes one event; answers its number. It is safe only after `flush`.
+
+        Raises:
+            RecordError: no reader would take a line of that length.
+        """
         seq = self._next
+        line = _line({"seq": seq, "at": at, "wall": wall, "event": event.kind, "data": to_plain(event)})
+        if len(line) > LONGEST_LINE:
+            raise RecordError(f"an event of {len(line)} bytes ({event.kind}) is too long for {self._path}")
         self._next += 1
-        plain = {"seq": seq, "at": at, "wall": wall, "event": event.kind, "data": to_plain(event)}
-        self._pending.append(_line(plain))
+        self._pending.append(line)
         return seq
 
     def flush(self) -> None:
@@ -114,21 +139,28 @@ def read_header(path: Path) -> Header:
 
     Raises:
         RecordError: not an event log, or one of a newer version.
+        StorageError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with _opened(path) as file:
         line = file.readline(LONGEST_LINE)
     return _header(path, line)
 
 
-def read(segments: Iterator[Path] | list[Path]) -> Iterator[Entry]:
+def read(segments: Iterable[Path]) -> Iterator[Entry]:
     """Every event of a job, oldest first. A torn last line of a segment is left out: it was never acted upon.
+
+    A segment in which nothing stands, not even its header, is of an attempt that died before it could write.
 
     Raises:
         RecordError: something in the middle is not what it should be; names file and line.
+        StorageError: it cannot be read.
     """
     for path in segments:
-        with path.open("rb") as file:
-            attempt = _header(path, file.readline(LONGEST_LINE)).attempt
+        with _opened(path) as file:
+            first = file.readline(LONGEST_LINE)
+            if not first.endswith(b"\n") and _MAGIC.startswith(first[: len(_MAGIC)]):
+                continue
+            attempt = _header(path, first).attempt
             number = 1
             while line := file.readline(LONGEST_LINE):
                 number += 1
@@ -140,9 +172,21 @@ def read(segments: Iterator[Path] | list[Path]) -> Iterator[Entry]:
 
 
 def settings_digest(spec: JobSpec) -> str:
-    """Says whether two resolved jobs decide alike. Variables are left out: they decide nothing and may be secret."""
-    bare = replace(spec, env={}, roles={name: replace(role, env={}) for name, role in spec.roles.items()})
-    return hashlib.sha256(json.dumps(to_plain(bare), sort_keys=True).encode()).hexdigest()
+    """Says whether two resolved jobs decide alike, whether or not secrets were taken out of one of them.
+
+    What decides nothing and may hold secrets is left out: variables, parameters, settings of schedulers. So is what
+    has its default value: that a later version knows more settings does not make a difference.
+    """
+    roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
+    bare = replace(spec, env={}, params={}, scheduler_settings={}, roles={})
+    said = {"job": _differences(bare, JobSpec()), "roles": {n: _differences(r, Role()) for n, r in roles.items()}}
+    # Roles stand in the order of their ranks, so keys are not sorted here; those of a dataclass have an order.
+    return hashlib.sha256(_ENCODER.encode(said).encode()).hexdigest()
+
+
+def _differences(value: JobSpec | Role, default: JobSpec | Role) -> dict[str, Json]:
+    plain, usual = to_plain(value), to_plain(default)
+    return {name: plain[name] for name in sorted(plain) if plain[name] != usual[name]}
 
 
 def segments(folder: Path) -> list[Path]:
@@ -153,8 +197,25 @@ def segments(folder: Path) -> list[Path]:
     return found
 
 
-def _line(plain: Any) -> bytes:
-    return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
+#: How every segment begins.
+_MAGIC = _ENCODER.encode({"format": FORMAT})[:-1].encode()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise StorageError(f"cannot read the event log {path}: {error.strerror}") from error
+    with file:
+        try:
+            yield file
+        except OSError as error:
+            raise StorageError(f"cannot read the event log {path}: {error.strerror}") from error
+
+
+def _line(plain: Json) -> bytes:
+    return _ENCODER.encode(plain).encode() + b"\n"
 
 
 def _header(path: Path, line: bytes) -> Header:
@@ -171,11 +232,11 @@ def _header(path: Path, line: bytes) -> Header:
 
 def _entry(path: Path, number: int, line: bytes, attempt: int) -> Entry:
     try:
-        plain = json.loads(line)
-        kind = EVENTS[plain["event"]]
-        event = from_plain(kind, plain["data"], ignore_unknown=True)
-        return Entry(
-            seq=int(plain["seq"]), at=float(plain["at"]), wall=float(plain["wall"]), attempt=attempt, event=event
-        )
-    except (KeyError, TypeError, ValueError, RecursionError, DecodeError) as error:
-        raise RecordError(f"{path}:{number}: not an event: {error!r:.200}") from None
+        plain = from_plain(_Line, json.loads(line), ignore_unknown=True)
+        kind = EVENTS.get(plain.event)
+        if kind is None:
+            raise DecodeError(f"unknown event {plain.event[:80]!a}")
+        event = from_plain(kind, plain.data, ignore_unknown=True)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path}:{number}: not an event: {error!s:.200}") from None
+    return Entry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tony.core.events import Snapshot
+from tony.core.events import AttemptStarted, Snapshot
 from tony.core.machine import Application
+from tony.core.state import MACHINE
 from tony.errors import InvalidTransition
-from tony.history.log import Entry
+from tony.history.log import Entry, settings_digest
 from tony.model.job import JobSpec
 
 
@@ -18,7 +19,8 @@ class Replay:
 
     Attributes:
         app: the machine after the last event.
-        events: how many were fed; checked: how many digests were compared.
+        events: how many were fed; checked: how many digests were compared. Those that a machine of another version
+            has logged are not.
         mismatch: where log and machine differ first, one sentence; None if they agree.
         last_at, last_wall: of the last event.
     """
@@ -31,12 +33,18 @@ class Replay:
     last_wall: float
 
 
+def _is_ours(digest: str) -> bool:
+    version, dash, _ = digest.partition("-")
+    return not dash or version == str(MACHINE)
+
+
 def replay(
     job_id: str, spec: JobSpec, entries: Iterable[Entry], watch: Callable[[Entry, Application], None] | None = None
 ) -> Replay:
     """Runs the whole log. Stops at the first mismatch.
 
     Args:
+        spec: the job that the log was made with, with or without its secrets.
         watch: called after each event, for those who want to see every step.
     """
     app = Application(job_id, spec)
@@ -47,7 +55,10 @@ def replay(
         if entry.seq != events + 1:
             mismatch = f"event {events + 1} is missing: the next one is {entry.seq}"
             break
-        if isinstance(entry.event, Snapshot):
+        if isinstance(entry.event, AttemptStarted) and entry.event.settings != settings_digest(spec):
+            mismatch = f"event {entry.seq}: the log was made with other settings than those of this job"
+            break
+        if isinstance(entry.event, Snapshot) and _is_ours(entry.event.digest):
             checked += 1
             if app.digest() != entry.event.digest:
                 mismatch = f"the state before event {entry.seq} is not the one that was recorded there"

@@ -44,6 +44,9 @@ class PlayedExecutor:
         self._reports: list[msg.Reported] = []
         self._n = 0
         self._running: tuple[int, int] | None = None
+        self._ends_with: ExitStatus | None = None
+        self._told: set[tuple[int, int]] = set()
+        self._barred = 0
         self._released = False
         self.ended = False
 
@@ -77,6 +80,18 @@ class PlayedExecutor:
             self._take(message)
         connection.close()
 
+    @property
+    def runs(self) -> bool:
+        """Whether its program runs."""
+        return self._running is not None
+
+    async def die(self) -> None:
+        """The process is killed: its connection ends, and it does not come back."""
+        self._released, self._running = True, None
+        if self._connection:
+            self._connection.abort()
+            await self._connection.wait_closed()
+
     def break_connection(self) -> None:
         """The network drops it; it comes back by itself."""
         if self._connection:
@@ -103,7 +118,8 @@ class PlayedExecutor:
                 self._ready(session)
             case msg.StartProgram():
                 self._start(message)
-            case msg.StopProgram():
+            case msg.StopProgram(session=session):
+                self._barred = max(self._barred, session)
                 self._stop()
             case msg.ReleaseExecutor():
                 self._stop()
@@ -115,23 +131,32 @@ class PlayedExecutor:
         self.report(msg.Ready(n=0, session=session, address=f"127.0.0.1:{5000 + self.part.index}"))
 
     def _start(self, message: msg.StartProgram) -> None:
-        if self._running == (message.session, message.try_):
+        which = message.session, message.try_
+        if which in self._told:
             return
-        self._running = (message.session, message.try_)
+        self._told.add(which)
+        if message.session <= self._barred:
+            status = ExitStatus(reason=ExitReason.NOT_STARTED)
+            self.report(msg.ProgramExited(n=0, session=message.session, try_=message.try_, status=status, ago=0.0))
+            return
+        self._running = which
         self.report(msg.ProgramStarted(n=0, session=message.session, try_=message.try_, pid=4712))
-        status = self._behaviour(self.part, message)
-        if status:
-            self.exit(status)
+        end = self._behaviour(self.part, message) or self._ends_with
+        if end:
+            self.exit(end)
 
     def exit(self, status: ExitStatus) -> None:
-        """The program ends."""
-        if self._running:
+        """The program ends; one that is still to be started ends at once then."""
+        if self._running is None:
+            self._ends_with = status
+        else:
             session, try_ = self._running
             self._running = None
             self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0))
 
     def _stop(self) -> None:
-        self.exit(ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+        if self._running:
+            self.exit(ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
 
 async def run_until_released(executor: PlayedExecutor) -> None:
