@@ -25,7 +25,7 @@ def group() -> Iterator[tuple[str, ...]]:
     if not folders:
         pytest.skip("no control group with a memory limit may be made here")
     yield folders
-    cgroup.kill_all(folders)
+    cgroup.kill(folders)
     assert cgroup.remove(folders)
 
 

@@ -76,6 +76,7 @@ class Family:
             found = self.all()
             for pid in found:
                 process.send(pid, signal.SIGKILL)
+            found = list(dict.fromkeys([*found, *cgroup.kill(self.folders)]))
             killed = killed or bool(found)
             clean = 0 if found else clean + 1
             # Twice, since one that is just executing shows no environment; but who had nobody to kill need not wait.

@@ -154,7 +154,8 @@ def _end_all(marker: str, folders: Sequence[str], told: dict[int, int]) -> int:
         below = [each for pid in pointed_out for each in process.descendants(pid)]
         for each in below:
             told.setdefault(each, process.start_time(each) or 0)
-        found = {*process.with_marker(marker), *cgroup.processes(folders), *pointed_out, *below} - {own}
-        return [pid for pid in found if process.is_alive(pid) and process.send(pid, signal.SIGKILL)]
+        found = {*process.with_marker(marker), *pointed_out, *below} - {own}
+        killed = [pid for pid in found if process.is_alive(pid) and process.send(pid, signal.SIGKILL)]
+        return killed + cgroup.kill(folders)
 
     return process.kill_until_none(kill, _PATIENCE)

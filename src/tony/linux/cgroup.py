@@ -15,14 +15,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tony.linux.process import kill_until_none, send
+from tony.linux.process import send
 
 _PARENT = "tony"
-#: v1's default of `cpu.shares`, what one core is worth.
-_SHARES_PER_CORE = 1024
 _MANY_TIMES = 20
 
 
@@ -110,20 +108,17 @@ def processes(folders: Sequence[str]) -> list[int]:
     return list(found)
 
 
-def kill_all(folders: Sequence[str], timeout: float = 10.0) -> int:
-    """Kills (SIGKILL) every member until none is left, at most `timeout` seconds. Answers how many were found."""
+def kill(folders: Sequence[str]) -> list[int]:
+    """Kills (SIGKILL) every member but us, and answers their pids. To be repeated until there is none.
+
+    In one stroke where the kernel can (v2), else as soon as they are found: members that fork and exit all the time
+    have other pids by the time that somebody has looked at all processes of the machine.
+    """
+    found = processes(folders)
     own = os.getpid()
-
-    def kill() -> Collection[int]:
-        found = [pid for pid in processes(folders) if pid != own]
-        for folder in folders:
-            if found and _try_write(f"{folder}/cgroup.kill", "1"):
-                return found
-        for pid in found:
-            send(pid, signal.SIGKILL)
+    if own not in found and any(found and _try_write(f"{folder}/cgroup.kill", "1") for folder in folders):
         return found
-
-    return kill_until_none(kill, timeout) if folders else 0
+    return [pid for pid in found if pid != own and send(pid, signal.SIGKILL)]
 
 
 def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:

@@ -153,8 +153,10 @@ def _end(marker: str, groups: Sequence[str], family: Mapping[int, int]) -> bool:
     def kill() -> Collection[int]:
         nonlocal left
         same = (pid for pid, start in family.items() if _is_same(pid, start))
-        left = {*_carrying(*texts), *cgroup.processes(groups), *same} - {os.getpid()}
-        return [pid for pid in left if process.send(pid, signal.SIGKILL)]
+        left = {*_carrying(*texts), *same} - {os.getpid()}
+        killed = [pid for pid in left if process.send(pid, signal.SIGKILL)] + cgroup.kill(groups)
+        left.update(killed)
+        return killed
 
     process.kill_until_none(kill, _STUBBORN)
     return cgroup.remove(groups) and not left
