@@ -74,20 +74,26 @@ def descendants(pid: int) -> list[int]:
     return [each for each in result if each not in zombies]
 
 
-def with_marker(marker: str) -> list[int]:
-    """All living processes whose environment holds the text, such as `TONY_TASK=<job id>/`; we are never among them."""
-    text = marker.encode()
+def children(pid: int) -> list[int]:
+    """The processes whose parent is `pid`, zombies included."""
+    return [each for each in _pids() if (found := _stat(each)) is not None and found[0] == pid]
+
+
+def with_marker(*markers: str) -> list[int]:
+    """All living processes whose environment holds one of the texts, such as `TONY_TASK=<job id>/`; never we."""
+    texts = [marker.encode() for marker in markers]
     own = os.getpid()
-    return [pid for pid in _pids() if pid != own and has_marker(pid, text)]
+    return [pid for pid in _pids() if pid != own and has_marker(pid, *texts)]
 
 
-def has_marker(pid: int, marker: bytes) -> bool:
-    """Whether a process's environment holds the text; False if it cannot be read (gone, a zombie, another user's)."""
+def has_marker(pid: int, *markers: bytes) -> bool:
+    """Whether a process's environment holds a text; False if it cannot be read (gone, a zombie, another user's)."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as environ:
-            return marker in environ.read()
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environ = file.read()
     except OSError:
         return False
+    return any(marker in environ for marker in markers)
 
 
 def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True) -> bool:

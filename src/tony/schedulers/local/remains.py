@@ -44,9 +44,8 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
 def end_job(job_id: str, noted: Noted) -> bool:
     """Ends everything of a job, executors first; otherwise as `end_container`."""
     marker = f"{job_id}/"
-    text = f"{EXECUTOR_VARIABLE}={marker}".encode()
     executors = {pid: start for pid, start in noted.executors.items() if process.start_time(pid) == start}
-    executors.update(_with_starts(_carrying(text)))
+    executors.update(_with_starts(process.with_marker(f"{EXECUTOR_VARIABLE}={marker}")))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
@@ -65,7 +64,7 @@ def end_strays(executors: Collection[int]) -> bool:
     """
     own_session = os.getsid(0)
     all_dead = True
-    for pid in _children():
+    for pid in process.children(os.getpid()):
         if pid in executors:
             continue
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -124,11 +123,11 @@ def _leave_to_watchdogs(marker: str, family: Mapping[int, int]) -> None:
     Args:
         family: what was below the executors. Their watchdogs are among them, and root alone sees their environment.
     """
-    text = f"{EXECUTOR_VARIABLE}={marker}".encode()
+    text = f"{EXECUTOR_VARIABLE}={marker}"
     deadline = time.monotonic() + _WATCHDOG
     pause = 0.001
     while time.monotonic() < deadline:
-        if not _carrying(text) and not any(_is_same(pid, start) for pid, start in family.items()):
+        if not process.with_marker(text) and not any(_is_same(pid, start) for pid, start in family.items()):
             break
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
@@ -147,40 +146,16 @@ def _kill_same(pid: int, start: int) -> None:
 
 
 def _end(marker: str, groups: Sequence[str], family: Mapping[int, int]) -> bool:
-    texts = [f"{variable}={marker}".encode() for variable in _MARKERS]
+    texts = [f"{variable}={marker}" for variable in _MARKERS]
     left: set[int] = set()
 
     def kill() -> Collection[int]:
         nonlocal left
         same = (pid for pid, start in family.items() if _is_same(pid, start))
-        left = {*_carrying(*texts), *same} - {os.getpid()}
+        left = {*process.with_marker(*texts), *same} - {os.getpid()}
         killed = [pid for pid in left if process.send(pid, signal.SIGKILL)] + cgroup.kill(groups)
         left.update(killed)
         return killed
 
     process.kill_until_none(kill, _STUBBORN)
     return cgroup.remove(groups) and not left
-
-
-def _carrying(*texts: bytes) -> list[int]:
-    """All processes but us whose environment holds one of the texts: all environments are read once."""
-    own = str(os.getpid())
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name != own:
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                environment = file.read()
-                if any(text in environment for text in texts):
-                    found.append(int(name))
-    return found
-
-
-def _children() -> list[int]:
-    own = os.getpid()
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
-                if int(stat.read().rpartition(b")")[2].split()[1]) == own:
-                    found.append(int(name))
-    return found
