@@ -99,6 +99,16 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
     assert remains.noted(file) == remains.Noted(executors={executor.pid: born}, groups=("/a b", "/c"))
 
 
+@pytest.mark.parametrize("torn", ["exec", "executor", "executor 12", "executor 12 3", "group /sys/fs/cgroup/tony"])
+def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) -> None:
+    """It may name somebody else: a pid without its birth, or the group above that of the job."""
+    file = tmp_path / "remains"
+    remains.note(file, groups=("/a",))
+    with file.open("a") as out:
+        out.write(torn)
+    assert remains.noted(file) == remains.Noted(executors={}, groups=("/a",))
+
+
 def test_noted_executors_are_ended_without_a_look_at_their_environment(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,18 +101,20 @@ def note(file: Path, *, executor: int | None = None, groups: Sequence[str] = ())
 
 
 def noted(file: Path) -> Noted:
-    """Reads what was written down; nothing if there is no such file."""
+    """Reads what was written down; nothing if there is no such file. Lines that a full disk cut short are left out."""
     executors, groups = {}, []
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError:
         lines = []
     for line in lines:
-        kind, _, rest = line.partition(" ")
+        kind, _, rest = line.removesuffix("\n").partition(" ")
+        pid, _, start = rest.partition(" ")
+        if not line.endswith("\n"):
+            continue
         if kind == "group":
             groups.append(rest)
-        elif kind == "executor":
-            pid, _, start = rest.partition(" ")
+        elif kind == "executor" and pid.isdigit() and start.isdigit():
             executors[int(pid)] = int(start)
     return Noted(executors=executors, groups=tuple(groups))
 
