@@ -206,3 +206,17 @@ def test_history_replay_list(lab: Lab) -> None:
         assert replayed.returncode == 0, replayed.stdout + replayed.stderr
         folder = Path(lab.status(job)["folder"])
         assert (folder / "events.1.jsonl").stat().st_mode & 0o077 == 0
+
+
+def test_the_log_level_changes_while_the_job_runs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for once, it reaches the application master and every executor."""
+    for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "TONY_SET_SCHEDULER__LOCAL__LEDGER"):
+        monkeypatch.setenv(name, lab.env[name])
+    job = tony.submit({"command": "sleep 3600", "roles": {"worker": {"instances": 2}}, "stop_grace": "1s"})
+    lab.wait(job.id, "running")
+    folder = lab.home / "jobs" / job.id
+    assert " DEBUG " not in (folder / "am.log").read_text()
+    job.set_log_level("debug")
+    until(lambda: " DEBUG " in (folder / "am.log").read_text(), "the application master says more")
+    job.kill(now=True)
+    assert job.wait(timeout=60).exit_code == 4

@@ -44,8 +44,6 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 2000
 #: Seconds, beyond the stop grace, that a released executor has to end by itself.
 RELEASE_PATIENCE = 5.0
-#: What a client may ask for with `SetLogLevel`.
-LOG_LEVELS = ("debug", "info", "warning", "error")
 #: Shared JSON of tasks that start without a cluster spec.
 _NO_SHARED = b"null"
 
@@ -328,7 +326,7 @@ class Master:
                 who = "".join(char for char in actor if char.isprintable())[:200]
                 self.feed(ev.UserCommand(actor=who, what="kill-now" if at_once else "kill"))
                 connection.send(msg.Done())
-            case msg.SetLogLevel(level=level) if level in LOG_LEVELS:
+            case msg.SetLogLevel(level=level) if level in msg.LOG_LEVELS:
                 logging.getLogger("tony").setLevel(level.upper())
                 self.executors.talk_as(level)
                 connection.send(msg.Done())

@@ -30,10 +30,12 @@ from tony.client.killing import kill
 from tony.client.log_names import STREAMS, Selection, named_tasks
 from tony.client.log_reader import Line
 from tony.client.log_stream import lines
+from tony.client.master import tell_log_level
 from tony.history.log import Entry
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport
+from tony.protocol.messages import LOG_LEVELS
 
 if TYPE_CHECKING:
     from tony.config.load import Resolved
@@ -197,6 +199,25 @@ class Job:
     async def kill_async(self, *, now: bool = False) -> None:
         """As `kill`, awaitable."""
         await kill(self._home, self.id, now=now)
+
+    def set_log_level(self, level: str) -> None:
+        """Has the job's application master and executors say more or less in their own logs, from now on.
+
+        Those are `am.log` and `logs/<role>-<index>.executor.log` in the job's folder.
+
+        Args:
+            level: `debug`, `info`, `warning` or `error`.
+
+        Raises:
+            ConnectionFailed: no application master of this job answers.
+        """
+        background.run(self.set_log_level_async(level))
+
+    async def set_log_level_async(self, level: str) -> None:
+        """As `set_log_level`, awaitable."""
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
+        await tell_log_level(self._home.job(self.id), level)
 
     async def _lines(
         self, task: str | None, follow: bool, stream: str | None, tail: int | None

@@ -15,7 +15,7 @@ from tony.model.layout import JobFolder
 from tony.model.report import JobReport
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, JobCredentials
-from tony.protocol.messages import Done, GetReport, KillJob, Message, Report, Watch
+from tony.protocol.messages import Done, GetReport, KillJob, Message, Report, SetLogLevel, Watch
 from tony.rpc.connection import Connection
 from tony.rpc.transport import connect
 
@@ -88,6 +88,13 @@ async def tell_kill(folder: JobFolder, actor: str, now: bool) -> None:
     """Asks for the job's end; returns once that is on its way. Raises as `reach` does."""
     async with reach(folder) as connection:
         connection.send(KillJob(actor=actor, now=now))
+        await _answer(connection, Done)
+
+
+async def tell_log_level(folder: JobFolder, level: str) -> None:
+    """Asks the application master and all executors to log from `level` on. Raises as `reach` does."""
+    async with reach(folder) as connection:
+        connection.send(SetLogLevel(level=level))
         await _answer(connection, Done)
 
 

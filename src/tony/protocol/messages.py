@@ -188,6 +188,10 @@ class ReleaseExecutor(Message):
     grace: float = 0.0
 
 
+#: What a log level may be, most talkative first.
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLogLevel(Message):
     """Talk more or less in your own log: `debug`, `info`, `warning`, `error`.
