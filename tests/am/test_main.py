@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 
 from tests.am.played_job import CEILING, until
 from tests.core.specs import FAILED, OK, workers
+from tests.full_disk import full_disk
 from tony import clock
 from tony.am import main as am
 from tony.client.certificates import make_credentials
@@ -220,19 +219,6 @@ def test_an_end_that_fails_does_not_hide_the_result(
     monkeypatch.setattr(am, "CLOSING", 0.1)
     report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, make))
     assert verdict(report) == (JobState.SUCCEEDED, 0, None)
-
-
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """No file of this process grows beyond `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
