@@ -178,6 +178,13 @@ class TestCondaPack:
             from_archive(cache, item)
         assert os.listdir(cache.unpacked) == []
 
+    def test_script_can_be_found_by_its_environment(self, tmp_path: Path) -> None:
+        """It may run for long: whoever ends the container has to find it."""
+        cache = cache_at(tmp_path / "c")
+        item = staged(cache, self.archive(tmp_path, "import os, sys\nsys.exit(os.environ['TONY_TASK'])\n"))
+        with pytest.raises(StorageError, match=r"exit code 1\): job/c-1/"):
+            from_archive(cache, item, {"TONY_TASK": "job/c-1/"})
+
 
 class TestArchivesThatAreNone:
     def test_no_python_inside(self, tmp_path: Path) -> None:

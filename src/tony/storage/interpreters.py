@@ -19,6 +19,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
@@ -55,8 +56,11 @@ def prefix_in(kinds: Mapping[str, Kind]) -> str | None:
     return holding[0] if len(holding) == 1 else None
 
 
-def from_archive(cache: Cache, item: StagedItem) -> Interpreter:
+def from_archive(cache: Cache, item: StagedItem, env: Mapping[str, str] = MappingProxyType({})) -> Interpreter:
     """The interpreter of a venv or conda-pack archive, unpacked if this node does not have it yet.
+
+    Args:
+        env: variables for what has to be run for that.
 
     Raises:
         ArchiveError: the archive holds no Python, or cannot be unpacked.
@@ -66,7 +70,7 @@ def from_archive(cache: Cache, item: StagedItem) -> Interpreter:
     if not _is_complete(place):
         with explained(f"unpack {item.name}", cache.unpacked), cache.lock(f"python-{item.digest}"):
             if not _is_complete(place):
-                _make(cache, item, place)
+                _make(cache, item, place, env)
     require_runnable(place / "bin" / "python", f"the archive {item.name}")
     return Interpreter(python_path=(str(place / "bin"),), python_env=environment_of(place))
 
@@ -110,7 +114,7 @@ def environment_of(prefix: Path) -> dict[str, str]:
     return {"CONDA_PREFIX": str(prefix)} if (prefix / "conda-meta").is_dir() else {}
 
 
-def _make(cache: Cache, item: StagedItem, place: Path) -> None:
+def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
     """Under the lock."""
     # Only for the first task with a new archive; every start of an application master would pay for it.
     from tony.storage.formats import Format
@@ -129,7 +133,7 @@ def _make(cache: Cache, item: StagedItem, place: Path) -> None:
         if prefix is None:
             raise ArchiveError(no_python(item.name))
         os.rename(part / prefix, place)
-        prepare(place, item.name)
+        prepare(place, item.name, env)
         record = _record(place)
         record.write_text(json.dumps({"version": _VERSION, "prefix": str(place)}), encoding="utf-8")
     except BaseException:

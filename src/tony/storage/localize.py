@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tony.model.codec import to_plain
 from tony.model.staged import Placement, StagedItem, StagedRole
@@ -23,7 +25,9 @@ from tony.storage.trees import lay_tree
 __all__ = ["Interpreter", "localize"]
 
 
-def localize(role: StagedRole, cache: Path, work_folder: Path) -> Interpreter:
+def localize(
+    role: StagedRole, cache: Path, work_folder: Path, env: Mapping[str, str] = MappingProxyType({})
+) -> Interpreter:
     """Lays a role's source and files into a task's working directory and readies its Python. Blocks.
 
     May be called again: a folder that is complete is left as its programs made it; one that a crash left half-laid is
@@ -34,6 +38,7 @@ def localize(role: StagedRole, cache: Path, work_folder: Path) -> Interpreter:
         role: what staging made.
         cache: the node's cache with the staged objects; other tasks may be using it.
         work_folder: made if it is not there.
+        env: variables for whatever has to be run for that (conda-unpack), by which it can be found and ended.
 
     Raises:
         ArchiveError: an archive is damaged, not safe to unpack, or holds no Python.
@@ -41,7 +46,7 @@ def localize(role: StagedRole, cache: Path, work_folder: Path) -> Interpreter:
     """
     objects = Cache(cache)
     beside = work_folder.parent / ".localized" / work_folder.name
-    interpreter = _interpreter(role, objects, beside)
+    interpreter = _interpreter(role, objects, beside, env)
     with explained(f"fill {work_folder}", work_folder.parent):
         beside.mkdir(mode=0o700, parents=True, exist_ok=True)
         done = beside / "done"
@@ -54,10 +59,10 @@ def localize(role: StagedRole, cache: Path, work_folder: Path) -> Interpreter:
     return interpreter
 
 
-def _interpreter(role: StagedRole, cache: Cache, beside: Path) -> Interpreter:
+def _interpreter(role: StagedRole, cache: Cache, beside: Path, env: Mapping[str, str]) -> Interpreter:
     for item in role.items:
         if item.placement is Placement.PYTHON:
-            return from_archive(cache, item)
+            return from_archive(cache, item, env)
     return from_node(role.python, beside / "bin") if role.python else Interpreter()
 
 

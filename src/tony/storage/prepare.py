@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tony.errors import StorageError
@@ -21,11 +22,12 @@ _START_LIMIT = 120.0
 _QUESTION = "import sys; print('python %d.%d' % sys.version_info[:2])"
 
 
-def prepare(prefix: Path, name: str) -> None:
+def prepare(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     """Readies the environment at `prefix`, its final place.
 
     Args:
         name: the archive's name, for messages.
+        env: variables for the environment's programs that are run.
 
     Raises:
         StorageError: it cannot work on this node; says why.
@@ -34,10 +36,10 @@ def prepare(prefix: Path, name: str) -> None:
     _name_python(prefix)
     unpacker = prefix / "bin" / "conda-unpack"
     if unpacker.is_file():
-        _run(prefix, [str(unpacker)], f"the archive {name}: its bin/conda-unpack", _UNPACK_LIMIT)
+        _run(prefix, [str(unpacker)], f"the archive {name}: its bin/conda-unpack", _UNPACK_LIMIT, env)
     else:
         relocate(prefix)
-    _require_start(prefix, name)
+    _require_start(prefix, name, env)
     _force_to_disk(prefix)
 
 
@@ -48,10 +50,10 @@ def _name_python(prefix: Path) -> None:
             os.symlink(other, prefix / "bin" / name)
 
 
-def _require_start(prefix: Path, name: str) -> None:
+def _require_start(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     what = f"the archive {name}"
     require_runnable(prefix / "bin" / "python", what)
-    answer = _run(prefix, ["-c", _QUESTION], f"{what}: its bin/python", _START_LIMIT)
+    answer = _run(prefix, ["-c", _QUESTION], f"{what}: its bin/python", _START_LIMIT, env)
     version = re.search(r"python (\d+\.\d+)", answer)
     if version is None:
         raise StorageError(f"{what}: its bin/python is no Python: it answered {answer[:200]!r}.")
@@ -63,9 +65,10 @@ def _require_start(prefix: Path, name: str) -> None:
         )
 
 
-def _run(prefix: Path, arguments: list[str], what: str, limit: float) -> str:
+def _run(prefix: Path, arguments: list[str], what: str, limit: float, env: Mapping[str, str]) -> str:
     """Runs the environment's own Python; answers what it printed."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment.update(env)
     environment["PATH"] = f"{prefix / 'bin'}:{environment.get('PATH', os.defpath)}"
     python = prefix / "bin" / "python"
     try:

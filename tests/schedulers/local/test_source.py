@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+import subprocess
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 
 from tests.conformance.local_bench import LocalBench, bench
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
-from tony.errors import ConfigError, SchedulerError
+from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import cgroup
 from tony.model.job import MIB, JobSpec, Resources, Role
+from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.local import remains
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.source import LocalSource
+from tony.storage.localize import Interpreter
 from tony.testing.conformance import PATIENCE
 from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
 
@@ -180,6 +183,30 @@ def test_missing_executor(tmp_path: Path) -> None:
         await source.close()
 
     asyncio.run(scenario())
+
+
+def test_container_can_be_ended_while_its_environment_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conda-unpack may take half an hour. It is ended with its container, and nothing is started."""
+
+    def unpack(role: StagedRole, cache: Path, work_folder: Path, env: Mapping[str, str]) -> Interpreter:
+        ended = subprocess.run(["sh", "-c", f"touch {tmp_path}/unpacks; exec sleep 600"], env={**os.environ, **env})
+        raise StorageError(f"conda-unpack failed (exit code {ended.returncode})")
+
+    monkeypatch.setattr("tony.schedulers.local.source.localize", unpack)
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        launching = asyncio.create_task(launch(made, container, "ps"))
+        await until((tmp_path / "unpacks").exists)
+        made.source.set_demand("ps", 0)
+        made.source.kill(container, "the job was killed")
+        await launching
+        await until(lambda: bool(ends(events)))
+        assert ends(events)[0].cause == "killed: the job was killed"
+
+    play(scenario, tmp_path)
 
 
 def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:

@@ -18,15 +18,16 @@ from pathlib import Path
 from tony.linux import cgroup, process
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
-_MARKERS = ("TONY_TASK", EXECUTOR_VARIABLE)
+PROGRAM_VARIABLE = "TONY_TASK"
+_MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
 #: Seconds that an executor's watchdog may take to end what the executor left behind.
 _WATCHDOG = 3.0
 #: Seconds to go on killing what does not die.
 _STUBBORN = 10.0
 
 
-def executor_marker(job_id: str, container: str) -> str:
-    """What an executor has in its environment. The last slash keeps c-1 and c-10 apart."""
+def marker(job_id: str, container: str) -> str:
+    """With what the variables of everything in a container begin. The last slash keeps c-1 and c-10 apart."""
     return f"{job_id}/{container}/"
 
 
@@ -36,21 +37,21 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
     Returns:
         False if something does not die (it is stuck in the kernel); to be called again.
     """
-    marker = executor_marker(job_id, container)
-    _leave_to_watchdogs(marker, {})
-    return _end(marker, groups, {})
+    text = marker(job_id, container)
+    _leave_to_watchdogs(text, {})
+    return _end(text, groups, {})
 
 
 def end_job(job_id: str, noted: Noted) -> bool:
     """Ends everything of a job, executors first; otherwise as `end_container`."""
-    marker = f"{job_id}/"
+    text = f"{job_id}/"
     executors = {pid: start for pid, start in noted.executors.items() if process.start_time(pid) == start}
-    executors.update(_with_starts(process.with_marker(f"{EXECUTOR_VARIABLE}={marker}")))
+    executors.update(_with_starts(process.with_marker(f"{EXECUTOR_VARIABLE}={text}")))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
-    _leave_to_watchdogs(marker, family)
-    return _end(marker, noted.groups, {**executors, **family})
+    _leave_to_watchdogs(text, family)
+    return _end(text, noted.groups, {**executors, **family})
 
 
 def end_strays(executors: Collection[int]) -> bool:

@@ -173,21 +173,25 @@ class LocalSource(ContainerSource):
             return
         held.stage = _Stage.STARTING
         try:
-            interpreter = await asyncio.to_thread(self._lay_down, TaskId(task.role, task.index))
-            if held.cause:
-                self._spawn(self._bury(held, held.cause))
-            elif self._sink:
+            interpreter = await asyncio.to_thread(self._lay_down, held.id, TaskId(task.role, task.index))
+            if held.cause or self._sink is None:
+                self._bury_unstarted(held)
+            else:
                 self._start(held, task, credentials, interpreter)
         except (TonyError, OSError) as error:
+            if held.cause or self._sink is None:  # what failed was ended by us
+                self._bury_unstarted(held)
+                return
             cgroup.remove(held.groups)
             self._forget(held)
             raise SchedulerError(f"the executor of {task.role}:{task.index} cannot be started: {error}") from error
 
-    def _lay_down(self, task: TaskId) -> Interpreter:
+    def _lay_down(self, container: str, task: TaskId) -> Interpreter:
         """Makes a task's working directory. Runs in a thread: archives are unpacked."""
         folder = self._job.folder.work_of(task)
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        return localize(staged, self._job.home.cache, folder)
+        marks = {remains.PROGRAM_VARIABLE: remains.marker(self._job.folder.job_id, container)}
+        return localize(staged, self._job.home.cache, folder, marks)
 
     def _start(self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter) -> None:
         name = TaskId(task.role, task.index)
@@ -196,7 +200,7 @@ class LocalSource(ContainerSource):
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
         remains.note(folder.remains, groups=held.groups)
-        marker = remains.executor_marker(folder.job_id, held.id)
+        marker = remains.marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,
             work_folder=str(folder.work_of(name)),
@@ -247,7 +251,7 @@ class LocalSource(ContainerSource):
             self._end(held, f"killed: {reason}")
 
     def _end(self, held: _Container, cause: str) -> None:
-        """Ends a container in any stage. One that is starting is ended by `launch`, which is in the middle of it."""
+        """Ends a container in any stage. One that is starting is buried by `launch`, which is in the middle of it."""
         if held.cause or held.stage is _Stage.ENDING:
             return
         held.cause = cause
@@ -255,12 +259,24 @@ class LocalSource(ContainerSource):
             self._gone(held, cause)
         elif held.executor:
             held.executor.kill()
+        else:
+            self._spawn(self._interrupt(held))
+
+    async def _interrupt(self, held: _Container) -> None:
+        """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
+        while held.stage is _Stage.STARTING:
+            await asyncio.to_thread(remains.end_container, self._job.folder.job_id, held.id, ())
+            await asyncio.sleep(_STUBBORN)
 
     def _executor_ended(self, held: _Container, how: str) -> None:
         if held.force:
             held.force.cancel()
         if self._sink:
             self._spawn(self._bury(held, held.cause or how))
+
+    def _bury_unstarted(self, held: _Container) -> None:
+        if self._sink:
+            self._spawn(self._bury(held, held.cause))
 
     async def _bury(self, held: _Container, cause: str) -> None:
         """Ends all that is left of a container, and tells its end."""
