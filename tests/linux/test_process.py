@@ -159,3 +159,11 @@ process.set_not_dumpable()
 print(os.stat("/proc/self/environ").st_uid)
 """)
     assert out == "0\n"
+
+
+def test_own_peak_is_ours_alone() -> None:
+    """What a large parent held when it forked us does not count."""
+    ballast = bytearray(b"x") * (200 << 20)
+    code = "from tony.linux.process import own_peak; print(own_peak())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 << 20 < int(done.stdout) < len(ballast)

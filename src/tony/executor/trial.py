@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage, struct_rusage
+from resource import struct_rusage
 
 from tony import clock
 from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
@@ -22,6 +22,7 @@ from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.spawn import spawn
 from tony.executor.verdict import End, Seen, judge, signal_name
+from tony.linux.process import own_peak
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.protocol.launch import LaunchContext
@@ -290,8 +291,7 @@ class Trial:
 
     def _largest_of_its_own(self) -> int:
         """The largest process's peak, unless that may be the executor's own: a child is its copy until exec."""
-        own = getrusage(RUSAGE_SELF).ru_maxrss * _KIB
-        return self._largest if self._largest > own else 0
+        return self._largest if self._largest > own_peak() else 0
 
     def _saw(self, pids: Sequence[int]) -> None:
         unmarked = self._family.unmarked(pids)

@@ -172,6 +172,15 @@ def memory_of(pids: Iterable[int]) -> int:
     return total
 
 
+def own_peak() -> int:
+    """Bytes, the most that this program ever held (VmHWM). `getrusage` would count whoever forked us before our exec."""
+    with open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def shared_memory_of(pids: Iterable[int]) -> int:
     """Bytes of memory that processes hold, shared pages divided among their users (PSS): fair, but slow."""
     total = 0
