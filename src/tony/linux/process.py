@@ -173,7 +173,7 @@ def memory_of(pids: Iterable[int]) -> int:
 
 
 def own_peak() -> int:
-    """Bytes, the most that this program ever held (VmHWM). `getrusage` would count whoever forked us before our exec."""
+    """Bytes, the most that this program ever held (VmHWM). `getrusage` counts whoever forked us, too."""
     with open("/proc/self/status", "rb") as status:
         for line in status:
             if line.startswith(b"VmHWM:"):
