@@ -11,7 +11,6 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, w
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import LAUNCHES, REPORT_WAIT
-from tony.core.view import Surroundings, report
 from tony.errors import InvalidTransition
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -24,7 +23,6 @@ from tony.model.states import (
     OnTimeout,
     RoleKind,
     StopOn,
-    TaskState,
 )
 from tony.testing.simulation import Simulation
 
@@ -788,50 +786,6 @@ def test_attempts_rise() -> None:
     with pytest.raises(InvalidTransition):
         simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
     assert simulation.app.digest() == before
-
-
-# --- the report -------------------------------------------------------------------------------------------------------
-
-
-def test_the_report_names_who_is_missing_and_why() -> None:
-    """While the gang forms, one sentence says for whom it waits since when."""
-    simulation = Simulation(workers(2), capacity=1)
-    simulation.begin()
-    simulation.run()
-    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
-    shown = report(simulation.app, 12.0, around)
-    assert shown.waiting == "waiting 12 s for worker:1: no container yet"
-    assert [t.state for t in shown.tasks] == [TaskState.REGISTERED, TaskState.REQUESTED]
-    assert (shown.session, shown.attempt, shown.exit_code) == (1, 1, None)
-
-
-def test_the_queue_says_its_reason() -> None:
-    """Without room the job is queued and repeats the scheduler's word."""
-    simulation = Simulation(workers(1), capacity=0)
-    simulation.begin()
-    simulation.run()
-    simulation.deliver(ev.Queued(reason="4g are free, 8g are needed, behind job 7"))
-    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
-    shown = report(simulation.app, 1.0, around)
-    assert (shown.state, shown.waiting) == (JobState.QUEUED, "4g are free, 8g are needed, behind job 7")
-    simulation.deliver(ev.Queued(reason=""))
-    assert simulation.app.state.job is JobState.STARTING
-
-
-def test_the_one_who_is_missing_longest_is_named_first() -> None:
-    """The reason that is given is the first one's."""
-    simulation = Simulation(workers(2))
-    simulation.begin()
-    simulation.run(until=lambda: len(simulation.executors) == 2)
-    simulation.pending.clear()
-    simulation.now = 5.0
-    simulation.lose("c-1", "its node burned")
-    simulation.grant = lambda: None  # type: ignore[method-assign]
-    simulation.run(until=lambda: simulation.app.state.tasks[task("worker:0")].state is TaskState.REQUESTED)
-    around = Surroundings(folder="/f", user="ann", submitted=1000.0, live={})
-    shown = report(simulation.app, 9.0, around)
-    assert shown.waiting == "waiting 9 s for worker:1, worker:0: container started, not registered"
-    assert [t.host for t in shown.tasks] == [None, "h"]
 
 
 def test_stopped_from_outside_is_infrastructure() -> None:

@@ -354,6 +354,7 @@ class Application:
         for task in tasks:
             state.move_task(task, TaskMove.START, now)
             task.session, task.try_, task.version, task.living = state.session, 1, version, True
+            task.note = ""
             state.living += 1
             if limit:
                 state.timers.set(f"execution:{task.id}", now + limit)

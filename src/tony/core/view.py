@@ -40,6 +40,11 @@ class Surroundings:
 
 
 _NO_LIVE = Live()
+_WAITS: Mapping[TaskState, str] = {
+    TaskState.REQUESTED: "no container yet",
+    TaskState.STARTING: "container started, not registered",
+    TaskState.REGISTERED: "registered, waits for the rest of the gang",
+}
 
 
 def report(app: Application, now: float, around: Surroundings) -> JobReport:
@@ -83,7 +88,7 @@ def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=task.note or _why(state, task),
+        note=_why(state, task) or task.note,
     )
 
 
@@ -92,12 +97,10 @@ def _why(state: State, task: Task) -> str:
     if task.state is TaskState.PENDING and state.session and state.active:
         role = state.roles[task.id.role]
         waits = [f"{name} {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
-        return f"waits until {', '.join(waits)}" if waits else ""
-    return {
-        TaskState.REQUESTED: "no container yet",
-        TaskState.STARTING: "container started, not registered",
-        TaskState.REGISTERED: "registered, waits for the rest of the gang",
-    }.get(task.state, "")
+        never = "can never start: it " if role.blocked else ""
+        return f"{never}waits until {', '.join(waits)}" if waits else ""
+    why = _WAITS.get(task.state, "")
+    return f"{why} (before: {task.note})" if why and task.note else why
 
 
 def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
@@ -119,7 +122,7 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
         return ""
     missing.sort(key=lambda task: task.since)
     first = missing[0]
-    last = live.get(first.id, _NO_LIVE).last_line or first.note
+    last = live.get(first.id, _NO_LIVE).last_line
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
     return said + _why(state, first) + (f"; last line: {last}" if last else "")
 

@@ -1,0 +1,112 @@
+"""Which roles may start, which never can, and when a group is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.specs import roles
+from tests.core.standing import standing
+from tony.core.policies.start_order import group_done, newly_blocked, newly_ready
+from tony.model.job import JobSpec, Role
+from tony.model.states import AfterCondition, RoleKind
+
+SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
+
+
+def two(condition: AfterCondition) -> JobSpec:
+    """`b` waits for the two tasks of `a`."""
+    return roles(a=Role(instances=2), b=Role(after={"a": condition}))
+
+
+TABLE = [
+    # how a stands, and for each condition: may b start, and if not, can it never
+    ("pending pending", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "waits"}),
+    ("running pending", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "waits"}),
+    ("running running", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "starts"}),
+    ("succeeded running", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "starts"}),
+    ("succeeded succeeded", {SUCCEEDED: "starts", ENDED: "starts", STARTED: "starts"}),
+    ("failed running", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "starts"}),
+    ("failed succeeded", {SUCCEEDED: "never", ENDED: "starts", STARTED: "starts"}),
+    ("lost stopped", {SUCCEEDED: "never", ENDED: "starts", STARTED: "starts"}),
+    ("*failed running", {SUCCEEDED: "waits", ENDED: "waits", STARTED: "never"}),
+    ("*lost succeeded", {SUCCEEDED: "never", ENDED: "starts", STARTED: "never"}),
+]
+
+
+@pytest.mark.parametrize("condition", AfterCondition)
+@pytest.mark.parametrize(("words", "answers"), TABLE)
+def test_one_waits_for_another(condition: AfterCondition, words: str, answers: dict[AfterCondition, str]) -> None:
+    """Every way the first role can stand, for every condition."""
+    state = standing(two(condition), a=words)
+    ready = [role.name for role in newly_ready(state.roles)]
+    never = [role.name for role, _ in newly_blocked(state.roles)]
+    expected = {"waits": ([], []), "starts": (["b"], []), "never": ([], ["b"])}[answers[condition]]
+    assert (ready, never) == expected
+
+
+def test_roles_that_wait_for_nobody_start_at_once() -> None:
+    """And are ready once."""
+    state = standing(roles(a=Role(), b=Role(), c=Role(after={"a": STARTED})))
+    assert [role.name for role in newly_ready(state.roles)] == ["a", "b"]
+    state.roles["a"].ready = True
+    assert [role.name for role in newly_ready(state.roles)] == ["b"]
+
+
+def test_all_that_is_waited_for_counts() -> None:
+    """One of two is not enough."""
+    spec = roles(a=Role(), b=Role(), c=Role(after={"a": SUCCEEDED, "b": STARTED}))
+    assert list(newly_ready(standing(spec, a="succeeded", b="requested").roles)) == []
+    assert [r.name for r in newly_ready(standing(spec, a="succeeded", b="running").roles)] == ["c"]
+
+
+def test_who_finished_in_an_earlier_session_satisfies_everybody() -> None:
+    """Its tasks may stand in any state."""
+    for condition in AfterCondition:
+        state = standing(two(condition))
+        state.roles["a"].finished = True
+        assert [role.name for role in newly_ready(state.roles)] == ["b"]
+        assert list(newly_blocked(state.roles)) == []
+
+
+def test_reasons_name_who_is_waited_for_and_why_in_vain() -> None:
+    """Each role that can never start has its own sentence, those further down the chain too."""
+    spec = roles(
+        a=Role(instances=3),
+        b=Role(after={"a": SUCCEEDED}),
+        c=Role(after={"b": ENDED}),
+        d=Role(after={"a": STARTED}),
+    )
+    state = standing(spec, a="*failed failed succeeded")
+    assert [(role.name, why) for role, why in newly_blocked(state.roles)] == [
+        ("b", "b may start only after a succeeded, and 2 of its tasks did not"),
+        ("c", "c waits for b, which can never start"),
+        ("d", "d may start only once all of a runs, and 1 of its tasks never did"),
+    ]
+
+
+def test_a_chain_may_stand_in_any_order() -> None:
+    """The job's author need not write down first what starts first."""
+    spec = roles(c=Role(after={"b": ENDED}), b=Role(after={"a": SUCCEEDED}), a=Role())
+    state = standing(spec, a="failed")
+    assert [role.name for role, _ in newly_blocked(state.roles)] == ["b", "c"]
+
+
+def test_what_was_told_is_not_told_again() -> None:
+    """But who waits for it is found later, too."""
+    spec = roles(a=Role(), b=Role(after={"a": SUCCEEDED}), c=Role(after={"b": ENDED}))
+    state = standing(spec, a="failed")
+    state.roles["b"].blocked = True
+    assert [role.name for role, _ in newly_blocked(state.roles)] == ["c"]
+    state.roles["c"].blocked = True
+    assert list(newly_blocked(state.roles)) == []
+
+
+def test_a_group_is_done_when_everybody_in_it_is_over() -> None:
+    """However they ended; those of an earlier session included."""
+    spec = roles(a=Role(instances=2), b=Role(), c=Role(kind=RoleKind.SIDECAR))
+    assert not group_done(standing(spec, a="succeeded running", b="failed").roles, ("a", "b"))
+    assert group_done(standing(spec, a="succeeded lost", b="failed").roles, ("a", "b"))
+    state = standing(spec, a="succeeded succeeded")
+    assert not group_done(state.roles, ("a", "b"))
+    state.roles["b"].finished = True
+    assert group_done(state.roles, ("a", "b"))
