@@ -33,6 +33,7 @@ from tony.frameworks.base import Framework
 from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.record import pending_report, write_summary
+from tony.linux.process import set_not_dumpable
 from tony.model.codec import from_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
@@ -56,6 +57,7 @@ CLOSING = 60.0
 def main() -> int:
     """Runs one attempt; `sys.argv[1]` is the job's folder. Answers the exit code of the process."""
     folder = JobFolder(Path(sys.argv[1]))
+    set_not_dumpable()  # token and keys are in our memory
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
@@ -185,7 +187,8 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.writer:
         with _whatever_happens("closing the event log"):
             parts.writer.close()
-    shutil.rmtree(folder.secret, ignore_errors=True)
+    with _whatever_happens("removing the job's secrets"):
+        shutil.rmtree(folder.secret)
     for path in (folder.am, folder.am_socket):
         with _whatever_happens(f"removing {path}"):
             path.unlink(missing_ok=True)
