@@ -497,6 +497,38 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
     assert "disk full" in simulation.finished.failure.reason
 
 
+def test_only_what_is_wanted_is_asked_for() -> None:
+    """A task that is over and has given its container back is not asked for again with one that needs another."""
+    simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    simulation.pending = [p for p in simulation.pending if getattr(p.event, "task", None) == task("worker:0")]
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    assert states(simulation) == {"worker:0": "succeeded", "worker:1": "starting"}
+    simulation.lose("c-2")
+    simulation.run()
+    assert [a.total for a in made(simulation, act.SetDemand)] == [2, 1]
+    assert states(simulation)["worker:1"] == "running"
+
+
+def test_the_reason_for_waiting_holds_until_nobody_waits() -> None:
+    """A scheduler says it once: a grant to somebody else does not take it back."""
+    simulation = Simulation(workers(2), capacity=0)
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.Queued(reason="no room for worker"))
+    simulation.capacity = 1
+    simulation.grant()
+    simulation.run()
+    assert simulation.app.state.queue_reason == "no room for worker"
+    simulation.capacity = 2
+    simulation.grant()
+    simulation.run()
+    assert (simulation.app.state.queue_reason, simulation.app.state.job) == ("", JobState.RUNNING)
+
+
 def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() -> None:
     """Events may come twice and late; a dead container is given to nobody."""
     simulation = Simulation(workers(1))

@@ -191,17 +191,24 @@ class Application:
                 if held:  # on its way out, and no program lives in it: the task need not wait for its end
                     held.task = task.container = task.incarnation = task.executor_pid = None
                 self._request(role, task, TaskMove.REQUEST, now)
-        self._demand(role, role.total, now)
+        self._settle_demand(role)
 
     def _request(self, role: RoleState, task: Task, move: TaskMove, now: float) -> None:
         task.host = None
         self.state.move_task(task, move, now)
         self.state.unplaced(role, task.id.index)
-
-    def _demand(self, role: RoleState, total: int, now: float) -> None:
         limit = self.state.spec.timeouts.allocation
         if limit and _lacks_containers(role) and "allocation" not in self.state.timers:
             self.state.timers.set("allocation", now + limit)
+
+    def _settle_demand(self, role: RoleState) -> None:
+        """Asks for what is held and waited for: the scheduler must not replace what nobody wants any more."""
+        waits = role.counts[TaskState.REQUESTED]
+        wanted = role.held + waits
+        if wanted < role.demand or (waits and wanted > role.demand):
+            self._demand(role, wanted)
+
+    def _demand(self, role: RoleState, total: int) -> None:
         if role.demand != total:
             role.demand = total
             self._out.append(act.SetDemand(role=role.name, total=total))
@@ -236,7 +243,6 @@ class Application:
             return
         if state.job is JobState.QUEUED:
             state.move_job(JobMove.ADMIT)
-        state.queue_reason = ""
         if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
             state.timers.set("job", now + state.spec.timeouts.job)
         container.task, task.container, task.host = task.id, container.id, container.host
@@ -245,12 +251,12 @@ class Application:
         state.move_task(task, TaskMove.PLACE, now)
         self._expect_registration(task, now)
         self._out.append(act.Launch(container=container.id, task=task.id, session=state.session))
-        if "allocation" in state.timers and not any(_lacks_containers(r) for r in state.roles.values()):
+        if not any(_lacks_containers(r) for r in state.roles.values()):
+            state.queue_reason = ""
             state.timers.cancel("allocation")
 
     def _give_back(self, container: Container) -> None:
         if not container.given_back:
-            container.given_back = True
             self._no_longer_held(container)
             self._out.append(act.Release(container=container.id))
 
@@ -264,22 +270,16 @@ class Application:
     def _doom(self, container: Container, reason: str) -> None:
         if not container.doomed:
             if not container.given_back:
-                container.given_back = True
                 self._no_longer_held(container)
             container.doomed = True
             self._out.append(act.Kill(container=container.id, reason=reason))
 
     def _no_longer_held(self, container: Container) -> None:
-        """Lowers the demand to what is held and waited for: the scheduler must not replace what nobody wants."""
+        container.given_back = True
         role = self.state.roles.get(container.role)
-        if role is None:
-            return
-        if container.task:
-            role.held -= 1
-        wanted = role.held + role.counts[TaskState.REQUESTED]
-        if wanted < role.demand:
-            role.demand = wanted
-            self._out.append(act.SetDemand(role=role.name, total=wanted))
+        if role:
+            role.held -= container.task is not None
+            self._settle_demand(role)
 
     def _expect_registration(self, task: Task, now: float) -> None:
         if self.state.spec.timeouts.registration:
@@ -442,8 +442,6 @@ class Application:
         return self.state.restarts_charged < self.state.spec.max_restarts
 
     def _role_over(self, role: RoleState, now: float) -> None:
-        if not self._may_restart():
-            self._demand(role, 0, now)
         self._look_for_blocked(now)
         if self.state.active:
             self._limit_groups(now, role.name)
@@ -480,11 +478,14 @@ class Application:
             return
         state.gone.add(container.id)
         task = state.tasks.get(container.task) if container.task else None
+        role = state.roles.get(container.role)
+        if role and task and not container.given_back:
+            role.held -= 1
         if task and task.container == container.id:
             task.container = task.incarnation = task.executor_pid = None
             self._lost_container(task, container, event, now)
-        if not container.given_back:
-            self._no_longer_held(container)
+        if role:
+            self._settle_demand(role)
         self._maybe_end(now)
 
     def _lost_container(self, task: Task, container: Container, event: ev.ContainerEnded, now: float) -> None:
@@ -511,7 +512,6 @@ class Application:
             return
         role = state.roles[task.id.role]
         self._request(role, task, TaskMove.REPLACE, now)
-        self._demand(role, role.total, now)
 
     def _give_up_report(self, task: Task, now: float) -> None:
         """The container of a living program is gone and its report will not come."""
@@ -660,7 +660,7 @@ class Application:
             for task in role.tasks:
                 if not task.living:
                     self._end_task(task, TaskMove.END, now)
-            self._demand(role, 0, now)
+            self._demand(role, 0)
         self._stop_all(reason, now, grace=0.0 if at_once else None)
         for container in state.containers.values():
             held = state.tasks[container.task] if container.task else None
