@@ -576,6 +576,25 @@ def test_report_and_container_end_may_come_in_either_order(report_first: bool) -
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
+@pytest.mark.parametrize("kind", RoleKind)
+@pytest.mark.parametrize("policy", FailurePolicy)
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("status", [OK, FAILED, SEGV, COLLISION, ExitStatus(reason=ExitReason.STOPPED)])
+def test_either_order_leads_to_the_same_state(
+    status: ExitStatus, restarts: int, policy: FailurePolicy, kind: RoleKind
+) -> None:
+    """Of every kind of end, for every kind of role, under every policy."""
+    digests = []
+    for order in (1, -1):
+        spec = replace(roles(worker=Role(instances=2), other=Role(kind=kind)), failure_policy=policy)
+        simulation = started(with_restarts(spec, restarts))
+        exited = ev.Exited(task=task("other:0"), session=1, try_=1, status=status, at=4.0)
+        for event in (exited, ev.ContainerEnded(container="c-3", cause="gone"))[::order]:
+            simulation.app.handle(event, 5.0)
+        digests.append(simulation.app.digest())
+    assert digests[0] == digests[1]
+
+
 def test_a_lost_container_without_a_report_is_infrastructure() -> None:
     """After a short wait for the report the task counts as lost, from the moment its container ended."""
     simulation = started(workers(2))
