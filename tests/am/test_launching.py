@@ -1,0 +1,80 @@
+"""What an executor is told at its birth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.core.specs import task
+from tony.am.launching import task_part
+from tony.core.actions import Launch
+from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.states import DistributedMode, RoleKind
+from tony.protocol.launch import TaskPart
+from tony.testing.jobs import prepared_job
+
+SPEC = JobSpec(
+    command="train",
+    env={"A": "1", "B": "1"},
+    params={"lr": "0.1"},
+    port_range=(5000, 5999),
+    stop_grace=7.0,
+    orphan_grace=3.0,
+    distributed_mode=DistributedMode.FCFS,
+    roles={
+        "chief": Role(),
+        "worker": Role(
+            instances=2,
+            command=("python", "w.py"),
+            env={"B": "2"},
+            resources=Resources(memory=512 * MIB, vcores=3, gpus=1),
+            stop_grace=1.0,
+            port_range=(6000, 6099),
+            procs_per_task=4,
+        ),
+        "board": Role(kind=RoleKind.SIDECAR),
+    },
+)
+
+
+def part(folder: Path, who: str, spec: JobSpec = SPEC) -> TaskPart:
+    """A task's part in session 3 of attempt 2."""
+    record = prepared_job(folder, spec, job_id="j-1").record
+    return task_part(record, 2, Launch(container="c-9", task=task(who), session=3), "unix:/am.sock")
+
+
+def test_what_comes_from_the_job(tmp_path: Path) -> None:
+    """A role that says nothing itself has the job's values."""
+    told = part(tmp_path, "chief:0")
+    assert (told.job_id, told.attempt, told.session, told.container) == ("j-1", 2, 3, "c-9")
+    assert (told.role, told.index, told.am_address) == ("chief", 0, "unix:/am.sock")
+    assert (told.command, told.env, told.params) == ("train", {"A": "1", "B": "1"}, {"lr": "0.1"})
+    assert (told.port_range, told.stop_grace, told.lease) == ((5000, 5999), 7.0, 3.0)
+    assert (told.memory, told.vcores, told.gpus) == (GIB, 1, 0)
+    assert told.distributed_mode is DistributedMode.FCFS
+
+
+def test_what_a_role_says_itself(tmp_path: Path) -> None:
+    """Its own command, variables, ports, grace and resources."""
+    told = part(tmp_path, "worker:1")
+    assert (told.command, told.env) == (("python", "w.py"), {"A": "1", "B": "2"})
+    assert (told.port_range, told.stop_grace) == ((6000, 6099), 1.0)
+    assert (told.memory, told.vcores, told.gpus) == (512 * MIB, 3, 1)
+
+
+def test_what_everybody_knows_of_the_job(tmp_path: Path) -> None:
+    """Its shape: ranks are counted by it; sidecars are not among the tasks that count."""
+    for who in ("chief:0", "worker:1", "board:0"):
+        told = part(tmp_path, who)
+        assert list(told.instances.items()) == [("chief", 1), ("worker", 2), ("board", 1)]
+        assert told.procs == {"chief": 1, "worker": 4, "board": 1}
+        assert (told.chief, told.num_tasks) == ("chief:0", 3)
+
+
+@pytest.mark.parametrize(("extra", "who"), [({}, "chief:0"), ({"tensorboard": Role()}, "tensorboard:0")])
+def test_one_task_gets_a_port_for_tensorboard(tmp_path: Path, extra: dict[str, Role], who: str) -> None:
+    """The `tensorboard` role if there is one, else the chief."""
+    spec = JobSpec(command="train", roles={**SPEC.roles, **extra})
+    wants = [str(each) for each in spec.task_ids if part(tmp_path, str(each), spec).wants_tb_port]
+    assert wants == [who]

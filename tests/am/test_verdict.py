@@ -1,0 +1,102 @@
+"""The last report of a job that its application master had to break off."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.am.verdict import broken_off
+from tony.errors import (
+    ArchiveError,
+    ConfigError,
+    ConnectionFailed,
+    InvalidTransition,
+    PlatformError,
+    Problem,
+    SchedulerError,
+    StorageError,
+)
+from tony.model.report import AmReport, Failure, FailureClass, JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+
+USER, INFRASTRUCTURE, PLATFORM = FailureClass.USER, FailureClass.INFRASTRUCTURE, FailureClass.PLATFORM
+
+
+def standing(*tasks: TaskReport, failure: Failure | None = None) -> JobReport:
+    """A job in the middle of its life."""
+    return JobReport(
+        job="j",
+        name="job",
+        state=JobState.RUNNING,
+        session=2,
+        attempt=1,
+        exit_code=None,
+        folder="/f",
+        am=AmReport(pid=7, host="here"),
+        tasks=tasks,
+        failure=failure,
+        submitted=1000.0,
+        waiting="for something",
+    )
+
+
+CAUSES = [
+    (SchedulerError("the cluster is away"), INFRASTRUCTURE, "refused", 3, "the cluster is away"),
+    (ConnectionFailed("nobody there"), INFRASTRUCTURE, "refused", 3, "nobody there"),
+    (StorageError("no space"), INFRASTRUCTURE, "storage", 3, "no space"),
+    (ConfigError([Problem(key="tls", message="final.")]), USER, "refused", 2, "tls: final."),
+    (ArchiveError("env.tar.gz is damaged"), USER, "refused", 2, "env.tar.gz is damaged"),
+    (PlatformError("the adapter failed"), PLATFORM, "bug", 70, "the adapter failed"),
+    (InvalidTransition("cannot"), PLATFORM, "bug", 70, "cannot"),
+    (KeyError("x"), PLATFORM, "bug", 70, "a bug in the application master: KeyError: 'x'"),
+]
+
+
+@pytest.mark.parametrize(("error", "failure_class", "cause", "exit_code", "reason"), CAUSES)
+def test_whose_fault_it_is(
+    error: Exception, failure_class: FailureClass, cause: str, exit_code: int, reason: str
+) -> None:
+    """By the tree of errors; exit code, word and sentence."""
+    last = broken_off(standing(), error, 1012.5)
+    assert (last.state, last.exit_code, last.am, last.waiting, last.ended) == (
+        JobState.FAILED,
+        exit_code,
+        None,
+        "",
+        1012.5,
+    )
+    assert last.failure
+    assert (last.failure.failure_class, last.failure.cause, last.failure.reason) == (failure_class, cause, reason)
+    assert (last.failure.session, last.failure.at, last.failure.log) == (2, 12.5, "am.log")
+
+
+def test_all_mistakes_are_told() -> None:
+    """The first as the reason, the rest beside it; and what had failed before."""
+    problems = ConfigError([Problem(key="tls", message="final."), Problem(key="roles", message="too many.")])
+    before = Failure(
+        failure_class=USER, cause="program", reason="worker:0 failed", session=1, at=1.0, others=("worker:1 failed",)
+    )
+    last = broken_off(standing(failure=before), problems, 1001.0)
+    assert last.failure
+    assert last.failure.reason == "tls: final."
+    assert last.failure.others == ("roles: too many.", "worker:0 failed", "worker:1 failed")
+
+
+def test_nothing_of_it_runs_any_more() -> None:
+    """Tasks that were over stay as they were; the others were stopped, or never started."""
+    states = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RUNNING, TaskState.STOPPING, TaskState.REQUESTED]
+    tasks = [
+        TaskReport(
+            task=f"w:{n}", role="w", index=n, state=state, pid=5, executor_pid=6, note="so", since=1.0, exit_code=3
+        )
+        for n, state in enumerate(states)
+    ]
+    last = broken_off(standing(*tasks), ValueError(), 1001.0)
+    assert [(t.state, t.note, t.since) for t in last.tasks] == [
+        (TaskState.SUCCEEDED, "so", 1.0),
+        (TaskState.FAILED, "so", 1.0),
+        (TaskState.STOPPED, "stopped when the job was broken off", 1001.0),
+        (TaskState.STOPPED, "stopped when the job was broken off", 1001.0),
+        (TaskState.STOPPED, "not started any more", 1001.0),
+    ]
+    assert {t.executor_pid for t in last.tasks} == {None}
+    assert [t.pid for t in last.tasks[2:]] == [None, None, None]

@@ -1,0 +1,167 @@
+"""Clients that watch: told of changes together, of the end for certain, and never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import cast
+
+from tests.am.played_job import until
+from tony.am.watchers import Watchers
+from tony.model.report import JobReport
+from tony.model.states import JobState
+from tony.protocol import messages as msg
+from tony.protocol.framing import MAX_FROM_AM, Decoder
+from tony.rpc.connection import Connection
+
+
+class Played:
+    """A client's connection that keeps what is sent to it.
+
+    Attributes:
+        backlog: bytes that it has not read.
+        stuck: it never reads again.
+    """
+
+    def __init__(self) -> None:
+        self.reports: list[msg.Report] = []
+        self.backlog = 0
+        self.stuck = False
+
+    def send(self, message: msg.Message) -> None:
+        """Takes a message."""
+        assert isinstance(message, msg.Report)
+        self.reports.append(message)
+
+    def send_frame(self, frame: bytes) -> None:
+        """Takes a frame that was made before."""
+        decoder = Decoder(MAX_FROM_AM)
+        decoder.feed(frame)
+        message = decoder.next_message()
+        assert message is not None
+        self.send(message)
+
+    async def drain(self) -> None:
+        """Waits until it has read."""
+        while self.stuck:
+            await asyncio.sleep(3600)
+
+    @property
+    def me(self) -> Connection:
+        """As what the watchers take it for."""
+        return cast(Connection, self)
+
+
+class Counted:
+    """Makes reports that are told apart by their session, and takes its time if told so."""
+
+    def __init__(self, cost: float = 0.0) -> None:
+        self.made = 0
+        self._cost = cost
+
+    def __call__(self) -> JobReport:
+        self.made += 1
+        time.sleep(self._cost)
+        return report(self.made)
+
+
+def report(session: int) -> JobReport:
+    """A report that says little."""
+    return JobReport(
+        job="j",
+        name="job",
+        state=JobState.RUNNING,
+        session=session,
+        attempt=1,
+        exit_code=None,
+        folder="/f",
+        am=None,
+        tasks=(),
+        failure=None,
+    )
+
+
+def test_the_first_report_comes_at_once_and_changes_come_together() -> None:
+    """A hundred changes within the gathering time are one report."""
+
+    async def run() -> None:
+        counted, client = Counted(), Played()
+        watchers = Watchers(counted)
+        watchers.add(client.me, gather=0.01)
+        assert [r.report.session for r in client.reports] == [1]
+        for _ in range(100):
+            watchers.changed()
+        await until(lambda: len(client.reports) == 2)
+        assert [r.final for r in client.reports] == [False, False]
+        assert counted.made == 2
+        watchers.remove(client.me)
+        watchers.changed()
+        await asyncio.sleep(0.03)
+        assert counted.made == 2
+
+    asyncio.run(run())
+
+
+def test_without_watchers_no_report_is_made() -> None:
+    """Ten thousand tasks are not walked over for nobody."""
+
+    async def run() -> None:
+        counted = Counted()
+        Watchers(counted).changed()
+        await asyncio.sleep(0.03)
+        assert counted.made == 0
+
+    asyncio.run(run())
+
+
+def test_costly_reports_come_seldom() -> None:
+    """A report may take a small part of our time only, however often something changes."""
+
+    async def run() -> None:
+        counted, client = Counted(cost=0.02), Played()
+        watchers = Watchers(counted)
+        watchers.add(client.me, gather=0.01)
+        began = time.monotonic()
+        while len(client.reports) < 3:
+            watchers.changed()
+            await asyncio.sleep(0.005)
+        assert time.monotonic() - began >= 0.3
+
+    asyncio.run(run())
+
+
+def test_who_does_not_read_gets_no_more_until_he_has() -> None:
+    """One client that stands still does not fill our memory, and misses nothing in the end."""
+
+    async def run() -> None:
+        client, other = Played(), Played()
+        watchers = Watchers(Counted())
+        watchers.add(client.me, gather=0.01)
+        watchers.add(other.me, gather=0.01)
+        client.backlog = 10 << 20
+        watchers.changed()
+        await until(lambda: len(other.reports) == 2)
+        assert len(client.reports) == 1
+        client.backlog = 0
+        await until(lambda: len(client.reports) == 2)
+        assert client.reports[-1].report.session >= 3
+
+    asyncio.run(run())
+
+
+def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
+    """Who reads gets it; who does not keeps nobody."""
+
+    async def run() -> None:
+        client, stuck = Played(), Played()
+        stuck.stuck = True
+        watchers = Watchers(Counted())
+        watchers.add(client.me, gather=10.0)
+        watchers.add(stuck.me, gather=10.0)
+        watchers.changed()
+        async with asyncio.timeout(30):
+            await watchers.finish(report(99), patience=0.05)
+        assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
+        assert stuck.reports[-1].final
+
+    asyncio.run(run())
