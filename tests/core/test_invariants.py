@@ -1,0 +1,91 @@
+"""The invariants notice what they are for: each kind of damage has its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.core.specs import OK, task, with_restarts, workers
+from tony.core.invariants import broken
+from tony.core.state import Container, State
+from tony.model.states import JobState, TaskState
+from tony.testing.simulation import Simulation
+
+
+def running() -> Simulation:
+    """Two workers run."""
+    simulation = Simulation(with_restarts(workers(2), 1))
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def set_state(who: str, state: TaskState) -> Callable[[State], None]:
+    """A task's state is changed behind the machine's back."""
+    return lambda s: setattr(s.tasks[task(who)], "state", state)
+
+
+def timer(name: str) -> Callable[[State], None]:
+    """A deadline is left over."""
+    return lambda s: s.timers.set(name, 1.0)
+
+
+DAMAGE: list[tuple[Callable[[State], object], str]] = [
+    (set_state("worker:0", TaskState.STOPPING), "the counters of worker are not its tasks' states"),
+    (lambda s: setattr(s.roles["worker"], "started", 1), "worker counts 1 started programs"),
+    (lambda s: setattr(s.roles["worker"], "unstarted", 1), "worker counts 1 tasks that are over and never ran, not 0"),
+    (lambda s: s.roles["worker"].arrived.add(1), "worker knows wrongly which of its tasks are registered"),
+    (lambda s: setattr(s, "living", 1), "the counter of living programs is wrong"),
+    (lambda s: setattr(s.roles["worker"], "held", 1), "worker counts 1 containers, not 2"),
+    (
+        lambda s: s.containers.__setitem__("c-9", Container("c-9", "worker", "h")),
+        "c-9 belongs to nobody and is not given back",
+    ),
+    (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which is gone"),
+    (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 lives without a container"),
+    (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 lives in sess"),
+    (lambda s: setattr(s.tasks[task("worker:0")], "living", False), "worker:0 is running and living is False"),
+    (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),
+    (timer("report:worker:0"), "report:worker:0 is set and worker:0 is running"),
+    (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),
+    (timer("force-limit"), "force-limit is set and nothing is being stopped"),
+    (timer("allocation"), "the allocation deadline is set and every container is there"),
+    (lambda s: setattr(s.roles["worker"], "blocked", True), "worker can never start and the job goes on"),
+    (lambda s: setattr(s, "job", JobState.STOPPING), "the job is stopping and its result is None"),
+]
+
+
+@pytest.mark.parametrize(("damage", "sentence"), DAMAGE, ids=[sentence for _, sentence in DAMAGE])
+def test_damage_is_noticed(damage: Callable[[State], object], sentence: str) -> None:
+    """A healthy job has nothing to say; a damaged one says what is wrong with it."""
+    simulation = running()
+    assert broken(simulation.app) == []
+    damage(simulation.app.state)
+    assert any(said.startswith(sentence) for said in broken(simulation.app)), broken(simulation.app)
+
+
+def test_a_job_that_waits_for_nothing_is_noticed() -> None:
+    """Nothing moves and nothing will: the job would hang."""
+    simulation = running()
+    state = simulation.app.state
+    for each in state.tasks.values():
+        state.roles["worker"].counts[each.state] -= 1
+        each.state, each.living = TaskState.PENDING, False
+        state.roles["worker"].counts[TaskState.PENDING] += 1
+    state.living = 0
+    assert "the job waits for nothing that could come" in broken(simulation.app)
+
+
+def test_an_end_with_something_left_is_noticed() -> None:
+    """A job that has ended holds nothing, runs nothing and knows its exit code."""
+    simulation = running()
+    for program in simulation.running():
+        simulation.exit(program.task, OK)
+    simulation.settle()
+    state = simulation.app.state
+    assert broken(simulation.app) == []
+    state.timers.set("job", 9.0)
+    assert "the job ended with programs, containers or deadlines left" in broken(simulation.app)
+    state.final = None
+    assert "the job ended without an exit code" in broken(simulation.app)
