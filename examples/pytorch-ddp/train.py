@@ -5,6 +5,7 @@ Works with PyTorch 1.13 and later.
 """
 
 import argparse
+import gc
 from datetime import timedelta
 
 import torch
@@ -53,6 +54,9 @@ def main() -> None:
     dist.all_reduce(counts)
     if rank == 0:
         print(f"rank 0: held-out accuracy {counts[0] / counts[1]:.2%}", flush=True)
+    dist.barrier()
+    del model, optimizer  # they hold the process group, whose threads must end before the interpreter does
+    gc.collect()
     dist.destroy_process_group()
 
 

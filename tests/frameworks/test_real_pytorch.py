@@ -30,7 +30,7 @@ pytestmark = [
 
 #: Each rank trains on its own number; DistributedDataParallel leaves everybody with the mean of the gradients.
 TRAIN = """
-import json, os
+import gc, json, os
 from datetime import timedelta
 import torch
 import torch.distributed as dist
@@ -42,6 +42,10 @@ mine = [os.environ[name] for name in ("JOB_NAME", "TASK_INDEX", "LOCAL_RANK", "G
 everybody = [None] * dist.get_world_size()
 dist.all_gather_object(everybody, [dist.get_rank(), *mine])
 print(json.dumps([model.module.weight.grad.item(), everybody]))
+# The model holds the process group, whose threads must end before the interpreter does: torch 1.13 aborts otherwise.
+dist.barrier()
+del model
+gc.collect()
 dist.destroy_process_group()
 """
 #: As programs for the original tell it.
