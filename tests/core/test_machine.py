@@ -404,6 +404,35 @@ def test_preparation_is_not_done_twice() -> None:
     assert states(simulation)["chief:0"] == "running"
 
 
+def test_who_prepared_for_an_older_session_is_told_of_the_new_one() -> None:
+    """An executor that comes late into a restart does not keep the next session waiting."""
+    simulation = started(workers(2, max_restarts=1))
+    registered = [e for e, _ in simulation.log if isinstance(e, ev.Registered) and e.task == task("worker:1")]
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run(until=lambda: simulation.app.state.session == 2)
+    again = simulation.deliver(registered[0])
+    assert again == [act.Renew(task=task("worker:1"), session=2)]
+    assert states(simulation)["worker:1"] == "starting"
+
+
+def test_the_next_session_waits_for_what_does_not_die() -> None:
+    """A scheduler that cannot end a container is asked again; nothing is started beside a program that may live."""
+    simulation = started(workers(2, max_restarts=1))
+    simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=FAILED, at=1.0), 1.0)
+    now, kills = 1.0, 0
+    for _ in range(5):
+        wake = simulation.app.state.timers.next()
+        assert wake
+        now = wake[0]
+        actions = simulation.app.handle(ev.Deadline(name=wake[1]), now)
+        kills += sum(isinstance(a, act.Kill) for a in actions)
+        assert not any(isinstance(a, act.OpenSession | act.Finish) for a in actions)
+    assert (kills, simulation.app.state.job) == (1, JobState.RESTARTING)
+    actions = simulation.app.handle(ev.ContainerEnded(container="c-2", cause="at last"), now + 1.0)
+    assert any(isinstance(a, act.OpenSession) for a in actions)
+    assert "force-limit" not in simulation.app.state.timers
+
+
 def test_messages_of_an_older_session_change_nothing() -> None:
     """An exit report of session 1 that comes in session 2 is counted and dropped."""
     simulation = started(workers(2, max_restarts=1))
@@ -527,6 +556,26 @@ def test_the_reason_for_waiting_holds_until_nobody_waits() -> None:
     simulation.grant()
     simulation.run()
     assert (simulation.app.state.queue_reason, simulation.app.state.job) == ("", JobState.RUNNING)
+
+
+def test_what_can_never_be_had_ends_the_job() -> None:
+    """The scheduler's own words are the reason; a restart would not help."""
+    simulation = Simulation(workers(2, max_restarts=3), capacity=0)
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.Unsatisfiable(role="worker", reason="2 GPUs are needed and the machine has none"))
+    assert outcome(simulation) == ("failed", 3, "refused")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "2 GPUs are needed and the machine has none"
+
+
+def test_containers_that_nobody_knows_are_ended() -> None:
+    """Left by an attempt whose log does not say what they were for."""
+    simulation = Simulation(workers(1))
+    simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 0.0)
+    actions = simulation.app.handle(ev.ContainersFound(containers=("c-7", "c-8")), 0.0)
+    assert [a.container for a in actions if isinstance(a, act.Kill)] == ["c-7", "c-8"]
 
 
 def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() -> None:
@@ -675,6 +724,17 @@ def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> Non
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
+def test_a_time_out_of_a_task_that_is_gone_is_its_loss() -> None:
+    """Its container ended first: that is what happened to it."""
+    simulation = started(replace(workers(1), timeouts=Timeouts(execution=5.0)))
+    simulation.now = 4.0
+    simulation.lose("c-1", "its node burned")
+    simulation.run()
+    simulation.advance()
+    assert simulation.now == 5.0
+    assert outcome(simulation) == ("failed", 3, "lost")
+
+
 def test_one_try_is_judged_once() -> None:
     """A tolerated program that ran out of its time and then ends well, or is silent as well, is one failure."""
     spec = roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR))
@@ -817,6 +877,17 @@ def test_the_job_ends_although_a_container_never_does() -> None:
             finish = action if isinstance(action, act.Finish) else finish
     assert finish
     assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
+
+
+def test_after_the_end_nothing_is_decided() -> None:
+    """Commands and grants that come too late change no result; a container that comes is given back."""
+    simulation = started(workers(1))
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 9.0) == []
+    late = simulation.app.handle(ev.Granted(container="c-9", role="worker", host="h"), 9.0)
+    assert late == [act.Release(container="c-9")]
+    assert simulation.app.state.job is JobState.SUCCEEDED
 
 
 def test_the_end_is_the_last_word() -> None:

@@ -1,0 +1,281 @@
+"""Who may speak for a task, what is acknowledged when, and who is silent: on played connections."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from tests.core.specs import OK, task, workers
+from tony import clock
+from tony.am.executors import Executors
+from tony.core import events as ev
+from tony.core.machine import REPORT_WAIT
+from tony.model.job import JobSpec
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+from tony.rpc.connection import Connection
+from tony.testing.simulation import Simulation
+
+
+class Wire:
+    """A connection that keeps what goes out."""
+
+    def __init__(self) -> None:
+        self.sent: list[msg.Message] = []
+        self.refused: list[str] = []
+        self.open = True
+
+    def send(self, message: msg.Message) -> None:
+        """Takes a message."""
+        self.sent.append(message)
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Is sent away."""
+        self.refused.append(code)
+
+    def close(self) -> None:
+        """Is closed by us."""
+        self.open = False
+
+    @property
+    def me(self) -> Connection:
+        """As what it is taken for."""
+        return cast(Connection, self)
+
+
+class Scene:
+    """Two workers whose containers are there, and the executors' desk.
+
+    Attributes:
+        now: what the monotonic clock shows.
+        fed: events that came out.
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.simulation = Simulation(spec)
+        self.simulation.begin()
+        self.simulation.run(until=lambda: len(self.simulation.executors) == 2)
+        self.simulation.pending.clear()
+        self.fed: list[ev.Event] = []
+        self.now = 1000.0
+        self.desk = Executors(self.simulation.app, 1, self.fed.append, lambda: self.now - 1000.0)
+
+    def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> Wire:
+        """A connection on which somebody has said who he is."""
+        wire = Wire()
+        container = {"worker:0": "c-1", "worker:1": "c-2"}.get(who, "c-1")
+        said = {"task": who, "container": container, "incarnation": incarnation, "highest_attempt": 1, "pid": 5}
+        self.desk.attach(wire.me, msg.Attach(**{**said, "host": "h", **more}))  # type: ignore[arg-type]
+        return wire
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Heartbeats every second, silence after five."""
+    scene = Scene(workers(2, heartbeat_interval=1.0, heartbeat_timeout=5.0))
+    monkeypatch.setattr(clock, "monotonic", lambda: scene.now)
+    scene.desk._checked = scene.now
+    return scene
+
+
+def ready(n: int, session: int = 1) -> msg.Ready:
+    """The report that ports are reserved."""
+    return msg.Ready(n=n, session=session, address="h:1")
+
+
+# --- who may speak ----------------------------------------------------------------------------------------------------
+
+
+def test_who_is_expected_is_welcome(scene: Scene) -> None:
+    """And told how often to say that it lives, and what of its reports is known."""
+    wire = scene.attach()
+    assert wire.sent == [msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"task": "worker"}, Code.BAD_MESSAGE),
+        ({"task": "worker:7"}, Code.STALE),
+        ({"task": "nobody:0"}, Code.STALE),
+        ({"container": "c-2"}, Code.STALE),
+        ({"container": "c-9"}, Code.STALE),
+        ({"highest_attempt": 2}, Code.STALE),
+    ],
+)
+def test_who_is_not_expected_is_sent_away(scene: Scene, said: dict[str, object], code: Code) -> None:
+    """Another task, another container, another master's: nothing of it is taken."""
+    wire = scene.attach(**said)  # type: ignore[arg-type]
+    assert (wire.refused, wire.sent) == ([code], [])
+    assert not scene.desk.received(wire.me, ready(1))
+    assert scene.fed == []
+
+
+def test_a_registered_task_has_one_executor(scene: Scene) -> None:
+    """Once one has registered, another process in the same container is not believed."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, ready(1))
+    scene.simulation.deliver(scene.fed[0])
+    assert scene.attach(incarnation="i-2").refused == [Code.STALE]
+    assert scene.attach().refused == []
+
+
+def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
+    """The same executor came back before we noticed that it was gone."""
+    old = scene.attach()
+    new = scene.attach()
+    assert (old.open, new.open, scene.desk.connected) == (False, True, 1)
+    scene.desk.closed(old.me)
+    scene.desk.send(task("worker:0"), msg.Prepare(session=1))
+    assert new.sent[-1] == msg.Prepare(session=1)
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_acknowledged_when_the_log_has_it(scene: Scene) -> None:
+    """Not before; and once more if it is sent again."""
+    wire = scene.attach()
+    assert scene.desk.received(wire.me, ready(1))
+    assert [type(m) for m in wire.sent] == [msg.Welcome]
+    scene.desk.acknowledge()
+    assert wire.sent[1:] == [msg.Ack(n=1)]
+    scene.desk.received(wire.me, ready(1))
+    assert (wire.sent[1:], len(scene.fed)) == ([msg.Ack(n=1), msg.Ack(n=1)], 1)
+
+
+def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) -> None:
+    """The executor sends the rest again, and nothing is counted twice."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, ready(1))
+    scene.desk.acknowledge()
+    scene.desk.received(wire.me, msg.ProgramStarted(n=2, session=1, try_=1, pid=9))
+    scene.desk.closed(wire.me)
+    scene.desk.acknowledge()
+    wire = scene.attach()
+    assert wire.sent == [msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=2)]
+    scene.desk.received(wire.me, msg.ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))
+    assert [event.kind for event in scene.fed] == ["registered", "started", "exited"]
+
+
+def test_a_gap_in_the_numbers_is_refused(scene: Scene) -> None:
+    """A report was lost: never pass over it."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, ready(2))
+    assert (wire.refused, scene.fed) == ([Code.BAD_MESSAGE], [])
+
+
+def test_what_an_executor_may_not_say(scene: Scene) -> None:
+    """Messages of clients and of the master itself."""
+    wire = scene.attach()
+    assert scene.desk.received(wire.me, msg.KillJob(actor="me"))
+    assert wire.refused == [Code.BAD_MESSAGE]
+
+
+@pytest.mark.parametrize(("ago", "at"), [(0.0, 7.0), (2.5, 4.5), (99.0, 0.0), (-5.0, 7.0)])
+def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
+    """By the job's clock, never before the job began and never in the future."""
+    scene.now = 1007.0
+    wire = scene.attach()
+    scene.desk.received(wire.me, msg.ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
+    assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
+
+
+# --- what heartbeats say ----------------------------------------------------------------------------------------------
+
+
+def test_the_last_line_and_its_age(scene: Scene) -> None:
+    """It ages by itself between two heartbeats; a new program has none yet."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, msg.Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
+    scene.now += 0.5
+    live = scene.desk.live()[task("worker:0")]
+    assert (live.last_output_age, len(live.last_line)) == (3.5, 200)
+    scene.desk.received(wire.me, msg.ProgramStarted(n=1, session=1, try_=1, pid=9))
+    assert scene.desk.live() == {}
+
+
+# --- liveness ---------------------------------------------------------------------------------------------------------
+
+
+def check_for(scene: Scene, seconds: int) -> None:
+    """Time passes, looked at once a second."""
+    for _ in range(seconds):
+        scene.now += 1.0
+        scene.desk.check()
+
+
+def test_silence_is_told_once(scene: Scene) -> None:
+    """After the time-out, whether or not there is a connection."""
+    scene.attach()
+    gone = scene.attach("worker:1")
+    scene.desk.closed(gone.me)
+    check_for(scene, 5)
+    assert scene.fed == []
+    check_for(scene, 5)
+    assert scene.fed == [
+        ev.Silent(task=task("worker:0"), incarnation="i-1", silence=6.0),
+        ev.Silent(task=task("worker:1"), incarnation="i-1", silence=6.0),
+    ]
+
+
+def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
+    """Heartbeats, reports, coming back."""
+    wire = scene.attach()
+    for say in (msg.Heartbeat(), ready(1)):
+        check_for(scene, 4)
+        scene.desk.received(wire.me, say)
+    check_for(scene, 4)
+    scene.attach()
+    check_for(scene, 4)
+    assert [event.kind for event in scene.fed] == ["registered"]
+
+
+def test_our_own_standstill_is_nobodys_silence(scene: Scene) -> None:
+    """If we were stopped for an hour, everybody gets the full time again."""
+    scene.attach()
+    scene.now += 3600.0
+    scene.desk.check()
+    check_for(scene, 5)
+    assert scene.fed == []
+    check_for(scene, 1)
+    assert [event.kind for event in scene.fed] == ["silent"]
+
+
+def test_heartbeats_of_large_jobs_are_rarer() -> None:
+    """So that the master handles about two thousand a second; silence is measured by that."""
+    simulation = Simulation(workers(10_000, heartbeat_interval=1.0, heartbeat_timeout=5.0))
+    desk = Executors(simulation.app, 1, lambda event: None, lambda: 0.0)
+    assert (desk.interval, desk._timeout) == (5.0, 15.0)
+
+
+# --- containers that end ----------------------------------------------------------------------------------------------
+
+
+def test_last_words_are_heard_for_a_while(scene: Scene) -> None:
+    """Reports that were on their way when the container ended count; then the connection is closed."""
+    wire = scene.attach()
+    assert scene.desk.container_ended("c-1")
+    scene.desk.received(wire.me, ready(1))
+    assert [event.kind for event in scene.fed] == ["registered"]
+    check_for(scene, int(REPORT_WAIT))
+    assert wire.open
+    check_for(scene, 1)
+    assert (wire.open, scene.desk.connected) == (False, 0)
+    assert not scene.desk.received(wire.me, ready(2))
+    check_for(scene, 20)
+    assert [event.kind for event in scene.fed] == ["registered"]
+
+
+def test_the_dead_say_nothing(scene: Scene) -> None:
+    """No connection, or none any more: nothing can be on its way."""
+    assert not scene.desk.container_ended("c-9")
+    wire = scene.attach()
+    scene.desk.closed(wire.me)
+    assert not scene.desk.container_ended("c-1")
+    wire = scene.attach("worker:1")
+    assert scene.desk.container_ended("c-2")
+    scene.desk.closed(wire.me)
+    check_for(scene, 20)
+    assert scene.fed == []
