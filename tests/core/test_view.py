@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -292,11 +291,3 @@ def test_an_end_says_what_it_waits_for() -> None:
     while simulation.app.state.living:
         simulation.deliver_pending()
     assert seen(simulation).waiting == "giving containers back"
-
-
-def test_many_tasks_are_shown_quickly_enough() -> None:
-    """A report is one walk over the tasks: no quadratic search hides in it."""
-    simulation = before_registering(replace(workers(2000)))
-    shown = seen(simulation, now=1.0)
-    assert len(shown.tasks) == 2000
-    assert shown.waiting.startswith("waiting 1 s for worker:0, worker:1, worker:2 and 1997 more")
