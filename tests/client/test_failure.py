@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.played_master import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.client.failure import error_of, outcome, page
-from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError
+from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.model.layout import Home
 from tony.model.report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
@@ -137,3 +137,9 @@ def test_a_failure_is_an_error(report: JobReport, failure_class: FailureClass, k
     error = error_of(of(report, failure_class=failure_class))
     assert type(error) is kind
     assert str(error).startswith(f"job {JOB} (digits) failed")
+
+
+def test_a_job_that_the_master_refused(report: JobReport) -> None:
+    """Exit code 2 is refused input also when the application master was the one to refuse it."""
+    error = error_of(replace(report, exit_code=2))
+    assert (type(error), error and error.exit_code) == (UserError, 2)

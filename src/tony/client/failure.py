@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.client.log_names import ERR, STREAMS
-from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError
+from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.model.report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
@@ -52,7 +52,9 @@ def error_of(report: JobReport) -> TonyError | None:
     """The error that a failed job is, with the page as its text; None for one that did not fail."""
     if report.failure is None or report.state is JobState.SUCCEEDED:
         return None
-    return _ERRORS[report.failure.failure_class]("\n".join(page(report)))
+    refused = report.exit_code == ExitCode.REFUSED  # by the application master, for a site's rules
+    kind = UserError if refused else _ERRORS[report.failure.failure_class]
+    return kind("\n".join(page(report)))
 
 
 def _facts(failure: Failure) -> str:

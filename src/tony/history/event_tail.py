@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.core.events import EVENTS
-from tony.errors import RecordError
-from tony.history.log import LONGEST_LINE, Entry, read_header, segments
-from tony.model.codec import DecodeError, from_plain
+from tony.history.log import LONGEST_LINE, Entry, decode_entry, read_header, segments
 from tony.model.layout import JobFolder
 
 
@@ -42,15 +38,4 @@ class EventTail:
                 if first:
                     read_header(path)
                 else:
-                    yield _entry(path, line, attempt)
-
-
-def _entry(path: Path, line: bytes, attempt: int) -> Entry:
-    try:
-        plain = json.loads(line)
-        event = from_plain(EVENTS[plain["event"]], plain["data"], ignore_unknown=True)
-        return Entry(
-            seq=int(plain["seq"]), at=float(plain["at"]), wall=float(plain["wall"]), attempt=attempt, event=event
-        )
-    except (KeyError, TypeError, ValueError, RecursionError, DecodeError) as error:
-        raise RecordError(f"{path}: not an event: {error!r:.200}") from None
+                    yield decode_entry(str(path), line, attempt)

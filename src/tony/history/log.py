@@ -168,7 +168,7 @@ def read(segments: Iterable[Path]) -> Iterator[Entry]:
                     if len(line) < LONGEST_LINE:
                         break
                     raise RecordError(f"{path}:{number}: a line is longer than {LONGEST_LINE} bytes")
-                yield _entry(path, number, line, attempt)
+                yield decode_entry(f"{path}:{number}", line, attempt)
 
 
 def settings_digest(spec: JobSpec) -> str:
@@ -230,7 +230,12 @@ def _header(path: Path, line: bytes) -> Header:
     return header
 
 
-def _entry(path: Path, number: int, line: bytes, attempt: int) -> Entry:
+def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
+    """One event from its line; `where` is for the message.
+
+    Raises:
+        RecordError: the line is no event.
+    """
     try:
         plain = from_plain(_Line, json.loads(line), ignore_unknown=True)
         kind = EVENTS.get(plain.event)
@@ -238,5 +243,5 @@ def _entry(path: Path, number: int, line: bytes, attempt: int) -> Entry:
             raise DecodeError(f"unknown event {plain.event[:80]!a}")
         event = from_plain(kind, plain.data, ignore_unknown=True)
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path}:{number}: not an event: {error!s:.200}") from None
+        raise RecordError(f"{where}: not an event: {error!s:.200}") from None
     return Entry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)
