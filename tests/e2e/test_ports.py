@@ -74,11 +74,20 @@ def _address(lab: Lab, job: str) -> tuple[str, int]:
 
 
 def test_an_exhausted_range_is_told(lab: Lab) -> None:
-    """Two tasks and one port: the message names the range, and the job fails instead of hanging."""
+    """Somebody else has the one port: the message names the range, and the job fails instead of hanging."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        text = f'command = "true"\nport_range = "{port}-{port}"\n[roles.worker]\n'
+        text = f'command = "true"\nport_range = "{port}-{port}"\n[roles.main]\n'
         done = lab.submit(lab.job_file(text))
-        assert done.returncode in (1, 3), done.stdout + done.stderr
-        assert f"{port}-{port}" in done.stdout + done.stderr
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert f"exit code 3: no port could be reserved: all 1 ports of port_range = {port}-{port}" in done.stderr
     assert json.loads(lab.tony("list", "--json").stdout)[0]["state"] == "failed"
+
+
+def test_a_range_that_is_too_small_is_refused(lab: Lab) -> None:
+    """Four tasks and two ports on one machine: refused before anything starts."""
+    done = lab.submit(lab.job_file('command = "true"\nport_range = "45000-45001"\n[roles.ps]\ninstances = 4\n'))
+    assert done.returncode == 2
+    assert "45000-45001" in done.stderr
+    assert "4 ports" in done.stderr
+    assert lab.jobs() == []

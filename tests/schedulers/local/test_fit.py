@@ -73,3 +73,17 @@ def test_gpus() -> None:
 def test_no_instances_no_misfit() -> None:
     """A role of no tasks wants nothing."""
     assert misfits(job(worker=role(0, 64 * GIB), ps=role(1, GIB)), MACHINE) == []
+
+
+def test_too_few_ports() -> None:
+    """All tasks of a role are on this machine, so its range must have a port for each, and one for TensorBoard."""
+    spec = replace(job(worker=role(4, GIB), ps=role(1, GIB)), port_range=(45000, 45003))
+    assert misfits(spec, MACHINE) == [
+        Problem(
+            key="port_range",
+            value="45000-45003",
+            message="worker needs 5 ports on this machine, one for each task and one for TensorBoard. "
+            "Give a wider range, or none.",
+        )
+    ]
+    assert misfits(replace(spec, port_range=(45000, 45004)), MACHINE) == []

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from tony.protocol.launch import LaunchContext
 
 #: Bytes of an executor's log that are looked at for its last line.
 _TAIL = 4096
+#: When, how bad and who, before what a line of that log says.
+_LOG_HEAD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+ [A-Z]+ [\w.]+: ", re.ASCII)
 
 
 class Executor:
@@ -60,7 +63,7 @@ class Executor:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
             if lines:
-                return f": {lines[-1].strip()}; all it said: {self._log}"
+                return f": {_LOG_HEAD.sub('', lines[-1].strip())}; all it said: {self._log}"
         return ""
 
 

@@ -44,7 +44,26 @@ def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
             advice="Ask for fewer, or pretend some for a test with scheduler.local.gpus",
         ),
     )
-    return [problem for thing in things for problem in _misfits_of(spec, thing)]
+    return [*(problem for thing in things for problem in _misfits_of(spec, thing)), *_too_few_ports(spec)]
+
+
+def _too_few_ports(spec: JobSpec) -> list[Problem]:
+    """Roles whose tasks, all on this one machine, need more ports than their range has."""
+    problems = []
+    for name, role in spec.effective_roles.items():
+        ports = spec.port_range_of(name)
+        board = spec.tensorboard_task
+        needed = role.instances + (1 if board and board.role == name else 0)
+        if ports and ports[1] - ports[0] + 1 < needed:
+            problems.append(
+                Problem(
+                    key=f"roles.{name}.port_range" if role.port_range else "port_range",
+                    value=f"{ports[0]}-{ports[1]}",
+                    message=f"{name} needs {needed} ports on this machine, one for each task"
+                    f"{' and one for TensorBoard' if needed > role.instances else ''}. Give a wider range, or none.",
+                )
+            )
+    return problems
 
 
 def _misfits_of(spec: JobSpec, thing: _Thing) -> list[Problem]:
