@@ -140,3 +140,11 @@ def test_capabilities(submitter: Submitter) -> None:
     """Both halves say the same of what the scheduler can do."""
     source = registry.load("local").source(unmade(two_roles()))
     assert source.capabilities == submitter.capabilities
+
+
+def test_interpreter_that_is_not_there(submitter: Submitter, tmp_path: Path) -> None:
+    """A name that is not on PATH is refused before anything starts; once, however many roles take it."""
+    spec = replace(with_settings(ledger=str(tmp_path / "ledger"), gpus=0), python="python9.9")
+    (problem,) = submitter.check(spec)
+    assert (problem.key, problem.value) == ("python", "python9.9")
+    assert submitter.check(replace(spec, python="python3")) == []

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ class LocalSubmitter(Submitter):
                 )
             )
         machine = measure(settings, with_gpus=peak(spec).gpus > 0)
-        return [*problems, *misfits(spec, machine)]
+        return [*problems, *misfits(spec, machine), *_no_interpreter(spec)]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
@@ -119,3 +120,17 @@ def _set_ledger(folder: JobFolder) -> Path | None:
         return read_settings(values)[0].ledger
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _no_interpreter(spec: JobSpec) -> list[Problem]:
+    """Interpreters given by name alone that the tasks, which inherit our PATH, would not find."""
+    problems = []
+    for name, role in spec.effective_roles.items():
+        python = spec.python_of(name)
+        if python and os.sep not in python and shutil.which(python) is None:
+            key = f"roles.{name}.python" if role.python else "python"
+            message = "no program of that name is on PATH. Give its full path, or install it."
+            problem = Problem(key=key, value=python, message=message)
+            if problem not in problems:
+                problems.append(problem)
+    return problems
