@@ -28,7 +28,6 @@ _OTHERS = 20
 
 _CAUSES = {
     ExitReason.MEMORY: "memory",
-    ExitReason.TIMEOUT: "execution-timeout",
     ExitReason.PORT_COLLISION: "port-collision",
     ExitReason.LAUNCH_FAILED: "launch",
 }

@@ -14,7 +14,6 @@ class ExitReason(Enum):
     NOT_STARTED = "not-started"  #: told to stop before it had been started
     LAUNCH_FAILED = "launch-failed"  #: the command could not be started
     MEMORY = "memory"  #: it reached its memory limit
-    TIMEOUT = "timeout"  #: it ran longer than it may
     PORT_COLLISION = "port-collision"  #: somebody took a port that was reserved for it
 
 
