@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fmt docs clean
+.PHONY: help env demo test test-all check fmt docs clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -11,7 +11,7 @@ unexport PYTHONPATH PYTHONHOME
 bin := .venv/bin
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
 env: ## make or mend .venv, complete, with .venv/bin/tony; under a second when nothing changed
 	@scripts/env
@@ -23,6 +23,11 @@ test: env ## all that CI does: system packages, checks, every test
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
 	scripts/test
+
+test-all: env ## as `make test`, and the long tests too
+	@scripts/system-packages
+	@$(MAKE) --no-print-directory check
+	scripts/test --long
 
 check: env ## format, lint, types, generated docs
 	$(bin)/ruff format --check --quiet .

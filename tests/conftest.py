@@ -25,11 +25,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("CI", "").lower() in {"1", "true", "yes"},
         help="fail if a test is skipped that tests/meta/allowed_skips.txt does not list (always so in CI)",
     )
+    parser.addoption("--long", action="store_true", help="run the tests marked `long` as well: make test-all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[isolated_folder] = isolate_from_user()
     config.pluginmanager.register(SkipWatch(strict=config.getoption("strict_skips")))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves long tests out of an ordinary run. Each has a short sample of itself beside it that always runs."""
+    if config.getoption("long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
