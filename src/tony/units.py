@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
         return int(size)
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a size needs a unit. Write "{cleaned}m" (MiB) or "{cleaned}g" (GiB).')
-    if cleaned.startswith("-"):
+    if cleaned.startswith("-") and _BARE.match(cleaned, 1):
         raise ValueError("a size cannot be negative.")
     raise ValueError('not a size. Write a number with a unit: "512m", "2g", "1.5g", "1t".')
 
@@ -55,7 +55,7 @@ def parse_duration(text: str) -> float:
         return seconds
     if _BARE.fullmatch(cleaned):
         raise ValueError(f'a duration needs a unit. Write "{cleaned}s" (seconds) or "{cleaned}m" (minutes).')
-    if cleaned.startswith("-"):
+    if cleaned.startswith("-") and _BARE.match(cleaned, 1):
         raise ValueError("a duration cannot be negative.")
     raise ValueError('not a duration. Write a number with a unit: "30s", "10m", "2h".')
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.config.after import cycles
+from tony.config.after import cycles, way_round
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,22 @@ from tony.config.after import cycles
 def test_rings_are_named(expected: list[tuple[str, ...]], waits_for: Mapping[str, list[str]]) -> None:
     """Each once, beginning with its first role in the job's order."""
     assert expected == cycles(waits_for)
+
+
+def test_a_knot_is_told_in_few_words() -> None:
+    """Where everybody waits for everybody, no role is told twice."""
+    names = [f"r{n}" for n in range(300)]
+    rings = cycles({name: [other for other in names if other != name] for name in names})
+    told = [name for ring in rings for name in ring]
+    assert rings
+    assert len(told) == len(set(told))
+
+
+def test_a_long_ring_is_told_by_its_ends() -> None:
+    """Both ends and how many are between."""
+    assert "a -> b -> a" == way_round(("a", "b"))
+    shown = way_round(tuple(f"r{n}" for n in range(2000)))
+    assert "r0 -> r1 -> r2 -> r3 -> r4 -> (1990 more) -> r1995 -> r1996 -> r1997 -> r1998 -> r1999 -> r0" == shown
 
 
 def test_a_long_chain_is_no_ring_and_no_deep_recursion() -> None:

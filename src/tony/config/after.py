@@ -8,6 +8,9 @@ from tony.config.keys import Key
 from tony.config.sheet import Sheet
 from tony.model.states import AfterCondition
 
+#: Roles at each end of a ring that are named, however long it is.
+_SHOWN = 5
+
 
 def conditions(sheet: Sheet, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
     """What a role waits for, in the author's order: where that is said, the other role, what must be true of it."""
@@ -22,10 +25,12 @@ def conditions(sheet: Sheet, role: str) -> Iterator[tuple[Key, int, str, AfterCo
 def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     """Rings of roles that wait for each other, each once, beginning with its first role in the job's order.
 
-    Roles that do not exist are passed over. A role that is in several rings may be told in one of them only.
+    Roles that do not exist are passed over. No role is told twice, however many rings it is in: a knot of 300 roles
+    has more rings than anybody could read.
     """
     order = {name: number for number, name in enumerate(waits_for)}
     done: set[str] = set()
+    told: set[str] = set()
     rings = []
     for start in waits_for:
         path: list[str] = []
@@ -39,9 +44,19 @@ def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
             elif name is not None and name in path:
                 ring = path[path.index(name) :]
                 first = min(range(len(ring)), key=lambda i: order[ring[i]])
-                rings.append((*ring[first:], *ring[:first]))
+                if told.isdisjoint(ring):
+                    rings.append((*ring[first:], *ring[:first]))
+                    told.update(ring)
             name = _next_role(stack, path, waits_for)
     return rings
+
+
+def way_round(ring: tuple[str, ...]) -> str:
+    """A ring as text, from its first role back to it: `a -> b -> a`; the middle of a long one is left out."""
+    if len(ring) <= 2 * _SHOWN:
+        return " -> ".join((*ring, ring[0]))
+    left_out = f"({len(ring) - 2 * _SHOWN} more)"
+    return " -> ".join((*ring[:_SHOWN], left_out, *ring[-_SHOWN:], ring[0]))
 
 
 def _next_role(

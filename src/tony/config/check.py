@@ -127,8 +127,8 @@ def _start_order(spec: JobSpec, sheet: Sheet) -> None:
                 message = f"{other} is waited for in two ways, {seen[other]} and {condition.value}. Choose one."
                 sheet.blame(key, message, item=number)
     for cycle in after.cycles({name: role.after for name, role in spec.roles.items()}):
-        way = " -> ".join((*cycle, cycle[0]))
-        sheet.blame(("roles", cycle[0], "after"), f"these roles wait for each other: {way}. None could ever start.")
+        message = f"these roles wait for each other: {after.way_round(cycle)}. None could ever start."
+        sheet.blame(("roles", cycle[0], "after"), message)
 
 
 def _counts(spec: JobSpec, sheet: Sheet) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tony.config.keys import Kind, Setting
 from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.nearest import did_you_mean
 from tony.config.show import canonical
+from tony.dataclass import dataclass
 from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
@@ -228,7 +228,7 @@ def _command(value: Any) -> str | tuple[str, ...]:
         raise ValueError(
             f'a command is text, "python train.py", or a list, ["python", "train.py"], not {_kind(value)}.'
         )
-    if not value or value[0] == "":
+    if not value or (isinstance(value[0], str) and not value[0].strip()):
         raise ValueError('an empty command. Write what to run: ["python", "train.py"].')
     return tuple(_items(value, _word))
 
