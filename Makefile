@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all check fmt docs clean
+.PHONY: help env demo test test-all bench check fmt docs clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -28,6 +28,9 @@ test-all: env ## as `make test`, and the long tests too
 	@scripts/system-packages
 	@$(MAKE) --no-print-directory check
 	scripts/test --long
+
+bench: env ## measure what Tony costs: a table, and bench/results.md
+	@$(bin)/python -m bench
 
 check: env ## format, lint, types, generated docs
 	$(bin)/ruff format --check --quiet .

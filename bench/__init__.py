@@ -1,0 +1,33 @@
+"""What Tony costs: one small file per row of the table that `make bench` prints.
+
+    make bench                                   every row, one table
+    .venv/bin/python -m bench startup memory     some rows
+    .venv/bin/python -m bench.startup            one row
+    .venv/bin/python -m bench.startup --quick    a tiny sample, to see that it runs; nothing is kept
+
+Each run prints the machine's size and load, and keeps its result in `bench/results.md`: a section per row, replaced in
+place. No test asserts a time. How to write a row:
+
+    \"\"\"What is measured, against what, and what is left out.\"\"\"
+
+    def measure(quick: bool) -> Result:
+        rounds = interleaved({"ours": ..., "bare": ...}, 2 if quick else 9)
+        return Result(lines=(rounds.line("start to end", "ours", "wall", against="bare", target=at_most_times(6)),))
+
+    BENCH = Bench(name="startup", title="A job of four tasks, start to end", measure=measure)
+
+    if __name__ == "__main__":
+        sys.exit(main(BENCH))
+
+and its name goes into `ROWS` of `bench/__main__.py`. The pieces:
+
+- `harness.interleaved(ways, rounds)` calls every way once per round, in turning order, after a round that is not
+  counted; each call answers figures by name, in seconds, bytes or whatever the line's unit says. Medians are of the
+  rounds; a ratio is the median of the rounds' own ratios, so that a machine whose speed drifts does not bend it.
+  A figure called `cpu` (seconds of user and system time of all processes involved) is shown beside every line of
+  that way: on a loaded machine it says more than the wall clock.
+- `harness.Line` is one line of the table, for figures that come from elsewhere. `Line.missing("torchrun", "no Python
+  with torch")` says why one could not be measured; `CannotRun("...")`, raised in `measure`, says it for the whole row.
+- `workshop.Workshop` is a clean home, an empty source folder and the `tony` of this environment; it waits for every
+  process of its jobs and adds up their CPU time, and leaves none behind.
+"""

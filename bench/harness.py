@@ -1,0 +1,240 @@
+"""Interleaved runs, medians, lines with targets: what every row of the bench shares. See `bench/__init__.py`."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from bench import machine
+
+#: What one call of a way answers: figure -> value.
+Figures = Mapping[str, float]
+#: The figure that every line of a way shows beside its own.
+CPU = "cpu"
+
+
+class CannotRun(Exception):  # noqa: N818 - not an error: a fact about this machine
+    """This row cannot be measured here; the text says why."""
+
+
+class Unit(Enum):
+    """What a line's numbers are."""
+
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    PER_SECOND = "per second"
+    PERCENT = "percent"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A number to reach.
+
+    Attributes:
+        bound: in the line's unit, or a factor.
+        ratio: the bound is on the ratio, not on our own number.
+        least: reached from `bound` upwards instead of downwards.
+    """
+
+    bound: float
+    ratio: bool = False
+    least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether a value reaches it."""
+        return value >= self.bound if self.least else value <= self.bound
+
+
+def at_most(bound: float) -> Target:
+    """Our own number must not be above `bound`."""
+    return Target(bound=bound)
+
+
+def at_least(bound: float) -> Target:
+    """Our own number must not be below `bound`."""
+    return Target(bound=bound, least=True)
+
+
+def at_most_times(factor: float) -> Target:
+    """Ours must not be more than `factor` times theirs."""
+    return Target(bound=factor, ratio=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of the table.
+
+    Attributes:
+        ours: the median, in `unit`; None if it could not be measured, and `reason` says why.
+        low, high: the least and the greatest of the rounds.
+        cpu, their_cpu: median seconds of user and system time, all processes together.
+        against: what `theirs` is.
+        ratio: ours / theirs, the median of the rounds' own.
+    """
+
+    what: str
+    unit: Unit = Unit.SECONDS
+    ours: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cpu: float | None = None
+    against: str = ""
+    theirs: float | None = None
+    their_cpu: float | None = None
+    ratio: float | None = None
+    target: Target | None = None
+    reason: str = ""
+
+    @classmethod
+    def missing(cls, what: str, reason: str) -> Line:
+        """A line that could not be measured."""
+        return cls(what=what, reason=reason)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; None without a target, or without a number."""
+        value = self.ratio if self.target and self.target.ratio else self.ours
+        return None if self.target is None or value is None else self.target.met(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a row found out.
+
+    Attributes:
+        notes: sentences below its table: what was compared, how often, what the numbers leave out.
+    """
+
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """One row of the bench: a file.
+
+    Attributes:
+        name: of the file, and of the section in `results.md`.
+        measure: called with True for a tiny sample.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[bool], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """What `interleaved` saw: way -> its figures, round by round."""
+
+    samples: Mapping[str, Sequence[Figures]] = field(default_factory=dict)
+
+    def values(self, way: str, figure: str) -> list[float]:
+        """One figure of one way, round by round."""
+        return [sample[figure] for sample in self.samples[way]]
+
+    def median(self, way: str, figure: str) -> float:
+        """The median over the rounds."""
+        return statistics.median(self.values(way, figure))
+
+    def ratio(self, way: str, figure: str, other: str, other_figure: str) -> float:
+        """The median of the rounds' own ratios."""
+        pairs = zip(self.values(way, figure), self.values(other, other_figure), strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+    def line(
+        self,
+        what: str,
+        way: str,
+        figure: str,
+        *,
+        against: str | None = None,
+        against_figure: str | None = None,
+        unit: Unit = Unit.SECONDS,
+        target: Target | None = None,
+    ) -> Line:
+        """The line of one figure, against the same figure (or another) of another way."""
+        values = self.values(way, figure)
+        line = Line(
+            what=what,
+            unit=unit,
+            ours=statistics.median(values),
+            low=min(values),
+            high=max(values),
+            cpu=self._cpu(way),
+            target=target,
+        )
+        if against is None:
+            return line
+        other = against_figure or figure
+        return replace(
+            line,
+            against=against,
+            theirs=self.median(against, other),
+            their_cpu=self._cpu(against),
+            ratio=self.ratio(way, figure, against, other),
+        )
+
+    def _cpu(self, way: str) -> float | None:
+        return self.median(way, CPU) if all(CPU in sample for sample in self.samples[way]) else None
+
+
+def interleaved(ways: Mapping[str, Callable[[], Figures]], rounds: int, *, discard: int = 1) -> Rounds:
+    """Calls every way once per round, each round beginning with the next one.
+
+    Args:
+        ways: name -> what runs it once and answers its figures.
+        discard: rounds that come first and are not counted: caches warm up.
+    """
+    names = list(ways)
+    samples: dict[str, list[Figures]] = {name: [] for name in names}
+    for number in range(-discard, rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            figures = ways[name]()
+            if number >= 0:
+                samples[name].append(figures)
+    return Rounds(samples)
+
+
+def main(bench: Bench) -> int:
+    """The command line of one row."""
+    return run_all([bench], sys.argv[1:])
+
+
+def run_all(benches: Sequence[Bench], arguments: Sequence[str]) -> int:
+    """Measures rows one after the other, prints one table, keeps what was measured.
+
+    Returns:
+        The exit code: 0 also when a target is missed or a row cannot run here. A bench informs, it does not judge.
+    """
+    from bench import results, table
+
+    parser = argparse.ArgumentParser(prog="bench", description="What Tony costs. See bench/__init__.py.")
+    parser.add_argument("--quick", action="store_true", help="a tiny sample, to see that it runs; nothing is kept")
+    parser.add_argument("--dry", action="store_true", help="keep nothing in bench/results.md")
+    options = parser.parse_args(arguments)
+    print(machine.size(), flush=True)
+    done: list[tuple[Bench, Result]] = []
+    for bench in benches:
+        load = machine.load()
+        print(f"{bench.name}: {bench.title} (load {load})", file=sys.stderr, flush=True)
+        try:
+            result = bench.measure(options.quick)
+        except CannotRun as reason:
+            print(f"{bench.name} was not measured: {reason}", file=sys.stderr, flush=True)
+            done.append((bench, Result(lines=(Line.missing(bench.title, str(reason)),))))
+            continue
+        done.append((bench, result))
+        if not (options.quick or options.dry):
+            results.keep(bench, result, machine=f"{machine.size()}, load {load} at its start")
+    print(table.of([line for _, result in done for line in result.lines]))
+    for bench, result in done:
+        for note in result.notes:
+            print(f"{bench.name}: {note}")
+    return 0

@@ -1,0 +1,84 @@
+"""Four tasks that print one line: from the start of `tony run` to the last program's line, and to the terminal.
+
+Against four bare interpreters started together, the same binary on the same script, and against torchrun, its agent on
+the system's Python with torch, its workers on the same binary as ours. All three on a terminal. Warm: the first round,
+in which Tony's cache is empty, is not counted. `end` is when the prompt is back; CPU is that of every process involved,
+those that outlive the client as well.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from bench.harness import CPU, Bench, CannotRun, Figures, Line, Result, at_most_times, interleaved, main
+from bench.terminal import watch
+from bench.workshop import Workshop, interpreter, tony
+
+_TASKS = 4
+_PROGRAM = 'import time; print("at", time.time_ns(), flush=True)\n'
+_NS = 1e-9
+#: Where a system's package of torch would be.
+_SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def measure(quick: bool) -> Result:
+    """Interleaved runs of all three."""
+    with Workshop() as shop:
+        script = shop.path / "line.py"
+        script.write_text(_PROGRAM, encoding="utf-8")
+        program = [interpreter(), str(script)]
+        ways = {
+            "tony": lambda: _figures(shop, [tony("run", "-n", str(_TASKS), "--", *program)]),
+            "bare": lambda: _figures(shop, [program] * _TASKS),
+        }
+        reason = _no_torch()
+        if not reason:
+            torchrun = [_SYSTEM_PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", str(_TASKS), "--no_python"]
+            ways["torchrun"] = lambda: _figures(shop, [[*torchrun, *program]])
+        rounds = interleaved(ways, 1 if quick else 15, discard=0 if quick else 1)
+    six = at_most_times(6)
+    lines = [
+        rounds.line("start → last program's line", "tony", "line", against="bare", target=six),
+        rounds.line("start → that line on the terminal", "tony", "terminal", against="bare", target=six),
+        rounds.line("start → prompt is back", "tony", "end", against="bare"),
+    ]
+    if reason:
+        lines.append(Line.missing("against torchrun", reason))
+    else:
+        quarter = at_most_times(0.25)
+        lines += [
+            rounds.line("start → last program's line", "tony", "line", against="torchrun", target=quarter),
+            rounds.line("start → that line on the terminal", "tony", "terminal", against="torchrun", target=quarter),
+            rounds.line("start → prompt is back", "tony", "end", against="torchrun"),
+        ]
+    return Result(lines=tuple(lines), notes=("programs of all three run on the very same interpreter binary",))
+
+
+def _figures(shop: Workshop, commands: Sequence[Sequence[str]]) -> Figures:
+    seen = watch(shop, commands)
+    lines = seen.arrivals(r"\bat (\d{19})\b")
+    if any(seen.codes) or len(lines) != _TASKS:
+        raise CannotRun(f"{' '.join(commands[0])}: {len(lines)} lines, exit codes {seen.codes}: {seen.text[-2000:]}")
+    return {
+        "line": max(seen.after(int(text)) for text, _ in lines),
+        "terminal": max(seen.after(at) for _, at in lines),
+        "end": seen.end,
+        CPU: seen.cpu,
+    }
+
+
+def _no_torch() -> str:
+    """Why torchrun cannot be measured; empty if it can."""
+    try:
+        code = subprocess.run([_SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True).returncode
+    except OSError as error:
+        return f"{_SYSTEM_PYTHON}: {error.strerror}"
+    return f"{_SYSTEM_PYTHON} has no torch" if code else ""
+
+
+BENCH = Bench(name="startup", title="A job of four one-line programs, start to end", measure=measure)
+
+if __name__ == "__main__":
+    sys.exit(main(BENCH))
