@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import ExitCode
 from tony.executor.watchdog import Watchdog
-from tony.linux import process
+from tony.linux import oom, process
 from tony.model.codec import DecodeError, from_plain
 from tony.protocol.launch import LaunchContext
 
@@ -39,6 +39,7 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
         file: that holds the launch context; None for standard input.
         wrap: puts something between the executor and its application master; for executors with faults.
     """
+    score = oom.own()
     process.set_not_dumpable()
     try:
         context = _read_context(file)
@@ -48,6 +49,7 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
     process.set_child_subreaper()
     watchdog = Watchdog(f"{_MARKER}={context.container.marker}", context.container.cgroup)
     watchdog.fork()
+    score.settle(oom.Share.EXECUTOR)
     _open_log(context)
     return _load_life(context)(context, watchdog, wrap)
 

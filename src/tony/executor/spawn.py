@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from tony.executor.environment import LaunchFailed, check_sizes
-from tony.linux import cgroup, process
+from tony.linux import cgroup, oom, process
 
 
 def spawn(
@@ -36,16 +36,17 @@ def spawn(
         cgroup.enter(groups, 0)
 
     try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=folder,
-            env=env,
-            start_new_session=True,
-            preexec_fn=prepare,
-        )
+        with oom.own().children(oom.Share.PROGRAM):
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=folder,
+                env=env,
+                start_new_session=True,
+                preexec_fn=prepare,
+            )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise LaunchFailed(_explain(argv[0], error)) from error
     child.returncode = 0  # the reaper waits for it, not this object

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from tony.bootstrap import command
-from tony.linux import cgroup, process
+from tony.linux import cgroup, oom, process
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +76,13 @@ class Watchdog:
         told, self._told = self._told, {}
         self._tell(told)  # it waits in the pipe: the new one knows all from its first moment
         try:
-            self._process = subprocess.Popen(
-                command("tony.executor.watchdog", self._marker, *self._folders),
-                stdin=reading,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            with oom.own().children(oom.Share.KEEPER):
+                self._process = subprocess.Popen(
+                    command("tony.executor.watchdog", self._marker, *self._folders),
+                    stdin=reading,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
         finally:
             os.close(reading)
         self._process.returncode = 0  # the reaper waits for it, not this object
