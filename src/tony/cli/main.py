@@ -47,12 +47,16 @@ _REFUSALS = {
     errno.EACCES,
     errno.EDQUOT,
     errno.EIO,
+    errno.ELOOP,
     errno.EMFILE,
+    errno.ENAMETOOLONG,
     errno.ENFILE,
     errno.ENOMEM,
     errno.ENOSPC,
+    errno.ENOTDIR,
     errno.EPERM,
     errno.EROFS,
+    errno.ESTALE,
 }
 
 

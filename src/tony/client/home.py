@@ -27,8 +27,9 @@ def find(environment: Mapping[str, str]) -> Home:
     chosen = environment.get(VARIABLE)
     if chosen:
         path = Path(os.path.abspath(os.path.expanduser(chosen)))
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise UserError(f"{VARIABLE} is {path}, which is not a folder. Set it to a folder of yours.")
+        if os.path.lexists(path) and not os.path.isdir(path):
+            what = "a link that leads to no folder" if os.path.islink(path) else "not a folder"
+            raise UserError(f"{VARIABLE} is {path}, which is {what}. Set it to a folder of yours.")
         return Home(path)
     home = environment.get("HOME") or _from_password_file()
     return Home(Path(os.path.abspath(home)) / ".tony")

@@ -5,6 +5,7 @@ Relative paths of a file are relative to its folder, those of the command line t
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -13,6 +14,13 @@ from pathlib import Path, PurePosixPath
 
 #: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+
+#: What is said of a path that leads nowhere: kind -> sentence.
+_NOT_THERE = {
+    "missing": "there is no {}.",
+    "loop": "{} is a loop of links, or behind one: they lead to each other and to nothing else. Mend the links.",
+    "long": "this path is too long for the file system. Is it a path?",
+}
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE | re.ASCII)
 
@@ -80,8 +88,8 @@ def _stays_inside(name: str) -> bool:
 def source_mistake(path: str) -> str | None:
     """What is wrong with a job's source, or None."""
     kind = _kind_of(path)
-    if kind is None:
-        return f"there is no {path}."
+    if kind in _NOT_THERE:
+        return _NOT_THERE[kind].format(path)
     return None if kind in ("folder", "file") else f"{path} is neither a folder nor an archive."
 
 
@@ -89,8 +97,8 @@ def entry_mistake(entry: str) -> str | None:
     """What is wrong with one item of `files`, or None. What is in it, staging looks at."""
     path, name, _ = split_entry(entry)
     kind = _kind_of(path)
-    if kind is None:
-        return f"there is no {path}."
+    if kind in _NOT_THERE:
+        return _NOT_THERE[kind].format(path)
     if kind == "other":
         return f"{path} is neither a file nor a folder."
     if name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
@@ -103,7 +111,9 @@ def python_mistake(path: str) -> str | None:
     kind = _kind_of(path) if path.startswith("/") else "file"
     if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
         return "this is a folder without bin/python: neither an environment nor an interpreter."
-    return f"there is no {path}." if kind is None and is_archive(path) else None
+    if kind == "missing":
+        return f"there is no {path}." if is_archive(path) else None
+    return _NOT_THERE[kind].format(path) if kind in _NOT_THERE else None
 
 
 def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
@@ -121,13 +131,16 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
     return twice
 
 
-def _kind_of(path: str) -> str | None:
+def _kind_of(path: str) -> str:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError):
-        return "file"  # it cannot be told from here; staging says why it cannot be read
+        return "missing"
+    except OSError as error:
+        # What else it is cannot be told from here: staging says why it cannot be read.
+        return {errno.ELOOP: "loop", errno.ENAMETOOLONG: "long"}.get(error.errno or 0, "file")
+    except ValueError:
+        return "file"
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
