@@ -60,11 +60,11 @@ class Seen:
         return (moment - self.begin) * _NS
 
 
-def watch(shop: Workshop, commands: Sequence[Sequence[str]], *, until: Callable[[Seen], bool] | None = None) -> Seen:
+def watch(shop: Workshop, commands: Sequence[Sequence[str]], *, each: Callable[[Seen], None] | None = None) -> Seen:
     """Starts programs together on one terminal and reads it until all of them have ended.
 
     Args:
-        until: ends the programs by SIGINT as soon as it answers True; asked after each piece.
+        each: called after each piece.
 
     Raises:
         CannotRun: they do not end.
@@ -75,7 +75,7 @@ def watch(shop: Workshop, commands: Sequence[Sequence[str]], *, until: Callable[
     programs = [shop.start(command, stdin=slave, stdout=slave, stderr=slave) for command in commands]
     os.close(slave)
     try:
-        _read(master, programs, seen, until)
+        _read(master, programs, seen, each)
         seen.cpu = wait_all(programs)
     finally:
         os.close(master)
@@ -87,7 +87,7 @@ def _read(
     master: int,
     programs: Sequence[subprocess.Popen[bytes]],
     seen: Seen,
-    until: Callable[[Seen], bool] | None,
+    each: Callable[[Seen], None] | None,
 ) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(master, selectors.EVENT_READ)
@@ -109,10 +109,8 @@ def _read(
                     seen.end = seen.after(time.time_ns())
                 elif data := _piece(master):
                     seen.took(data)
-                    if until and until(seen):
-                        until = None
-                        for program in programs:
-                            program.terminate()
+                    if each:
+                        each(seen)
                 else:
                     selector.unregister(master)
 
