@@ -1,6 +1,7 @@
 """Output: on disk within its limit, with the newest kept, whatever the disk says."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.output import LogFile, Output
+from tony.executor.output import LogFile, Output, Stream
 
 
 def on_disk(path: Path) -> bytes:
@@ -184,3 +185,91 @@ def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     assert (tmp_path / "x.out").read_bytes() == b"hello"
+
+
+def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Path) -> None:
+    """Each line is a write of its own; what follows the first one gathers."""
+    lines = [b"line %06d of many\n" % number for number in range(20_000)]
+    readings = 0
+
+    def came() -> None:
+        nonlocal readings
+        readings += 1
+
+    async def flood() -> None:
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), came)
+        writer = os.dup(stream.writing)
+        stream.begin()
+        await asyncio.to_thread(write_each, writer, lines)
+        await asyncio.wait_for(stream.ended.wait(), 60)
+
+    asyncio.run(flood())
+    assert (tmp_path / "log").read_bytes() == b"".join(lines)
+    assert readings < len(lines) // 2
+
+
+def write_each(descriptor: int, pieces: list[bytes]) -> None:
+    """One write for each piece, as a program without buffers."""
+    for piece in pieces:
+        os.write(descriptor, piece)
+    os.close(descriptor)
+
+
+def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long gathering might take, the end does not wait for it."""
+    monkeypatch.setattr("tony.executor.output._GATHER", 3600.0)
+
+    async def speak() -> None:
+        came = asyncio.Event()
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, came.set)
+        writer = os.dup(output.out.writing)
+        output.begin()
+        os.write(writer, b"first\n")
+        await came.wait()
+        os.write(writer, b"second\n")
+        os.close(writer)
+        await asyncio.wait_for(output.wait_ended(60.0), 30)
+
+    asyncio.run(speak())
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
+
+
+def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was left behind holds the pipe open: what is in it is taken all the same."""
+    monkeypatch.setattr("tony.executor.output._GATHER", 3600.0)
+
+    async def speak() -> None:
+        came = asyncio.Event()
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, came.set)
+        writer = os.dup(output.out.writing)
+        output.begin()
+        os.write(writer, b"first\n")
+        await came.wait()
+        os.write(writer, b"second\n")
+        output.close()
+        os.close(writer)
+
+    asyncio.run(speak())
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
+
+
+def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
+    """Silent programs keep the kernel's small pipe: a user's share of pipe memory is small."""
+
+    async def sizes() -> tuple[int, int]:
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), lambda: None)
+        writer = os.dup(stream.writing)
+        before = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+        os.write(writer, bytes(before))
+        stream.begin()
+        await asyncio.to_thread(write_all, os.dup(writer), bytes(1 << 20))
+        after = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+        os.close(writer)
+        await asyncio.wait_for(stream.ended.wait(), 60)
+        return before, after
+
+    before, after = asyncio.run(sizes())
+    assert (tmp_path / "log").stat().st_size == before + (1 << 20)
+    assert before < after == 1 << 20

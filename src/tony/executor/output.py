@@ -1,6 +1,7 @@
 """What a program prints: from its pipes into files of bounded size, with the last lines at hand.
 
-Everything is done in large pieces; nobody looks at single lines while it flows.
+Everything is done in large pieces; nobody looks at single lines while it flows. Whoever was silent is heard at once;
+what follows in small pieces gathers for a few milliseconds, so that a million short lines cost a few hundred readings.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from tony import clock
 
 log = logging.getLogger(__name__)
 
-#: Size of a pipe: 1 MiB where a user may (the default of pipe-max-size), else what the kernel gives.
+#: Size of a pipe once a program has filled one: 1 MiB where a user may (the default of pipe-max-size). Not from the
+#: beginning: a user's share of pipe memory is 64 MiB (pipe-user-pages-soft), and who is beyond it gets pipes of 8 KiB.
 _PIPE = 1 << 20
 _READ = 1 << 18
+#: Less than so many bytes (half the pipe, where it is small) is a small piece; the next one gathers for so many seconds.
+_MUCH = 1 << 16
+_GATHER = 0.005
 #: Bytes at the end of a stream that are kept for `tail`.
 _KEPT = 1 << 16
 #: A tail's lines, and bytes of each: as much as the original put into its diagnostics, bounded for the wire.
@@ -117,19 +122,26 @@ class Stream:
             came: is called when there was output.
         """
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
-            fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE)
+        self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
         os.set_blocking(self._reading, False)
         self.file = file
         self._came = came
         self._end = bytearray()
+        self._gathering: asyncio.TimerHandle | None = None
+        self._grown = self._hurried = False
         self.ended = asyncio.Event()
 
     def begin(self) -> None:
         """The program has its end of the pipe: ours of it is closed, and reading begins."""
         os.close(self.writing)
         self.writing = -1
-        asyncio.get_running_loop().add_reader(self._reading, self._read)
+        self._listen()
+
+    def hurry(self) -> None:
+        """The program has ended: what is still there is taken at once."""
+        self._hurried = True
+        if self._gathering:
+            self._listen()
 
     def close(self) -> None:
         """Takes what is in the pipe, and closes everything. May be called twice."""
@@ -151,9 +163,31 @@ class Stream:
         found = [line for line in _LINE_END.split(bytes(self._end[-4096:])) if line.strip()]
         return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
 
+    def _listen(self) -> None:
+        self._cancel()
+        asyncio.get_running_loop().add_reader(self._reading, self._read)
+
     def _read(self) -> None:
-        if self._take() == 0:
+        size = self._take()
+        if size == 0:
             self._stop()
+        elif size is not None and size >= self._half:
+            self._grow()
+        elif size is not None and size < _MUCH and not self._hurried:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._reading)
+            self._gathering = loop.call_later(_GATHER, self._listen)
+
+    def _grow(self) -> None:
+        if not self._grown:
+            self._grown = True
+            with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
+                self._half = fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE) // 2
+
+    def _cancel(self) -> None:
+        if self._gathering:
+            self._gathering.cancel()
+            self._gathering = None
 
     def _take(self) -> int | None:
         """Takes one piece; answers its size: 0 at the end, None when there is nothing at the moment."""
@@ -173,6 +207,7 @@ class Stream:
             del self._end[:-_KEPT]
 
     def _stop(self) -> None:
+        self._cancel()
         if self._reading >= 0:
             asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
@@ -211,6 +246,8 @@ class Output:
 
     async def wait_ended(self, timeout: float) -> None:
         """Waits until both streams have come to their end, `timeout` seconds at most, and closes them."""
+        self.out.hurry()
+        self.err.hurry()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.out.ended.wait()
