@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 #: beginning: a user's share of pipe memory is 64 MiB (pipe-user-pages-soft), and who is beyond it gets pipes of 8 KiB.
 _PIPE = 1 << 20
 _READ = 1 << 18
-#: Less than so many bytes (half the pipe, where it is small) is a small piece; the next one gathers for so many seconds.
+#: Fewer bytes (or than half the pipe, where it is small) are a small piece; the next one gathers for so many seconds.
 _MUCH = 1 << 16
 _GATHER = 0.005
 #: Bytes at the end of a stream that are kept for `tail`.
