@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tony import clock
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import REPORT_WAIT, Application
 from tony.core.view import Live
+from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.states import TaskState
 from tony.protocol import messages as msg

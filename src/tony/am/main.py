@@ -18,7 +18,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tony import clock
@@ -27,6 +26,7 @@ from tony.am.master import Master
 from tony.am.verdict import broken_off
 from tony.config.site import check_again, default_site_files
 from tony.core.events import AttemptStarted, UserCommand
+from tony.dataclass import dataclass
 from tony.errors import ConfigError, ExitCode, InfraError, PlatformError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework

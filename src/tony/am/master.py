@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 from tony import clock
@@ -22,6 +21,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import Application
 from tony.core.view import Surroundings, report
+from tony.dataclass import replace
 from tony.errors import InfraError, PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tony.dataclass import replace
 from tony.errors import ConfigError, ExitCode, InfraError, StorageError, TonyError, UserError
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState

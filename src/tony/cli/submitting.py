@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +12,7 @@ import click
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
+from tony.dataclass import dataclass
 from tony.model.layout import Home
 
 F = TypeVar("F", bound=Callable[..., Any])

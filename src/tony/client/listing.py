@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tony.client import facts
+from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.history.listing import JobHead, head_of_report, scan
 from tony.model.layout import Home

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from tony.client.log_names import LogName
+from tony.dataclass import dataclass
 
 #: An unfinished line longer than this is shown in pieces: a program that never ends a line must not fill our memory.
 LONGEST_LINE = 64 * 1024

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
+from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
 from tony.history.files import read_json
 from tony.model.codec import DecodeError, from_plain

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
@@ -12,6 +11,7 @@ from tony.core.failures import EXIT_CODES
 from tony.core.machine import Application
 from tony.core.view import Surroundings
 from tony.core.view import report as view
+from tony.dataclass import replace
 from tony.errors import ExitCode, RecordError
 from tony.history import log
 from tony.history.record import pending_report

@@ -8,7 +8,6 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tony
@@ -20,6 +19,7 @@ from tony.client.staging import stage
 from tony.client.user import user_name
 from tony.config.load import Resolved, with_sources
 from tony.config.secrets import redact
+from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.files import write_json

@@ -9,9 +9,9 @@ Standard library only: the application master reads a site's rules again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tony.dataclass import dataclass
 from tony.model.job import MIB, JobSpec, Role
 from tony.model.states import DistributedMode, FailurePolicy, OnTimeout, RoleKind, StopOn, TlsMode
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tony.config.keys import Key
+from tony.dataclass import dataclass, field
 
 #: Deeper tables than any setting has are kept as plain values, so that no input makes us recurse without end.
 MAX_DEPTH = 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.providers import framework_mistakes, unknown_names
 from tony.config.sheet import read
 from tony.config.site import broken_finals, default_site_files, over_limits, read_sites
+from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony.config.arguments import from_spec
@@ -14,6 +13,7 @@ from tony.config.schema import find
 from tony.config.secrets import masked
 from tony.config.sheet import read
 from tony.config.show import canonical
+from tony.dataclass import dataclass, replace
 from tony.model.job import JobSpec
 
 

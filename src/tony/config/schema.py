@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 
 from tony.config.keys import SETTINGS, Half, Key, Kind, Setting
+from tony.dataclass import dataclass, field
 
 _SCHEDULER_KINDS = {"size": Kind.SIZE, "int": Kind.INTEGER, "path": Kind.PATH, "text": Kind.TEXT}
 

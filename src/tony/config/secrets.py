@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
+from tony.dataclass import replace
 from tony.model.job import JobSpec
 
 #: What is shown instead of a secret.

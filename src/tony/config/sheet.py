@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tony.config.convert import WrongValue, convert
@@ -14,6 +13,7 @@ from tony.config.nearest import did_you_mean, nearest
 from tony.config.schema import Node, schema
 from tony.config.secrets import MASK, is_secret, masked
 from tony.config.show import as_written
+from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 

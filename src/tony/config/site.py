@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from tony.config.nearest import did_you_mean, known_are
 from tony.config.schema import find, settings
 from tony.config.sheet import Sheet, read, shown
 from tony.config.show import as_written, canonical
+from tony.dataclass import dataclass, replace
 from tony.errors import Problem
 from tony.model.job import JobSpec, Role
 from tony.units import exact_size

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tony.config.keys import Kind, Setting
 from tony.config.layers import quoted
 from tony.config.schema import settings
 from tony.config.show import canonical
 from tony.config.site import LIMITS
+from tony.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ text, a key that stands twice is a mistake, tags are refused, and aliases cannot
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from tony.config.keys import Key
 from tony.config.layers import MAX_DEPTH, Written, dotted, quoted
+from tony.dataclass import dataclass, field
 
 #: Most values in one file, those that aliases repeat included.
 MAX_NODES = 200_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tony.dataclass import dataclass
 from tony.model.cluster import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.report import Failure

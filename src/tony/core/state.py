@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from tony.core.tables import JobMove, TaskMove, next_job_state, next_task_state
 from tony.core.timers import Timers
+from tony.dataclass import dataclass, field
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role

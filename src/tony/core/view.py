@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tony.core.machine import Application
 from tony.core.state import RoleState, State, Task
+from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.report import AmReport, JobReport, TaskReport
 from tony.model.states import JobState, RoleKind, TaskState

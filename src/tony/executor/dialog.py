@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 
+from tony.dataclass import dataclass, replace
 from tony.model.exit import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 

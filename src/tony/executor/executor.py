@@ -8,10 +8,10 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from tony import clock
+from tony.dataclass import dataclass
 from tony.errors import ExitCode
 from tony.executor.dialog import Dialog, EndExecutor, PrepareSession, StartTry, StopTry, TalkAs, Wish
 from tony.executor.environment import MARKER

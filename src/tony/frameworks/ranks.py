@@ -8,8 +8,8 @@ that is the same for its whole role, and small: the shared value is O(roles), wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tony.dataclass import dataclass
 from tony.frameworks.base import TaskView
 from tony.frameworks.gang import computing, roles_together
 from tony.model.cluster import ClusterSpec

@@ -10,8 +10,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.history.files import read_json
 from tony.history.record import check_version

@@ -21,11 +21,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
+from tony.dataclass import dataclass, replace
 from tony.errors import RecordError, StorageError
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job import JobSpec, Role

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tony.core.events import AttemptStarted, Snapshot
 from tony.core.machine import Application
 from tony.core.state import MACHINE
+from tony.dataclass import dataclass
 from tony.errors import InvalidTransition
 from tony.history.log import Entry, settings_digest
 from tony.model.job import JobSpec

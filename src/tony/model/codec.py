@@ -11,13 +11,14 @@ is, `from_plain` answers a value that fits the hints or raises `DecodeError` wit
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from tony import dataclass as dataclasses
 
 #: Any plain JSON value.
 Json = Any

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from tony.dataclass import dataclass
 
 #: What may stand in braces, beside `params.NAME` with the job's own names.
 NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")

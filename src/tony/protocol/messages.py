@@ -10,9 +10,9 @@ Commands to an executor state what is wanted, name their session, and may be rep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tony.dataclass import dataclass
 from tony.model.codec import Json
 from tony.model.exit import ExitStatus
 from tony.model.report import JobReport

@@ -9,9 +9,9 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER

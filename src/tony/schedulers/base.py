@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tony.core.events import Event
+from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.job import JobSpec

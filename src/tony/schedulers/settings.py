@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from typing import cast
 
+from tony.dataclass import dataclass
 from tony.schedulers.registry import module_of
 
 

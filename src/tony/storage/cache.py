@@ -25,9 +25,9 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.storage.copying import Copier
 from tony.storage.failures import explained, require_room

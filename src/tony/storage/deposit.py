@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
+from tony.dataclass import replace
 from tony.storage import index as indexes
 from tony.storage.cache import Cache, Stored
 from tony.storage.failures import explained

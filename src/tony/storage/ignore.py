@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tony.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -13,10 +13,10 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 
 #: Raised when what we pack, or how, changes: the digests of folders are then no longer those of older versions.

@@ -18,9 +18,9 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from tony.dataclass import dataclass
 from tony.storage import index
 from tony.storage.cache import CHUNK, FIXED_TIME
 from tony.storage.copying import Copier

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 
+from tony.dataclass import replace
 from tony.model.exit import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind

@@ -7,12 +7,12 @@ No clock, no process. What it holds on to while it runs are the promises the mac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.invariants import broken
 from tony.core.machine import Application
+from tony.dataclass import dataclass, field
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +15,7 @@ from tony.cli.submitting import Manner, manner_options, setting_options, submit_
 from tony.config.arguments import SOURCE
 from tony.config.flags import written
 from tony.config.load import load
+from tony.dataclass import replace
 from tony.errors import ConfigError
 
 #: The role of `-n`, and that of a job that names none.

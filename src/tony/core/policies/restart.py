@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 from tony.core.state import State
+from tony.dataclass import dataclass
 
 #: Somebody else took a reserved port: not the job's fault, so not charged, but not for ever either.
 PORT_RESTARTS = 3

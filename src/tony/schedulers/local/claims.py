@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
+from tony.dataclass import dataclass, replace
 from tony.schedulers.local.machine import Machine
 from tony.units import format_size
 

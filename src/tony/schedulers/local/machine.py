@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from tony.dataclass import dataclass
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 

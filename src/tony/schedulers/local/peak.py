@@ -8,9 +8,9 @@ set of roles of which any two can.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from functools import cache
 
+from tony.dataclass import dataclass
 from tony.model.job import JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 

@@ -12,9 +12,9 @@ import os
 import signal
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from tony.dataclass import dataclass
 from tony.linux import cgroup, process
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"

@@ -12,11 +12,11 @@ import logging
 import os
 import secrets
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.dataclass import dataclass
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.linux import cgroup, process
 from tony.model.ids import TaskId
