@@ -167,4 +167,4 @@ def test_the_project_uses_it_everywhere() -> None:
         for path in sources
         if "from dataclasses import dataclass" in path.read_text() and path.name != "dataclass.py"
     ]
-    assert slow == []
+    assert slow == [Path(ours.__file__)]  # which names it for type checkers

@@ -19,6 +19,8 @@ _INTERVAL = 0.5
 _LEISURE = 100
 #: Seconds after the start until the first one: many programs take what they need at once.
 _FIRST = 0.1
+#: Bytes of the largest piece that the kernel may find no room for: what is used then is below the limit by less.
+_LAST_PIECE = 4 << 20
 
 
 class Meter:
@@ -42,7 +44,8 @@ class Meter:
         self._measured: int | None = None
         self._highest = 0
         cgroup.reset_peak(family.folders)
-        self._kills_before = cgroup.oom_kills(family.folders)
+        self._kills_before = _kills(family)
+        self._full_before = cgroup.times_full(family.folders)
         self._peak_before = cgroup.peak(family.folders) or 0
 
     def usage(self) -> int | None:
@@ -63,10 +66,6 @@ class Meter:
             return peak
         return self._highest or None
 
-    def kills(self) -> int:
-        """How many processes the kernel has killed because of the limit."""
-        return cgroup.oom_kills(self._family.folders) - self._kills_before
-
     async def watch(self) -> None:
         """Measures for ever; ends when the limit is passed."""
         await asyncio.sleep(_FIRST)
@@ -76,15 +75,36 @@ class Meter:
                 return
             await asyncio.sleep(max(_INTERVAL, _LEISURE * (time.monotonic() - began)))
 
-    def describe(self) -> str:
-        """What became of the limit, one phrase; empty if it was kept."""
-        limit = f"memory: limit {format_size(self._limit)} reached"
+    def describe(self, peak: int | None, *, killed: bool) -> str:
+        """What became of the limit, one phrase; empty if it was kept.
+
+        Args:
+            peak: bytes, the most ever used.
+            killed: whether a process of the program ended by SIGKILL, and not by us.
+        """
+        limit = f"limit {format_size(self._limit)}"
         if self.exceeded is not None:
-            return f"{limit} ({format_size(self.exceeded)} used), killed by the executor"
-        kills = self.kills()
-        if kills > 0:
-            return f"{limit}, {kills} process{'' if kills == 1 else 'es'} killed by the kernel"
-        return ""
+            return f"memory: {limit} reached ({format_size(self.exceeded)} used), killed by the executor"
+        kills = _kills(self._family) - self._kills_before
+        if kills <= 0:
+            return ""
+        victims = f"{kills} process{'' if kills == 1 else 'es'}"
+        if not self._family.folders:
+            # The kernel tells only how many it killed on the whole machine. It begins with the programs of jobs.
+            sure = "the kernel killed this one" if kills == 1 else f"the kernel killed {victims}, this one among them"
+            used = f"; at most {format_size(peak)} were used, {limit}" if peak else ""
+            return f"memory: the machine's is full, and most likely {sure}{used}" if killed else ""
+        if self._was_reached(peak):
+            return f"memory: {limit} reached, {victims} killed by the kernel"
+        used = f"at {format_size(peak)} of its {limit} " if peak else ""
+        return f"memory: the machine's is full; {used}{victims} killed by the kernel"
+
+    def _was_reached(self, peak: int | None) -> bool:
+        """Whether it was the limit that the kernel killed for, and not the machine's end."""
+        times = cgroup.times_full(self._family.folders)
+        if times is not None:
+            return times > (self._full_before or 0)
+        return peak is None or peak > self._limit - _LAST_PIECE
 
     def _is_within(self) -> bool:
         if self._family.folders:
@@ -103,3 +123,8 @@ class Meter:
             self.exceeded = used
             return False
         return True
+
+
+def _kills(family: Family) -> int:
+    """How many processes the kernel has killed for want of memory: in the control group, or else on the machine."""
+    return cgroup.oom_kills(family.folders) if family.folders else process.machine_oom_kills()

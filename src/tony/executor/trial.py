@@ -261,6 +261,8 @@ class Trial:
         stopped = stop is not None and not stop.ours
         failed = any(end.failed for end in ends)
         ports = self._around.ports
+        peak = self._meter.peak(self._largest_of_its_own())
+        killed = any(signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends)  # a shell says 128 + 9
         blamed = ports.blamed(tail) if failed else ""  # also of one that was stopped: the next session profits
         judged = judge(
             Seen(
@@ -269,7 +271,7 @@ class Trial:
                 stopped=stopped,
                 stop_reason=stop.reason if stop else "",
                 forced_after=stop.grace if stop and stopped and self._forced else None,
-                memory=self._meter.describe(),
+                memory=self._meter.describe(peak, killed=killed and not stopped),
                 collision=(ports.taken() or blamed) if failed and not stopped else "",
                 loss=output.describe_loss(),
                 undead=undead,
@@ -281,7 +283,7 @@ class Trial:
             code=judged.end.code,
             signal=None if signum is None else signal_name(signum),
             message=judged.message,
-            peak_memory=self._meter.peak(self._largest_of_its_own()),
+            peak_memory=peak,
             cpu_time=round(self._cpu, 6),
             duration=_since(began, self.ended),
             first_output=None if output.first is None else _since(began, output.first),

@@ -70,6 +70,20 @@ def oom_kills(folders: Sequence[str]) -> int:
     return 0
 
 
+def times_full(folders: Sequence[str]) -> int | None:
+    """How often the group's own limit, not one above it or the machine's, stood in the way of an allocation.
+
+    None where the kernel does not tell (v1: its counters of failures stand still in newer kernels).
+    """
+    for folder in folders:
+        for file in ("memory.events.local", "memory.events"):
+            for line in _read(f"{folder}/{file}").splitlines():
+                key, _, count = line.partition(" ")
+                if key == "oom":
+                    return int(count)
+    return None
+
+
 def peak(folders: Sequence[str]) -> int | None:
     """Bytes, the most ever used at a time by the group (since `reset_peak`); None where the kernel does not tell."""
     return _number(folders, "memory.peak", "memory.max_usage_in_bytes")

@@ -172,6 +172,15 @@ def memory_of(pids: Iterable[int]) -> int:
     return total
 
 
+def machine_oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory since the machine started; 0 if it does not say."""
+    try:
+        with open("/proc/vmstat", "rb") as vmstat:
+            return next((int(line.split()[1]) for line in vmstat if line.startswith(b"oom_kill ")), 0)
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def own_peak() -> int:
     """Bytes, the most that this program ever held (VmHWM). `getrusage` counts whoever forked us, too."""
     with open("/proc/self/status", "rb") as status:
