@@ -278,7 +278,7 @@ def test_everything_ignored_is_said(desk: Desk) -> None:
 
 
 def test_large_source_is_warned_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over the limit (500 MB, made smaller here) the biggest things in it and .tonyignore are named."""
+    """Over the limit (500 MB, made smaller here) the biggest things in it are named, before they are packed."""
     assert staging.LARGE == 500 * MIB
     monkeypatch.setattr(staging, "LARGE", 3 * MIB)
     desk.write({"s/train.py": FILE, "s/data/old/model.bin": FILE})
@@ -288,9 +288,9 @@ def test_large_source_is_warned_about(desk: Desk, monkeypatch: pytest.MonkeyPatc
         "warning: source is large (4m) and is laid down for every task. The biggest in it: "
         "data/old/model.bin (4m), train.py (1 bytes). Leave out what the job does not need with a .tonyignore file."
     )
-    assert desk.said == ["source: 4m in 2 files", warning]
+    assert desk.said == [warning, "source: 4m in 2 files"]
     desk.stage(JobSpec(files=(desk.path("s/data/old/model.bin"),)))
-    assert desk.said[1:] == ["warning: model.bin is large (4m) and is laid down for every task."]
+    assert desk.said == ["warning: model.bin is large (4m) and is laid down for every task.", "model.bin: 4m"]
 
 
 class TestPython:

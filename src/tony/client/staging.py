@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
@@ -176,7 +176,9 @@ class _Stager:
 
     def own_folders(self, folder: Path) -> list[str]:
         """Our own cache and records, as paths inside `folder`: packing them would never end."""
-        top = folder.resolve()
+        top = Path(
+            os.path.realpath(folder)
+        )  # as `resolve`, but a loop of links is told by those who look at the folder
         own = (path.resolve() for path in (self.home.cache, self.home.jobs))
         return [str(path.relative_to(top)) for path in own if path != top and path.is_relative_to(top)]
 
@@ -189,6 +191,7 @@ class _Stager:
     def store_once(self, asked: _Asked) -> StagedItem | None:
         if asked.wish not in self.stored:
             self.stored[asked.wish] = None
+            self.warn_if_large(asked)
             try:
                 item, stored = wishes.store(asked.wish, self.cache, same_host=self.same_host)
             except (ArchiveError, Refused) as error:
@@ -202,14 +205,26 @@ class _Stager:
             self.tell(asked, stored)
         return self.stored[asked.wish]
 
+    def warn_if_large(self, asked: _Asked) -> None:
+        """Before it is packed, which takes a while: who did not mean it can still say so."""
+        scan = asked.wish.scan
+        what = _called(asked)
+        if scan and scan.size > LARGE:
+            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in biggest(scan))
+            self.notice(
+                f"warning: {what} is large ({format_size(scan.size)}) and is laid down for every task. The biggest in "
+                f"it: {parts}. Leave out what the job does not need with a .tonyignore file."
+            )
+        elif scan is None and asked.key.endswith("files") and _size(asked.wish.path) > LARGE:
+            size = format_size(_size(asked.wish.path))
+            self.notice(f"warning: {what} is large ({size}) and is laid down for every task.")
+
     def tell(self, asked: _Asked, stored: Stored) -> None:
         wish, scan = asked.wish, asked.wish.scan
-        what = "source" if asked.key == "source" else wish.name
+        what = _called(asked)
         again = ", as before" if stored.reused else ""
         if scan is None:
             self.notice(f"{what}: {format_size(stored.size)}{again}")
-            if stored.size > LARGE and asked.key.endswith("files"):
-                self.notice(f"warning: {what} is large ({format_size(stored.size)}) and is laid down for every task.")
             return
         count = sum(found.kind is Kind.FILE for found in scan.found)
         self.notice(f"{what}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{again}")
@@ -217,12 +232,18 @@ class _Stager:
             self.notice(f"warning: {what}: {sentence}")
         if scan.ignored and not scan.found:
             self.notice(f"warning: {what}: everything in {wish.path} is left out by .tonyignore or .gitignore")
-        if scan.size > LARGE:
-            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in biggest(scan))
-            self.notice(
-                f"warning: {what} is large ({format_size(scan.size)}) and is laid down for every task. The biggest in "
-                f"it: {parts}. Leave out what the job does not need with a .tonyignore file."
-            )
+
+
+def _called(asked: _Asked) -> str:
+    return "source" if asked.key == "source" else asked.wish.name
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 if it is gone, which is told when it is packed."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _replaced(source: Path, files: Iterable[tuple[_Asked, ...]]) -> set[str]:

@@ -10,15 +10,22 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tony.dataclass import dataclass, field, replace
 from tony.storage import links
 from tony.storage.ignore import OWN_FILE, IgnoreFileError, Rules, rules_for
 from tony.storage.index import Stamp
 from tony.storage.manifest import Kind
 
+#: As many characters of a long path are shown.
+_SHOWN = 100
+_LEAVE_OUT = f"Leave it out with {OWN_FILE}."
 _MEND = f"Make it readable, or leave it out with {OWN_FILE}."
+#: Folders in folders: far more than anybody has, and few enough for everybody who walks them.
+_DEEPEST = 200
+#: Bytes of a path inside the folder. Linux takes 4095 for a whole one, and the tasks' folders stand before it.
+_LONGEST = 3000
 _SPECIAL = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a named pipe",
@@ -107,6 +114,9 @@ class _Walk:
 
     def folder(self, place: str, prefix: str, rules: Rules) -> bool:
         """Walks one folder; False if there was something in it and nothing was kept."""
+        if prefix.count("/") > _DEEPEST:
+            self.refused.append(f"the folder {_cut(prefix)} lies more than {_DEEPEST} folders deep. {_LEAVE_OUT}")
+            return True
         try:
             with os.scandir(place) as entries:
                 content = list(entries)
@@ -125,6 +135,9 @@ class _Walk:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # gone since the folder was listed
             return False
+        if len(os.fsencode(path)) > _LONGEST:
+            self.refused.append(f"the path {_cut(path)} has more than {_LONGEST} bytes. {_LEAVE_OUT}")
+            return True
         if is_folder:
             return self.subfolder(entry, path, stat.S_IMODE(status.st_mode), rules)
         if entry.is_symlink():
@@ -148,6 +161,10 @@ class _Walk:
             self.refused.append(f"{path} cannot be read (permission denied). {_MEND}")
         mode = stat.S_IMODE(status.st_mode) & 0o777
         self.found.append(Found(path=path, kind=Kind.FILE, mode=mode, stamp=Stamp.of(status)))
+
+
+def _cut(path: str) -> str:
+    return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}…{path[-_SHOWN // 2 :]}"
 
 
 def _relative_links(found: list[Found], root: Path, top: Path) -> list[Found]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from tony.config.paths import is_archive
+from tony.dataclass import dataclass
 from tony.model.staged import Placement, StagedItem
 from tony.storage import deposit
 from tony.storage.cache import Cache, Stored
@@ -184,13 +185,15 @@ def _base_interpreter(contents: Contents, python: str) -> str | None:
 def _existing(text: str) -> tuple[Path, os.stat_result]:
     path = Path(text)
     try:
-        resolved = path.resolve()
+        resolved = Path(os.path.realpath(path))
         return resolved, resolved.stat()
     except PermissionError:
         raise Refused(
             "it cannot be reached (permission denied). Check the permissions of the folders above it."
         ) from None
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise Refused("it is a loop of links, or behind one. Mend the links.") from None
         scheme = remote_scheme(text)
         if scheme:
             raise Refused(

@@ -11,7 +11,7 @@ from tony.config.load import load
 
 
 @click.command("submit")
-@click.argument("job_file", type=click.Path())
+@click.argument("job_file", type=click.Path(readable=False))
 @setting_options
 @manner_options
 def command(

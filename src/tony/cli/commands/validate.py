@@ -16,7 +16,7 @@ from tony.errors import ConfigError, ExitCode
 
 
 @click.command("validate")
-@click.argument("job_file", type=click.Path())
+@click.argument("job_file", type=click.Path(readable=False))
 @click.option("--resolved", "show_all", is_flag=True, help="Print every value and where it was set.")
 @setting_options
 @json_option("Print problems, or with --resolved every value, as JSON.")
