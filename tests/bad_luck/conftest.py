@@ -1,5 +1,6 @@
-"""The same fresh user as in the end-to-end tests, and the same proof that nothing is left behind."""
+"""The same fresh user as in the end-to-end tests, one whom the machine does not know, and proof that nothing is left."""
 
+from tests.bad_luck.strangers import stranger
 from tests.e2e.conftest import lab
 
-__all__ = ["lab"]
+__all__ = ["lab", "stranger"]

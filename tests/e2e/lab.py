@@ -40,11 +40,13 @@ class Lab:
         root: a folder for the test's own files.
         home: TONY_HOME.
         env: the environment of every command.
+        prefix: what stands before every command, such as `setpriv` and its options.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.home = root / "home"
+        self.prefix: tuple[str, ...] = ()
         self._followers: list[subprocess.Popen[str]] = []
         (root / "user").mkdir()
         self.env = {
@@ -83,7 +85,7 @@ class Lab:
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end."""
         return subprocess.run(
-            [TONY, *map(str, arguments)],
+            [*self.prefix, TONY, *map(str, arguments)],
             env={**self.env, **(env or {})},
             cwd=cwd or self.root,
             stdin=subprocess.DEVNULL,
@@ -106,7 +108,7 @@ class Lab:
     def follow(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Starts a command that runs beside the test; it is ended with the test."""
         process = subprocess.Popen(
-            [TONY, *map(str, arguments)],
+            [*self.prefix, TONY, *map(str, arguments)],
             env={**self.env, **(env or {})},
             cwd=self.root,
             stdin=subprocess.DEVNULL,
