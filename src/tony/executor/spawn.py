@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from tony.executor.environment import LaunchFailed, check_sizes
+from tony.executor.no_start import explain
 from tony.linux import cgroup, oom, process
 
 
@@ -48,7 +48,7 @@ def spawn(
                 preexec_fn=prepare,
             )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise LaunchFailed(_explain(argv[0], error)) from error
+        raise LaunchFailed(explain(argv[0], error, folder, env.get("PATH", os.defpath))) from error
     child.returncode = 0  # the reaper waits for it, not this object
     return child.pid
 
@@ -62,15 +62,3 @@ def _check_folder(folder: str, groups: Sequence[str]) -> None:
         if not os.access(f"{group}/cgroup.procs", os.W_OK):
             raise LaunchFailed(f"the control group {group} is gone or may not be used")
 
-
-def _explain(program: str, error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        where = "no such file" if "/" in program else "it is in no folder of PATH"
-        return f"command not found: {program} ({where}, or the interpreter that its first line names is missing)"
-    if isinstance(error, PermissionError):
-        return f"not executable: {program} (permission denied; is it a program, and is its x bit set?)"
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        return f"not executable: {program} (it is no program, and has no first line that begins with #!)"
-    if isinstance(error, OSError) and error.errno == errno.E2BIG:
-        return f"cannot start {program}: command and environment are too long together for Linux"
-    return f"cannot start {program}: {error}"
