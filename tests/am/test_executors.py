@@ -10,7 +10,7 @@ from tests.core.specs import OK, task, workers
 from tony import clock
 from tony.am.executors import Executors
 from tony.core import events as ev
-from tony.core.machine import REPORT_WAIT
+from tony.core.steps.losses import REPORT_WAIT
 from tony.model.job import JobSpec
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code

@@ -45,7 +45,6 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which is gone"),
     (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 lives without a container"),
     (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 lives in sess"),
-    (lambda s: setattr(s.tasks[task("worker:0")], "living", False), "worker:0 is running and living is False"),
     (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),
     (timer("report:worker:0"), "report:worker:0 is set and worker:0 is running"),
     (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),
@@ -71,7 +70,7 @@ def test_a_job_that_waits_for_nothing_is_noticed() -> None:
     state = simulation.app.state
     for each in state.tasks.values():
         state.roles["worker"].counts[each.state] -= 1
-        each.state, each.living = TaskState.PENDING, False
+        each.state = TaskState.PENDING
         state.roles["worker"].counts[TaskState.PENDING] += 1
     state.living = 0
     assert "the job waits for nothing that could come" in broken(simulation.app)

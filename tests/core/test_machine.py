@@ -10,7 +10,7 @@ import pytest
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.machine import LAUNCHES, REPORT_WAIT
+from tony.core.steps.losses import LAUNCHES, REPORT_WAIT
 from tony.errors import InvalidTransition
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId

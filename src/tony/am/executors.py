@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from tony import clock
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
-from tony.core.machine import REPORT_WAIT, Application
+from tony.core.machine import Application
+from tony.core.steps.losses import REPORT_WAIT
 from tony.core.view import Live
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId

@@ -75,9 +75,6 @@ def _programs(state: State) -> list[str]:
             wrong.append(f"a program of {task.id} from session {task.session} lives in session {state.session}")
         if task.living and not task.container and task.gone_at is None:
             wrong.append(f"{task.id} lives without a container")
-        may_live = (TaskState.RUNNING, TaskState.STOPPING)
-        if task.living != (task.state in may_live):
-            wrong.append(f"{task.id} is {task.state.value} and living is {task.living}")
     return wrong
 
 

@@ -26,15 +26,17 @@ class Task:
     """One task.
 
     Attributes:
+        name: the id as text.
         since: when its state changed last.
         session, try_, version: of its last `Start`; 0 before the first.
-        living: a `Start` was sent and nothing has proved yet that its program is over.
         gone_at: when its container ended while the program was living, until its report comes or is given up.
-        fault: a failure of this try was judged already; its end is no second one.
+        started: its program was seen to run in this session.
+        judged: a failure of this try was judged already; its end is no second one.
         launches: containers that went away in this session before the program was started.
     """
 
     id: TaskId
+    name: str
     state: TaskState = TaskState.PENDING
     since: float = 0.0
     container: str | None = None
@@ -47,15 +49,19 @@ class Task:
     try_: int = 0
     version: int = 0
     pid: int | None = None
-    living: bool = False
     gone_at: float | None = None
     gone_why: str = ""
     started: bool = False
-    fault: bool = False
+    judged: bool = False
     launches: int = 0
     status: ExitStatus | None = None
     ended_at: float | None = None
     note: str = ""
+
+    @property
+    def living(self) -> bool:
+        """A `Start` was sent and nothing has proved yet that its program is over."""
+        return self.state is TaskState.RUNNING or self.state is TaskState.STOPPING
 
 
 @dataclass(slots=True)
@@ -179,7 +185,7 @@ class State:
         self.ended_at: float | None = None
         self.refused = 0
         for name, role in spec.effective_roles.items():
-            tasks = [Task(TaskId(name, index)) for index in range(role.instances)]
+            tasks = [Task(TaskId(name, index), f"{name}:{index}") for index in range(role.instances)]
             counts = dict.fromkeys(TaskState, 0)
             counts[TaskState.PENDING] = len(tasks)
             self.roles[name] = RoleState(name, role, role.kind, tasks, counts)
@@ -187,7 +193,8 @@ class State:
 
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Takes one arrow of the task table and keeps the role's counters."""
-        target = next_task_state(task.state, move, str(task.id))
+        was_living = task.living
+        target = next_task_state(task.state, move, task.name)
         role = self.roles[task.id.role]
         role.counts[task.state] -= 1
         role.counts[target] += 1
@@ -197,6 +204,7 @@ class State:
             role.arrived.discard(task.id.index)
         task.state = target
         task.since = now
+        self.living += task.living - was_living
 
     def move_job(self, move: JobMove) -> None:
         """Takes one arrow of the job table."""
@@ -219,6 +227,11 @@ class State:
         """True as long as programs may be started: not restarting, stopping or ended."""
         return self.job in (JobState.STARTING, JobState.QUEUED, JobState.RUNNING)
 
+    @property
+    def may_restart(self) -> bool:
+        """Whether finished tasks keep their containers. A restart for a taken port asks for them again instead."""
+        return self.restarts_charged < self.spec.max_restarts
+
     def fingerprint(self) -> Mapping[str, object]:
         """All that matters of the state, in plain sorted values: what a replay must reach."""
         return {
@@ -239,7 +252,7 @@ class State:
             "containers": sorted([c.id, c.role, str(c.task), c.given_back, c.doomed] for c in self.containers.values()),
             "tasks": [
                 [
-                    str(t.id),
+                    t.name,
                     t.state.value,
                     t.since,
                     t.container,
@@ -257,4 +270,4 @@ class State:
 
 
 def _rest(task: Task) -> list[object]:
-    return [task.living, task.gone_at, task.started, task.fault, task.launches, task.ended_at]
+    return [task.living, task.gone_at, task.started, task.judged, task.launches, task.ended_at]

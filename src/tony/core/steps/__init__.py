@@ -1,0 +1,19 @@
+"""What the machine does with an event, one job per module.
+
+Each step is a function of a `Turn`: it changes the state and asks for actions. The arrows between the modules point one
+way, from the top of this list to its end:
+
+    deadlines       a time has come
+    losses          containers and executors that go away or fall silent
+    reports         what executors say of themselves and their programs
+    sessions        an attempt begins, a session opens
+    outcomes        a task is over: what follows for its role, its session, its job
+    progress        what may happen next: roles become ready, groups run out of time, the job has succeeded
+    failing         a failure gets its verdict
+    restarting      a session is given up for the next one
+    ending          the job's result, and its end
+    stopping        programs are stopped, by force if need be
+    gang            who has registered; publish and start
+    containers      asked for, granted, given back
+    programs        one try, from its start to the proof of its end
+"""

@@ -1,0 +1,152 @@
+"""Containers: how many a role wants, who gets one, and how they are given back."""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.state import Container, RoleState, State, Task
+from tony.core.tables import JobMove, TaskMove
+from tony.core.turn import Turn
+from tony.model.states import JobState, RoleKind, TaskState
+
+# --- asked for --------------------------------------------------------------------------------------------------------
+
+
+def request(turn: Turn, task: Task, move: TaskMove) -> None:
+    """The task waits for a container from now on. `settle_demand` tells the scheduler."""
+    state = turn.state
+    role = state.roles[task.id.role]
+    task.host = None
+    state.move_task(task, move, turn.now)
+    state.unplaced(role, task.id.index)
+    limit = state.spec.timeouts.allocation
+    if limit and _is_short(role) and "allocation" not in state.timers:
+        state.timers.set("allocation", turn.now + limit)
+
+
+def settle_demand(turn: Turn, role: RoleState) -> None:
+    """Asks for what is held and waited for: the scheduler must not replace what nobody wants any more."""
+    waits = role.counts[TaskState.REQUESTED]
+    wanted = role.held + waits
+    if wanted < role.demand or (waits and wanted > role.demand):
+        demand(turn, role, wanted)
+
+
+def demand(turn: Turn, role: RoleState, total: int) -> None:
+    """Tells the scheduler how many containers a role shall have in all, if that is news."""
+    if role.demand != total:
+        role.demand = total
+        turn.ask(act.SetDemand(role=role.name, total=total))
+
+
+def queued(turn: Turn, event: ev.Queued) -> None:
+    """The scheduler says why there is nothing yet, or that this is over."""
+    state = turn.state
+    state.queue_reason = event.reason if not state.job.ended else ""
+    if event.reason and state.job is JobState.STARTING:
+        state.move_job(JobMove.QUEUE)
+    elif not event.reason and state.job is JobState.QUEUED:
+        state.move_job(JobMove.ADMIT)
+
+
+# --- granted ----------------------------------------------------------------------------------------------------------
+
+
+def granted(turn: Turn, event: ev.Granted) -> None:
+    """A container for the first task that waits for one; without such a task it is given back."""
+    state = turn.state
+    if event.container in state.containers or event.container in state.gone:
+        return
+    if state.job.ended:
+        turn.ask(act.Release(container=event.container))
+        return
+    container = Container(event.container, event.role, event.host)
+    state.containers[container.id] = container
+    role = state.roles.get(event.role)
+    task = state.place(role) if role and state.active else None
+    if role is None or task is None:
+        give_back(turn, container)
+        return
+    if state.job is JobState.QUEUED:
+        state.move_job(JobMove.ADMIT)
+    if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
+        state.timers.set("job", turn.now + state.spec.timeouts.job)
+    _place(turn, role, task, container)
+    if not _is_short(role) and not any(_is_short(each) for each in state.roles.values()):
+        state.queue_reason = ""
+        state.timers.cancel("allocation")
+
+
+def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> None:
+    container.task, task.container, task.host = task.id, container.id, container.host
+    role.held += 1
+    task.incarnation = task.executor_pid = None
+    turn.state.move_task(task, TaskMove.PLACE, turn.now)
+    expect_registration(turn, task)
+    turn.ask(act.Launch(container=container.id, task=task.id, session=turn.state.session))
+
+
+def _is_short(role: RoleState) -> bool:
+    """Whether a role waits for containers without which the job cannot go on."""
+    return role.kind is not RoleKind.SIDECAR and role.counts[TaskState.REQUESTED] > 0
+
+
+def expect_registration(turn: Turn, task: Task) -> None:
+    """Begins the time in which the executor of a task must register."""
+    limit = turn.state.spec.timeouts.registration
+    if limit:
+        turn.state.timers.set(f"registration:{task.name}", turn.now + limit)
+
+
+# --- given back -------------------------------------------------------------------------------------------------------
+
+
+def held_by(state: State, task: Task) -> Container | None:
+    """The container of a task, as long as it has not ended."""
+    return state.containers[task.container] if task.container else None
+
+
+def give_back(turn: Turn, container: Container) -> None:
+    """Asks the executor to end and the scheduler to take the container, once."""
+    if not container.given_back:
+        _no_longer_held(turn, container)
+        turn.ask(act.Release(container=container.id))
+
+
+def give_back_all(turn: Turn, role: RoleState) -> None:
+    """Gives back what the tasks of a role hold; none of them runs a program."""
+    for task in role.tasks:
+        held = held_by(turn.state, task)
+        if held:
+            give_back(turn, held)
+
+
+def end_by_force(turn: Turn, container: Container, reason: str) -> None:
+    """Has a container ended at once, whatever runs in it, once."""
+    if not container.doomed:
+        if not container.given_back:
+            _no_longer_held(turn, container)
+        container.doomed = True
+        turn.ask(act.Kill(container=container.id, reason=reason))
+
+
+def _no_longer_held(turn: Turn, container: Container) -> None:
+    container.given_back = True
+    role = turn.state.roles.get(container.role)
+    if role:
+        role.held -= container.task is not None
+        settle_demand(turn, role)
+
+
+def forget(turn: Turn, container: Container) -> Task | None:
+    """A container has ended; answers the task that was in it. The demand is not settled yet."""
+    state = turn.state
+    del state.containers[container.id]
+    state.gone.add(container.id)
+    if container.task is None:
+        return None
+    if not container.given_back:
+        state.roles[container.role].held -= 1
+    task = state.tasks[container.task]
+    task.container = task.incarnation = task.executor_pid = None
+    return task

@@ -1,0 +1,77 @@
+"""Times that have come. A deadline's name is what it limits, for a task or a role with `:` and who."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tony.core import events as ev
+from tony.core import failures
+from tony.core.steps import ending, failing, outcomes, progress, restarting, stopping
+from tony.core.turn import Turn
+from tony.model.ids import TaskId
+from tony.model.states import JobState, OnTimeout, RoleKind
+
+
+def deadline(turn: Turn, event: ev.Deadline) -> None:
+    """Does what is due; one that was moved, cancelled or is early does nothing."""
+    if turn.state.timers.pop_due(event.name, turn.now):
+        kind, _, who = event.name.partition(":")
+        _DUE[kind](turn, who)
+
+
+def _task_is_late(kind: str, turn: Turn, who: str) -> None:
+    task = turn.state.tasks[TaskId.parse(who)]
+    if task.gone_at is not None:
+        outcomes.lost(turn, task)
+    elif not task.judged:
+        outcomes.fault(turn, task, failures.of_timeout(turn.state, task, kind, turn.now))
+
+
+def _no_report_came(turn: Turn, who: str) -> None:
+    outcomes.lost(turn, turn.state.tasks[TaskId.parse(who)])
+
+
+def _role_is_late(turn: Turn, who: str) -> None:
+    role = turn.state.roles[who]
+    rule = role.spec.timeout_after
+    if rule is None or not turn.state.active or role.ended == role.total:
+        return
+    if rule.on_timeout is OnTimeout.FAIL:
+        failing.of_group(turn, role, rule)
+        return
+    if role.kind is RoleKind.TRACKED:
+        role.kind = RoleKind.UNTRACKED
+    progress.advance(turn)
+
+
+def _job_is_late(kind: str, turn: Turn, who: str) -> None:
+    failing.of_job(turn, failures.of_job_timeout(turn.state, kind, turn.now))
+
+
+def _next_session_is_due(turn: Turn, who: str) -> None:
+    restarting.delay_is_over(turn)
+
+
+def _stop_was_not_proved(turn: Turn, who: str) -> None:
+    stopping.force(turn)
+
+
+def _force_was_not_proved(turn: Turn, who: str) -> None:
+    stopping.force(turn)
+    if turn.state.job is JobState.STOPPING:
+        ending.abandon(turn)
+
+
+_DUE: Mapping[str, Callable[[Turn, str], None]] = {
+    "registration": partial(_task_is_late, "registration"),
+    "startup": partial(_task_is_late, "startup"),
+    "execution": partial(_task_is_late, "execution"),
+    "report": _no_report_came,
+    "group": _role_is_late,
+    "allocation": partial(_job_is_late, "allocation"),
+    "job": partial(_job_is_late, "job"),
+    "restart": _next_session_is_due,
+    "stop-limit": _stop_was_not_proved,
+    "force-limit": _force_was_not_proved,
+}

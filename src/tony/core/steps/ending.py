@@ -1,0 +1,95 @@
+"""The job's result is decided once; what is left is stopped and given back; then the job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core import failures
+from tony.core.state import Final, State
+from tony.core.steps import containers, programs, stopping
+from tony.core.tables import JobMove, TaskMove
+from tony.core.turn import Turn
+from tony.errors import ExitCode
+from tony.model.report import Failure, FailureClass
+from tony.model.states import JobState
+
+_LAST_MOVE: Mapping[JobState, JobMove] = {
+    JobState.SUCCEEDED: JobMove.SUCCEED,
+    JobState.FAILED: JobMove.FAIL,
+    JobState.KILLED: JobMove.KILL,
+}
+
+
+def user_command(turn: Turn, event: ev.UserCommand) -> None:
+    """Somebody kills the job; a second time, without patience."""
+    state = turn.state
+    if state.job.ended:
+        return
+    reason = f"killed by {event.actor}"
+    grace = 0.0 if event.what == "kill-now" else None
+    if not state.final:
+        failure = failures.of_job(state, "killed", FailureClass.KILLED, reason, turn.now)
+        finish(turn, JobState.KILLED, failure, reason, grace)
+    elif grace is not None:
+        stopping.stop_all(turn, reason, grace)
+
+
+def finish(turn: Turn, result: JobState, failure: Failure | None, reason: str, grace: float | None = None) -> None:
+    """Decides the job's result, unless it is decided, and stops what is left."""
+    state = turn.state
+    if state.final:
+        return
+    state.final = Final(result, failure)
+    state.move_job(JobMove.STOP)
+    state.queue_reason = ""
+    state.timers.clear()
+    for role in state.roles.values():
+        for task in role.tasks:
+            if not task.living:
+                programs.close(turn, task, TaskMove.END)
+        containers.demand(turn, role, 0)
+    stopping.stop_all(turn, reason, grace)
+    for container in state.containers.values():
+        if not (container.task and state.tasks[container.task].living):
+            containers.give_back(turn, container)
+    if state.containers and "stop-limit" not in state.timers:
+        state.timers.set("stop-limit", turn.now + stopping.STOP_SLACK)
+    end_if_nothing_is_left(turn)
+
+
+def abandon(turn: Turn) -> None:
+    """The scheduler never confirmed that the last containers ended. The job's record must not wait for ever."""
+    state = turn.state
+    for task in state.tasks.values():
+        if task.living:
+            task.gone_why = "its container's end was never confirmed"
+            programs.over(turn, task, TaskMove.LOSE, turn.now)
+        task.container = task.incarnation = task.executor_pid = None
+    for role in state.roles.values():
+        role.held = 0
+    state.containers.clear()
+    end_if_nothing_is_left(turn)
+
+
+def end_if_nothing_is_left(turn: Turn) -> None:
+    """Ends a job whose result is decided once no program and no container is left."""
+    state = turn.state
+    final = state.final
+    if final is None or state.job is not JobState.STOPPING or state.living or state.containers:
+        return
+    state.timers.clear()
+    if final.failure and final.state is JobState.FAILED:
+        final.failure = failures.root(state, final.failure)
+    state.move_job(_LAST_MOVE[final.state])
+    state.ended_at = turn.now
+    turn.ask(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=final.failure))
+
+
+def exit_code(state: State) -> ExitCode | None:
+    """What a follower's command line answers; None until the job has ended."""
+    final = state.final
+    if not final or not state.job.ended:
+        return None
+    return ExitCode.SUCCEEDED if final.failure is None else failures.EXIT_CODES[final.failure.failure_class]

@@ -1,0 +1,73 @@
+"""A failure gets its verdict: it is tolerated, ends the session, or ends the job."""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core import failures
+from tony.core.policies import failure as failure_policy
+from tony.core.policies import restart as restart_policy
+from tony.core.policies.failure import Effect
+from tony.core.state import RoleState, Task
+from tony.core.steps import ending, programs, restarting
+from tony.core.turn import Turn
+from tony.model.job import TimeoutAfter
+from tony.model.report import Failure, FailureClass
+from tony.model.states import JobState
+
+
+def of_task(turn: Turn, task: Task, failure: Failure) -> None:
+    """A task has failed. While the session is given up anyway, that decides nothing any more."""
+    state = turn.state
+    if not state.active:
+        programs.note_late(state, task, failure)
+        return
+    judgement = failure_policy.judge(state, task.id)
+    if judgement.effect is Effect.TOLERATE:
+        turn.ask(act.Verdict(failure=failure, decision="tolerate", reason=judgement.reason))
+        return
+    state.failures.append(failure)
+    if judgement.effect is Effect.FAIL_JOB:
+        _fail_job(turn, failure, judgement.reason)
+    else:
+        _fail_session(turn, failure, judgement.reason)
+
+
+def of_group(turn: Turn, role: RoleState, rule: TimeoutAfter) -> None:
+    """A role has outlived its group by more than it may."""
+    failure = failures.of_group(turn.state, role, rule, turn.now)
+    for task in role.tasks:
+        if task.living:
+            task.judged, task.note = True, failure.reason
+    turn.state.failures.append(failure)
+    if role.spec.stop_on_failure:
+        _fail_job(turn, failure, f"{role.name} has stop_on_failure")
+    else:
+        _fail_session(turn, failure, f"{role.name} has timeout_after")
+
+
+def of_job(turn: Turn, failure: Failure) -> None:
+    """A failure that no restart can mend: limits of the job itself, refusals."""
+    turn.state.failures.append(failure)
+    _fail_job(turn, failure, "a restart would not help")
+
+
+def unsatisfiable(turn: Turn, event: ev.Unsatisfiable) -> None:
+    """The scheduler can never give what the job needs."""
+    state = turn.state
+    if state.active:
+        of_job(turn, failures.of_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, turn.now))
+
+
+def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
+    decision = restart_policy.decide(turn.state, failure.cause)
+    if decision.restart:
+        turn.ask(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
+        restarting.restart(turn, failure, decision)
+    else:
+        _fail_job(turn, failure, f"{why}; {decision.reason}")
+
+
+def _fail_job(turn: Turn, failure: Failure, why: str) -> None:
+    turn.ask(act.Verdict(failure=failure, decision="fail", reason=why))
+    ending.finish(turn, JobState.FAILED, failure, failure.reason)

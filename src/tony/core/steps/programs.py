@@ -1,0 +1,88 @@
+"""One try of a user's program, from its start to the proof of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tony.core import actions as act
+from tony.core import failures
+from tony.core.state import State, Task
+from tony.core.tables import JobMove, TaskMove
+from tony.core.turn import Turn
+from tony.model.ids import TaskId
+from tony.model.report import Failure, FailureClass
+from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
+
+
+def start(turn: Turn, tasks: Iterable[Task], version: int) -> None:
+    """Starts the programs of registered tasks under one version of the cluster spec."""
+    state = turn.state
+    if state.job is not JobState.RUNNING:
+        state.move_job(JobMove.RUN)
+    limit = state.spec.timeouts.execution
+    for task in tasks:
+        state.move_task(task, TaskMove.START, turn.now)
+        task.session, task.try_, task.version = state.session, 1, version
+        task.note = ""
+        if limit:
+            state.timers.set(f"execution:{task.name}", turn.now + limit)
+        turn.ask(act.Start(task=task.id, session=task.session, try_=task.try_, version=version))
+
+
+def current(state: State, task: TaskId, session: int, try_: int) -> Task | None:
+    """The task, if a report is about its living try; counts the report as refused otherwise."""
+    known = state.tasks.get(task)
+    if known and known.living and known.session == session and known.try_ == try_:
+        return known
+    state.refused += 1
+    return None
+
+
+def stop(turn: Turn, task: Task, grace: float, reason: str) -> None:
+    """Tells a living program to stop; may be told again with less patience."""
+    if task.state is TaskState.RUNNING:
+        turn.state.move_task(task, TaskMove.STOP, turn.now)
+    turn.ask(act.Stop(task=task.id, session=task.session, grace=grace, reason=reason))
+
+
+def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
+    """The program cannot live any more: that is proved. It ended at `at`."""
+    timers = turn.state.timers
+    for kind in ("execution", "startup", "report"):
+        timers.cancel(f"{kind}:{task.name}")
+    task.gone_at = task.pid = None
+    task.ended_at = at
+    close(turn, task, move)
+
+
+def close(turn: Turn, task: Task, move: TaskMove) -> None:
+    """The task is over in this session, whether or not its program ever ran. What is over stays as it is."""
+    if task.state not in ENDED_TASK_STATES:
+        turn.state.move_task(task, move, turn.now)
+        turn.state.roles[task.id.role].unstarted += not task.started
+
+
+def lost(turn: Turn, task: Task) -> Failure | None:
+    """The container of a living program is gone and its report will not come; answers the failure that this is.
+
+    None if it was to go, or was judged already.
+    """
+    state = turn.state
+    at = turn.now if task.gone_at is None else task.gone_at
+    told_to_stop = not state.active and task.state is TaskState.STOPPING and at >= task.since
+    if task.judged:
+        over(turn, task, TaskMove.LOSE, at)
+        return None
+    task.note = task.gone_why
+    if told_to_stop:
+        over(turn, task, TaskMove.END, at)
+        return None
+    over(turn, task, TaskMove.LOSE, at)
+    reason = f"{task.id} was lost: {task.gone_why}"
+    return failures.of_task(state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at)
+
+
+def note_late(state: State, task: Task, failure: Failure) -> None:
+    """Keeps a failure that comes after the decision: it may have been the first cause, or stands beside it."""
+    if not state.job.ended and state.roles[task.id.role].kind is not RoleKind.SIDECAR:
+        state.failures.append(failure)

@@ -1,0 +1,58 @@
+"""What executors report of their programs: begun, first line, over. (That they are ready: see `gang`.)
+
+A report may come twice, late, or of a try that is over; it then changes nothing.
+"""
+
+from __future__ import annotations
+
+from tony.core import events as ev
+from tony.core import failures
+from tony.core.steps import failing, outcomes, programs, progress
+from tony.core.tables import TaskMove
+from tony.core.turn import Turn
+from tony.model.exit import ExitReason
+from tony.model.states import TaskState
+
+
+def started(turn: Turn, event: ev.Started) -> None:
+    """The program runs. Others may have waited for that."""
+    state = turn.state
+    task = programs.current(state, event.task, event.session, event.try_)
+    if task is None or task.started:
+        return
+    task.pid, task.started = event.pid, True
+    role = state.roles[task.id.role]
+    role.started += 1
+    limit = state.spec.timeouts.startup
+    if limit and task.state is TaskState.RUNNING:
+        state.timers.set(f"startup:{task.name}", turn.now + limit)
+    if role.started == role.total:
+        progress.advance(turn)
+
+
+def first_output(turn: Turn, event: ev.FirstOutput) -> None:
+    """The program is past its start-up."""
+    task = programs.current(turn.state, event.task, event.session, event.try_)
+    if task:
+        turn.state.timers.cancel(f"startup:{task.name}")
+
+
+def exited(turn: Turn, event: ev.Exited) -> None:
+    """The program is over, and this is how."""
+    state = turn.state
+    task = programs.current(state, event.task, event.session, event.try_)
+    if task is None:
+        return
+    status, at = event.status, min(event.at, turn.now)
+    task.status, task.note = status, status.describe()
+    by_us = task.state is TaskState.STOPPING or not state.active
+    if task.judged:  # its own end is no second failure, and no success
+        programs.over(turn, task, TaskMove.FAIL, at)
+    elif status.ok:
+        programs.over(turn, task, TaskMove.SUCCEED, at)
+    elif by_us and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
+        programs.over(turn, task, TaskMove.END, at)
+    else:
+        programs.over(turn, task, TaskMove.FAIL, at)
+        failing.of_task(turn, task, failures.of_exit(state, task, status))
+    outcomes.task_over(turn, task)

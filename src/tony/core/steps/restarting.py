@@ -1,0 +1,57 @@
+"""A session is given up for the next one, which opens when no program of the old one can live any more."""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core.policies.restart import Decision
+from tony.core.steps import stopping
+from tony.core.tables import JobMove, TaskMove
+from tony.core.turn import Turn
+from tony.model.report import Failure
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+
+#: Deadlines that mean something within one session only.
+_OF_A_SESSION = frozenset({"registration", "group", "startup", "execution", "allocation"})
+
+
+def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
+    """Stops everything; the next session opens after the decision's delay, and not before all is proved to be over."""
+    state = turn.state
+    if decision.charged:
+        state.restarts_charged += 1
+    else:
+        state.restarts_for_ports += 1
+    state.move_job(JobMove.RESTART)
+    state.restart_reason = f"{failure.reason} ({decision.reason})"
+    stopping.stop_all(turn, state.restart_reason)
+    for task in state.tasks.values():
+        if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
+            state.move_task(task, TaskMove.RESET, turn.now)
+    for name in [name for name in state.timers.all if name.partition(":")[0] in _OF_A_SESSION]:
+        state.timers.cancel(name)
+    if decision.delay > 0:
+        state.timers.set("restart", turn.now + decision.delay)
+    else:
+        delay_is_over(turn)
+
+
+def delay_is_over(turn: Turn) -> None:
+    """The back-off has passed."""
+    turn.state.restart_due = True
+    open_if_all_is_over(turn)
+
+
+def open_if_all_is_over(turn: Turn) -> None:
+    """Opens the next session once it is due and no program can live."""
+    state = turn.state
+    if state.job is JobState.RESTARTING and state.restart_due and not state.living:
+        for name in ("stop-limit", "force-limit"):
+            state.timers.cancel(name)
+        open_session(turn, state.session + 1, state.restart_reason)
+
+
+def open_session(turn: Turn, session: int, reason: str) -> None:
+    """Has a session's beginning logged, once; `sessions.opened` goes on when that is done."""
+    if turn.state.opening < session:
+        turn.state.opening = session
+        turn.ask(act.OpenSession(session=session, reason=reason))

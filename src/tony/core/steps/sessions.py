@@ -1,0 +1,86 @@
+"""An attempt begins; a session opens: who runs in it, and with what."""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.state import RoleState, State
+from tony.core.steps import containers, progress, restarting
+from tony.core.tables import JobMove, TaskMove
+from tony.core.turn import Turn
+from tony.errors import InvalidTransition
+from tony.model.states import JobState, RoleKind, TaskState
+
+
+def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
+    """An application master lives. What is left of its predecessors is asked for first."""
+    state = turn.state
+    if event.attempt <= state.attempt:
+        raise InvalidTransition(f"attempt {event.attempt} after attempt {state.attempt}")
+    if state.attempt == 0:
+        state.accepted_wall = event.wall - turn.now
+        state.move_job(JobMove.BEGIN)
+    state.attempt, state.settings = event.attempt, event.settings
+    state.am_pid, state.am_host = event.pid, event.host
+    turn.ask(act.Reconcile())
+
+
+def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
+    """What is left of earlier attempts and was for nobody we know is ended."""
+    for container in event.containers:
+        if container not in turn.state.containers:
+            turn.ask(act.Kill(container=container, reason="nobody knows what it was for"))
+
+
+def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
+    """All that was left has shown itself: the first session may open."""
+    if turn.state.session == 0 and turn.state.active:
+        restarting.open_session(turn, 1, "the job begins")
+
+
+def opened(turn: Turn, event: ev.SessionOpened) -> None:
+    """The session begins: its roles start from nothing, but for the executors that are still there."""
+    state = turn.state
+    if event.session != state.session + 1:
+        raise InvalidTransition(f"session {event.session} after session {state.session}")
+    if state.job is JobState.RESTARTING:
+        state.move_job(JobMove.OPEN)
+    elif not state.active:
+        return
+    state.session, state.version, state.restart_due = event.session, 0, False
+    state.failures.clear()
+    again = _roles_to_run(state)
+    for role in state.roles.values():
+        role.finished = role not in again
+        if role.finished:
+            containers.give_back_all(turn, role)
+        else:
+            _reset(turn, role)
+    progress.limit_groups(turn)
+    progress.advance(turn)
+    if state.active and not state.may_restart:
+        for role in again:  # the job holds no more than its stages need one after the other: this one comes later
+            if not role.ready:
+                containers.give_back_all(turn, role)
+
+
+def _roles_to_run(state: State) -> list[RoleState]:
+    """A role that succeeded stays finished, unless a peer under the same cluster spec has to run again."""
+    roles = [role for role in state.roles.values() if not role.finished]
+    undone = [role for role in roles if role.succeeded < role.total]
+    versions = {role.version for role in undone if role.version and role.kind is not RoleKind.SIDECAR}
+    return [role for role in roles if role in undone or role.version in versions]
+
+
+def _reset(turn: Turn, role: RoleState) -> None:
+    role.ready = role.blocked = False
+    role.version = role.started = role.unstarted = 0
+    role.kind = role.spec.kind
+    role.unplaced.clear()
+    for task in role.tasks:
+        if task.state is not TaskState.PENDING:
+            turn.state.move_task(task, TaskMove.RESET, turn.now)
+        task.started = task.judged = False
+        task.launches = 0
+        task.address = task.tb_port = task.pid = task.status = task.ended_at = None
+        task.note = ""
