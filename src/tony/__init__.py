@@ -5,7 +5,12 @@ The public names below are loaded when they are first used, so that `import tony
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+# Pip refuses an older Python; a module path that several versions share does not.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(f"tony needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}")
 
 __version__ = "0.1.0"
 

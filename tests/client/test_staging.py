@@ -336,6 +336,9 @@ class TestPython:
             ({"p/x": FILE}, "a folder without bin/python"),
             ({"p/bin/python": "/opt/none/python"}, "link to /opt/none/python, which does not exist"),
             ({"p": FILE}, "not executable"),
+            ({"p": (b"x", 0o700)}, "no binary of Linux"),
+            ({"p": (b"#!/no/such x\n", 0o700)}, "its first line names /no/such, which does not exist"),
+            ({"p": (b"#! /bin/sh\r\n", 0o700)}, "its first line names /bin/sh\r, which does not exist"),
             ({"p": (b"7z\xbc\xaf\x27\x1c" + b"x" * 600, 0o644)}, "a 7z archive"),
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -111,6 +112,7 @@ def python(text: str, *, same_host: bool) -> Wish | str:
     if other or not os.access(path, os.X_OK):
         what = f"a {other} archive" if other else "no archive that can be unpacked, and not executable"
         raise Refused(f"it is {what}. Give a {KNOWN} archive of a venv or from conda-pack, or an interpreter's path.")
+    _require_program(path)
     return os.path.abspath(text)  # links not followed: beside a venv's link lies the venv
 
 
@@ -219,6 +221,18 @@ def _require_file(path: Path, status: os.stat_result) -> None:
         raise Refused("it is neither a file nor a folder (but a device, pipe or socket). Give a file.")
     if not os.access(path, os.R_OK):
         raise Refused("it cannot be read (permission denied). Make it readable for you.")
+
+
+def _require_program(path: Path) -> None:
+    """As the kernel tells programs from other files: by their first bytes."""
+    with path.open("rb") as file:
+        first = file.readline(256)
+    if first.startswith(b"#!"):
+        interpreter = re.split(r"[ \t\n]", os.fsdecode(first[2:]).lstrip(" \t"))[0]  # a \r is part of the name
+        if interpreter and not os.path.exists(interpreter):
+            raise Refused(f"its first line names {interpreter}, which does not exist. Mend that line.")
+    elif not first.startswith(b"\x7fELF"):
+        raise Refused("it is executable, but no program: it is no binary of Linux, and has no first line with #!.")
 
 
 def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
