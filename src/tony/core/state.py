@@ -12,13 +12,13 @@ from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role
 from tony.model.report import Failure
-from tony.model.states import ENDED_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
+from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 
 #: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
 #: digest that another version has logged says nothing about this one.
 MACHINE = 1
-#: States in which a task's executor has registered for the session, or is past that.
-_REGISTERED_OR_BEYOND = frozenset({TaskState.REGISTERED, TaskState.RUNNING, TaskState.STOPPING, *ENDED_TASK_STATES})
+#: States of a job in which programs may be started.
+_ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
 
 @dataclass(slots=True)
@@ -123,7 +123,10 @@ class RoleState:
     @property
     def ended(self) -> int:
         """Tasks that are over in this session, however."""
-        return sum(self.counts[state] for state in ENDED_TASK_STATES)
+        counts = self.counts
+        return (
+            counts[TaskState.SUCCEEDED] + counts[TaskState.FAILED] + counts[TaskState.STOPPED] + counts[TaskState.LOST]
+        )
 
     @property
     def succeeded(self) -> int:
@@ -133,7 +136,9 @@ class RoleState:
     @property
     def registered(self) -> int:
         """Tasks that are registered in this session, or past that."""
-        return sum(self.counts[state] for state in _REGISTERED_OR_BEYOND)
+        counts = self.counts
+        before = counts[TaskState.PENDING] + counts[TaskState.REQUESTED] + counts[TaskState.STARTING]
+        return len(self.tasks) - before
 
     def satisfies(self, condition: AfterCondition) -> bool:
         """Whether a role that waits for this one may start."""
@@ -225,7 +230,7 @@ class State:
     @property
     def active(self) -> bool:
         """True as long as programs may be started: not restarting, stopping or ended."""
-        return self.job in (JobState.STARTING, JobState.QUEUED, JobState.RUNNING)
+        return self.job in _ACTIVE
 
     @property
     def may_restart(self) -> bool:

@@ -17,6 +17,8 @@ from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, JobState, Tas
 class TaskMove(Enum):
     """What can be done to a task."""
 
+    __hash__ = object.__hash__  # as of `TaskState`
+
     REQUEST = "request"  #: a container is asked for
     PLACE = "place"  #: a container was granted, its executor is launched
     RENEW = "renew"  #: the executor of an earlier session prepares for this one
