@@ -8,7 +8,17 @@ from importlib import import_module
 from bench.harness import Bench, run_all
 
 #: In the order of the table. Each is a file in this folder.
-ROWS = ("startup",)
+ROWS = (
+    "startup",
+    "memory",
+    "command_line",
+    "staging",
+    "following",
+    "output",
+    "many_jobs",
+    "many_tasks",
+    "listing",
+)
 
 
 def load(name: str) -> Bench:

@@ -8,7 +8,6 @@ there are left out.
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -56,10 +55,8 @@ def _run(shop: Workshop, program: Sequence[str]) -> Figures:
 
 
 def _logs(shop: Workshop, program: Sequence[str]) -> Figures:
-    subprocess.run(
-        tony("run", "-d", "--", *program), env=shop.environ, cwd=shop.source, check=True, capture_output=True
-    )
-    return _figures(watch(shop, [tony("logs", "-f", "last")]))
+    job = shop.submit("--", *program)
+    return _figures(watch(shop, [tony("logs", "-f", job.name)]))
 
 
 def _tail(shop: Workshop, program: Sequence[str]) -> Figures:

@@ -7,10 +7,8 @@ second after the last program printed its line.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -113,8 +111,7 @@ def _measured(shop: Workshop) -> Figures:
 
 def _kinds(shop: Workshop) -> Mapping[int, str]:
     """Every process of the job, and what it is: as the job's own report says; what it does not name is a helper."""
-    answer = subprocess.run(tony("status", "--json", "last"), env=shop.environ, capture_output=True, check=True)
-    report = json.loads(answer.stdout)
+    report = shop.ask("status", "--json", "last")
     kinds = {report["am"]["pid"]: "am"}
     for task in report["tasks"]:
         kinds |= {task["executor_pid"]: "executor", task["pid"]: "program"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -98,6 +99,24 @@ class Workshop:
         if check and program.returncode:
             raise CannotRun(f"{' '.join(command)} ended with {program.returncode}: {text[-2000:]}")
         return Finished(code=program.returncode, output=text, wall=wall, cpu=cpu)
+
+    def submit(self, *words: str) -> Path:
+        """`tony run -d` with these words; answers the job's folder."""
+        done = subprocess.run(
+            tony("run", "-d", "--json", *words),
+            cwd=self.source,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        if done.returncode:
+            raise CannotRun(f"tony run {' '.join(words)} ended with {done.returncode}: {done.stderr.decode()}")
+        return Path(json.loads(done.stdout)["folder"])
+
+    def ask(self, *words: str) -> Any:
+        """What a command of Tony answers in JSON."""
+        return json.loads(subprocess.run(tony(*words), env=self.environ, capture_output=True, check=True).stdout)
 
 
 def tony(*words: str) -> list[str]:
