@@ -206,6 +206,15 @@ class TestRun:
         assert spec.files == (f"{folder}/train.py::t.py",)
         assert spec.params == {"lr": "0.1"}
 
+    def test_what_is_said_elsewhere_counts(
+        self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing that `run` only assumes is stronger than --set or a variable: name, source, one task."""
+        (folder / "inner").mkdir()
+        monkeypatch.setenv("TONY_SET_SOURCE", "inner")
+        spec = self.spec(tony, desk, "--set", "name=digits", "--set", "roles.main.instances=3", "--", "true")
+        assert (spec.name, spec.source, len(spec.task_ids)) == ("digits", str(folder / "inner"), 3)
+
     @pytest.mark.parametrize(
         ("words", "name"),
         [

@@ -43,6 +43,7 @@ def load(
     sets: Iterable[str] = (),
     params: Iterable[str] = (),
     overrides: Mapping[str, Any] | JobSpec | None = None,
+    assumed: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
@@ -55,10 +56,11 @@ def load(
         sets: `key=value` texts of `--set`.
         params: `name=value` texts of `--param`.
         overrides: what a Python call gives: a mapping like a job file (nested, or with dotted keys) or a JobSpec.
+        assumed: what a call gives unasked: the weakest but for site files, so that whatever else is said counts.
         environ: for `TONY_SET_...`; the process's own by default.
         cwd: absolute; what relative paths outside files are relative to; the current folder by default.
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
-        overrides_source: what is said of where `overrides` were set.
+        overrides_source: what is said of where `overrides` and `assumed` were set.
 
     Raises:
         ConfigError: carries every mistake that was found, in the order of the places.
@@ -68,6 +70,8 @@ def load(
     sites, problems = read_sites(default_site_files(environ) if site_files is None else site_files)
     own: list[Layer] = []
     complete = not problems
+    if assumed is not None:
+        own.append(from_call(assumed, cwd, overrides_source))
     if job_file is not None:
         try:
             own.append(_job_layer(job_file, cwd))

@@ -72,7 +72,7 @@ class FrameworkParameter(TextType):
 @click.option("--vcores", type=Count(1), help="CPU shares of each task.")
 @click.option("--gpus", type=Count(0), help="GPUs of each task.")
 @click.option("--name", help="What the job is called; by default what its program is called.")
-@click.option("--source", default=".", show_default=True, help="The tasks' working directory; '' for an empty one.")
+@click.option("--source", help="The tasks' working directory instead of the current folder; '' for an empty one.")
 @click.option("--python", help="A venv or conda-pack archive, or an interpreter.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the programs.")
 @click.option("--file", "files", multiple=True, metavar="FILE", help="One more file: path, path::name, path#archive.")
@@ -87,7 +87,7 @@ def command(
     vcores: int | None,
     gpus: int | None,
     name: str | None,
-    source: str,
+    source: str | None,
     python: str | None,
     variables: tuple[str, ...],
     files: tuple[str, ...],
@@ -108,11 +108,12 @@ def command(
     COMMAND is executed as it is, word by word; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C are
     those of `tony submit`.
     """
-    each = {"memory": memory, "vcores": vcores, "gpus": gpus}
+    all_of_each = {"memory": memory, "vcores": vcores, "gpus": gpus}
+    each = {key: value for key, value in all_of_each.items() if value is not None}
     overrides: dict[str, Any] = {
-        "name": name or _name_of(words),
+        "name": name,
         "command": list(words),
-        "roles": _roles(instances, roles, {key: value for key, value in each.items() if value is not None}),
+        "roles": _roles(instances, roles, each) or {_ONE: each},
         "source": source or None,
         "framework": framework,
         "python": python,
@@ -121,9 +122,10 @@ def command(
         "scheduler": scheduler,
     }
     given = {key: value for key, value in overrides.items() if value is not None}
+    assumed = {"name": _name_of(words)} | ({"source": "."} if source is None else {})
     option = _Options(instances=instances is not None, role_texts=roles).of
     try:
-        resolved = load(sets=sets, params=params, overrides=given)
+        resolved = load(sets=sets, params=params, overrides=given, assumed=assumed)
     except ConfigError as error:
         raise ConfigError([replace(it, source=_place(it.key, it.source, option)) for it in error.problems]) from None
     sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
@@ -174,7 +176,7 @@ def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) 
             raise click.BadParameter(f"role {role!r} is given twice.", param_hint="--role")
         own = dict(_pair(item, "--role") for item in rest)
         roles[role] = {"instances": written(number), **each, **{key: written(value) for key, value in own.items()}}
-    return roles or {_ONE: {"instances": 1, **each}}
+    return roles
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
