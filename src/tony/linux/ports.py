@@ -18,9 +18,7 @@ from collections.abc import Iterable
 
 from tony.dataclass import dataclass
 from tony.errors import InfraError
-
-_LISTEN = "0A"
-_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+from tony.linux.listening import listening_inodes
 
 
 class PortsExhausted(InfraError):  # noqa: N818 - a noun reads better where it is raised
@@ -97,7 +95,7 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
 
 def listeners(port: int) -> list[Listener]:
     """Everybody who listens on a port of this host, on whatever address."""
-    inodes = _listening_inodes(port)
+    inodes = listening_inodes(port)
     if not inodes:
         return []
     owners = _owners(inodes)
@@ -127,22 +125,6 @@ def _hold(port: int) -> socket.socket | None:
             if family == socket.AF_INET:
                 raise
     return None
-
-
-def _listening_inodes(port: int) -> dict[int, int]:
-    """Inode -> user of each socket that listens on the port."""
-    found = {}
-    for table in _TABLES:
-        try:
-            with open(table, encoding="ascii") as lines:
-                next(lines, None)
-                for line in lines:
-                    fields = line.split()
-                    if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                        found[int(fields[9])] = int(fields[7])
-        except OSError:
-            continue
-    return found
 
 
 def _owners(inodes: Iterable[int]) -> dict[int, int]:

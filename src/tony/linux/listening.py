@@ -1,0 +1,88 @@
+"""Which sockets listen on a port of this host.
+
+Asked of the kernel by netlink (sock_diag(7)), which goes through the listening sockets only: 0.04 ms. Where that is not
+to be had (a kernel without `inet_diag`, a container that forbids it) `/proc/net/tcp` is read. For that the kernel goes
+through its table of all connections, however few there are: 7 ms on a machine with 24 GB.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTEN_IN_TABLE = "0A"
+#: linux/netlink.h and linux/inet_diag.h, in the machine's byte order but for ports.
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_REQUEST_DUMP = 0x0001 | 0x0300
+_ERROR, _DONE = 2, 3
+_TCP_LISTEN = 10
+_HEADER = struct.Struct("=LHHLL")
+#: struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket sought: its port, the rest 0.
+_REQUEST = struct.Struct("=BBBBL2s46x")
+#: struct inet_diag_msg: family, state, timer, retransmits; the socket's port, the rest of its id; then numbers.
+_ANSWER = struct.Struct("=BBBB2s46xLLLLL")
+_BUFFER = 1 << 16
+#: Seconds; the kernel answers while we ask.
+_PATIENCE = 1.0
+
+
+def listening_inodes(port: int) -> dict[int, int]:
+    """Inode -> user of each TCP socket that listens on the port, on whatever address."""
+    try:
+        return _ask(port)
+    except OSError:
+        return _read_tables(port)
+
+
+def _ask(port: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
+        link.settimeout(_PATIENCE)
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _TCP_LISTEN, port.to_bytes(2, "big"))
+            link.send(_HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + request)
+            while _take(link.recv(_BUFFER), port, found):
+                pass
+    return found
+
+
+def _take(data: bytes, port: int, found: dict[int, int]) -> bool:
+    """Adds what one packet tells; answers whether more will come.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        size, kind, _, _, _ = _HEADER.unpack_from(data, offset)
+        body = offset + _HEADER.size
+        if kind == _DONE:
+            return False
+        if kind == _ERROR:
+            number = -int.from_bytes(data[body : body + 4], sys.byteorder, signed=True)
+            raise OSError(number, os.strerror(number))
+        if kind == _SOCK_DIAG_BY_FAMILY:
+            *_, source, _expires, _received, _sent, uid, inode = _ANSWER.unpack_from(data, body)
+            if source == port.to_bytes(2, "big"):
+                found[inode] = uid
+        offset += (max(size, _HEADER.size) + 3) & ~3
+    return True
+
+
+def _read_tables(port: int) -> dict[int, int]:
+    found = {}
+    for table in _TABLES:
+        try:
+            with open(table, encoding="ascii") as lines:
+                next(lines, None)
+                for line in lines:
+                    fields = line.split()
+                    if fields[3] == _LISTEN_IN_TABLE and int(fields[1].rpartition(":")[2], 16) == port:
+                        found[int(fields[9])] = int(fields[7])
+        except OSError:
+            continue
+    return found
