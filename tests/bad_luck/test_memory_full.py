@@ -95,7 +95,9 @@ def test_a_task_takes_all_memory(small_machine: Lab) -> None:
     status = small_machine.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
-    assert re.search(r"memory: the machine's is full; at [\d.]+m of its limit 2g 1 process killed by the kernel", reason)
+    assert re.search(
+        r"memory: the machine's is full; at [\d.]+m of its limit 2g 1 process killed by the kernel", reason
+    )
     assert small_machine.tasks(job)["main:0"]["signal"] == "SIGKILL"
     small_machine.wait_gone(job)
 

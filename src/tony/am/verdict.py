@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.dataclass import replace
 from tony.errors import ConfigError, ExitCode, InfraError, StorageError, TonyError, UserError
+from tony.linux import refusals
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
@@ -47,12 +48,16 @@ def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
         return FailureClass.USER, "refused", error.exit_code
     if isinstance(error, InfraError):
         return FailureClass.INFRASTRUCTURE, "storage" if isinstance(error, StorageError) else "refused", error.exit_code
+    if refusals.explain(error):
+        return FailureClass.INFRASTRUCTURE, "limit", ExitCode.INFRASTRUCTURE
     return FailureClass.PLATFORM, "bug", ExitCode.BUG
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TonyError):
-        return str(error)
+        return refusals.said(error)
+    if refusals.explain(error):
+        return f"the application master cannot go on: {refusals.said(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 

@@ -22,6 +22,7 @@ import click
 import tony
 from tony.cli.output import print_json, say, warn
 from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
+from tony.linux import refusals
 
 #: Command -> what it is for, in the order of the help page.
 COMMANDS = {
@@ -45,6 +46,7 @@ _BROKEN_PIPE = 141
 #: What the machine refuses, not we: no space, no permission, too many files...
 _REFUSALS = {
     errno.EACCES,
+    errno.EAGAIN,
     errno.EDQUOT,
     errno.EIO,
     errno.ELOOP,
@@ -125,7 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(error.format_message(), ExitCode.REFUSED, as_json)
     except TonyError as error:
         _explain(error)
-        return _refused(str(error), error.exit_code, as_json)
+        limit = _limit(error)
+        if limit:
+            warn(limit)
+        return _refused(f"{error}: {limit}" if limit else str(error), error.exit_code, as_json)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and _is_homeless():
             message = "the current folder does not exist any more; change to another one"
@@ -133,12 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _refused(message, ExitCode.REFUSED, as_json)
         if error.errno not in _REFUSALS:
             return _bug(error)
-        where = f"{error.filename}: " if error.filename else ""
-        warn(f"{where}{error.strerror}")
+        warn(refusals.said(error))
         _forget_output()
         return ExitCode.INFRASTRUCTURE
     except Exception as error:  # the outermost loop of the program
-        return _bug(error)
+        if not refusals.explain(error):
+            return _bug(error)
+        warn(refusals.said(error))
+        return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
 
 
@@ -159,6 +166,12 @@ def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
             print_json({"error": {"message": message, "exit_code": int(code)}})
             sys.stdout.flush()
     return code
+
+
+def _limit(error: TonyError) -> str:
+    """The limit of the machine that stands behind it, unless its text says that already."""
+    limit = refusals.explain(error)
+    return "" if limit in str(error) else limit
 
 
 def _is_homeless() -> bool:

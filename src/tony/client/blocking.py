@@ -32,6 +32,7 @@ from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.client.master import tell_log_level
 from tony.history.log import Entry
+from tony.linux.threads import beside
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport
@@ -68,7 +69,7 @@ async def submit_async(job: JobLike, scheduler: str | None = None, **settings: A
     from tony.client.submission import submit as hand_in
 
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
-    resolved = await asyncio.to_thread(_resolve, job, given)
+    resolved = await beside(_resolve, job, given)
     home = find(os.environ)
     return Job(await hand_in(resolved, home, _notice), home)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tony.history.record import read_summary, write_summary
+from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -35,7 +35,7 @@ async def close_lost(folder: JobFolder, record: JobRecord, submitter: Submitter)
         # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
         from tony.client.post_mortem import last_report
 
-        report = await asyncio.to_thread(last_report, folder, record)
+        report = await beside(last_report, folder, record)
         _remove_secrets(folder)
         write_summary(folder, report)
         return report

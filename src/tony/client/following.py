@@ -19,6 +19,7 @@ from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.errors import ConnectionFailed
 from tony.history.sessions import session_reasons
+from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
@@ -104,7 +105,7 @@ class _Sessions:
         """The job is in this session now."""
         if session <= self._told:
             return
-        reasons = await asyncio.to_thread(session_reasons, self._folder)
+        reasons = await beside(session_reasons, self._folder)
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session

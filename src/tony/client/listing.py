@@ -10,6 +10,7 @@ from tony.client import facts
 from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.history.listing import JobHead, head_of_report, scan
+from tony.linux.threads import beside
 from tony.model.layout import Home
 from tony.model.states import JobState
 
@@ -57,7 +58,7 @@ class Jobs:
 
 async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     """All jobs of a home that are wanted. Jobs whose application master died are closed on the way."""
-    listing = await asyncio.to_thread(scan, home)
+    listing = await beside(scan, home)
     problems = [f"{job_id}: {why}" for job_id, why in sorted(listing.unreadable.items())]
     slots = asyncio.Semaphore(_AT_ONCE)
 

@@ -23,6 +23,7 @@ from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.files import write_json
+from tony.linux.threads import beside
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import RECORD_VERSION, JobRecord
@@ -111,8 +112,8 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
         SchedulerError: the scheduler refused it. Nothing is left behind.
     """
     with ExitStack() as stack:
-        entering = asyncio.get_running_loop().run_in_executor(
-            None, stack.enter_context, prepared(resolved, home, notice)
+        entering = asyncio.get_running_loop().create_task(
+            beside(stack.enter_context, prepared(resolved, home, notice))
         )
         try:
             ready = await asyncio.shield(entering)

@@ -5,7 +5,8 @@ The kernel ends the process with the most memory, to which it adds `oom_score_ad
 its own, above what it was started with.
 
 A process that is not dumpable may not open its file in /proc any more, not even its own; a file that was opened before
-stays of use. So `own()` is called before a process stops being dumpable.
+stays of use. So `own()` is best called before a process stops being dumpable; a fork of one that had stopped before
+becomes dumpable for the moment of the call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
+
+from tony.linux import process
 
 _FILE = "/proc/self/oom_score_adj"
 _MOST = 1000
@@ -48,11 +51,10 @@ class Score:
     def __init__(self) -> None:
         """Opens the file."""
         self.base = self._now = 0
-        try:
-            self._descriptor = os.open(_FILE, os.O_RDWR | os.O_CLOEXEC)
+        self._descriptor = -1
+        with contextlib.suppress(OSError, ValueError):
+            self._descriptor = _open()
             self.base = self._now = int(os.pread(self._descriptor, 16, 0))
-        except (OSError, ValueError):
-            self._descriptor = -1
 
     def settle(self, share: Share) -> None:
         """Takes a share, for good. Where the kernel refuses, everything stays as it is."""
@@ -78,3 +80,11 @@ class Score:
         """Above `base` by the share; where there is no room for that, by as much of the room as the share is of all."""
         room = max(0, _MOST - self.base)
         return self.base + min(int(share), int(share) * room // Share.PROGRAM)
+
+
+def _open() -> int:
+    try:
+        return os.open(_FILE, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        with process.dumpable_for_a_moment():
+            return os.open(_FILE, os.O_RDWR | os.O_CLOEXEC)

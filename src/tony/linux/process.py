@@ -7,6 +7,7 @@ the same user, and a process has to clear its environment to lose it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -32,6 +34,17 @@ def set_not_dumpable() -> None:
     Afterwards /proc/self belongs to root: without privileges we cannot read our own environ any more.
     """
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+@contextlib.contextmanager
+def dumpable_for_a_moment() -> Iterator[None]:
+    """Undoes `set_not_dumpable` inside: to open files of our own in /proc, and for nothing that takes time."""
+    before = _libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
+    _prctl(_PR_SET_DUMPABLE, 1)
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_DUMPABLE, int(before == 1))
 
 
 def set_parent_death_signal(signum: int) -> None:

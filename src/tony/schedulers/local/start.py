@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tony.bootstrap import command
 from tony.errors import SchedulerError
+from tony.linux import refusals
 from tony.model.layout import JobFolder
 from tony.schedulers.local.executors import describe_end
 from tony.schedulers.local.inotify import FolderWatch
@@ -49,7 +50,8 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
             raise SchedulerError(_explain(folder, f"did not come up within {_PATIENCE:g} s")) from None
         raise
     # Somebody has to wait for it, or it stays a zombie as long as we live.
-    threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread is to be had any more
+        threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
 
 
 def _spawn(argv: Sequence[str], folder: JobFolder) -> subprocess.Popen[bytes]:
@@ -60,7 +62,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> subprocess.Popen[bytes]:
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder.path, start_new_session=True
         )
     except OSError as error:
-        raise SchedulerError(f"the application master cannot be started: {error}") from error
+        raise SchedulerError(f"the application master cannot be started: {refusals.said(error)}") from error
     finally:
         os.close(log)
 

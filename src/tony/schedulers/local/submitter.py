@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
@@ -12,11 +11,13 @@ from pathlib import Path
 
 from tony.bootstrap import command
 from tony.errors import Problem
+from tony.linux.threads import beside
 from tony.model.codec import Json
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.base import Capabilities, PreparedJob, Submitter
 from tony.schedulers.local import places, remains
+from tony.schedulers.local.appetite import too_much
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.machine import measure
@@ -47,7 +48,7 @@ class LocalSubmitter(Submitter):
                 )
             )
         machine = measure(settings, with_gpus=peak(spec).gpus > 0)
-        return [*problems, *misfits(spec, machine), *_no_interpreter(spec)]
+        return [*problems, *misfits(spec, machine), *too_much(spec), *_no_interpreter(spec)]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
@@ -106,7 +107,7 @@ class LocalSubmitter(Submitter):
     async def sweep(self, folder: JobFolder) -> None:
         noted = remains.noted(folder.remains)
         for _ in range(_TRIES):
-            if await asyncio.to_thread(remains.end_job, folder.job_id, noted):
+            if await beside(remains.end_job, folder.job_id, noted):
                 break
         folder.remains.unlink(missing_ok=True)
         for place in (_set_ledger(folder) or DEFAULT_LEDGER, places.own_ledger(self._home)):

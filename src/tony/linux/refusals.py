@@ -1,0 +1,102 @@
+"""Which limit stands behind it when the kernel refuses a file, a process or a thread: its name and value, in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+_FILES = {errno.EMFILE, errno.ENFILE}
+_NO_THREAD = "can't start new thread"
+
+
+def said(error: BaseException) -> str:
+    """What the system says of an error, without the numbers that Python puts around it, and the limit behind it."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    limit = explain(error)
+    return f"{text}: {limit}" if limit else text
+
+
+def explain(error: BaseException | None) -> str:
+    """The limit that was reached, in one phrase; empty if an error, and what it comes from, is none of a limit's."""
+    for each in _causes(error):
+        number = each.errno if isinstance(each, OSError) else None
+        if number in _FILES:
+            return open_files()
+        # Not what Python says of a stream that would block.
+        no_process = isinstance(each, BlockingIOError) and each.strerror == os.strerror(errno.EAGAIN)
+        if no_process or (isinstance(each, RuntimeError) and _NO_THREAD in str(each)):
+            return processes()
+        if number == errno.ENOMEM or isinstance(each, MemoryError):
+            return "there is no memory left for us (the machine's is full, or RLIMIT_AS, ulimit -v, is too low)"
+    return ""
+
+
+def open_files() -> str:
+    """How many files a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = soft if soft == hard else f"{soft}, or {hard} if it asks,"
+    return f"a process may have {most} files open (RLIMIT_NOFILE, ulimit -n)"
+
+
+def processes() -> str:
+    """How many processes and threads there may be: of this user, in our control group, on the machine."""
+    limits = []
+    soft = process_limit()
+    if soft is not None:
+        limits.append(f"{soft} of user {os.getuid()} (RLIMIT_NPROC, ulimit -u)")
+    group = _group_limit()
+    if group is not None:
+        limits.append(f"{group} in our control group (pids.max)")
+    if not limits:
+        limits.append(f"{_number(Path('/proc/sys/kernel/threads-max')) or 'a limited number'} on this machine")
+    return f"there may be {' and '.join(limits)} processes and threads at one time"
+
+
+def process_limit() -> int | None:
+    """RLIMIT_NPROC as far as it counts for us; None without any. Who has root's rights is not counted."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    return None if soft == resource.RLIM_INFINITY or os.getuid() == 0 else soft
+
+
+def _group_limit() -> int | None:
+    """The lowest pids.max from our own control group up to the root, versions 1 and 2; None without any."""
+    limits = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers not in ("", "pids"):
+            continue
+        mount = Path("/sys/fs/cgroup") / controllers
+        folder = mount / group.lstrip("/")
+        for place in (folder, *folder.parents):
+            found = _number(place / "pids.max")
+            if found is not None:
+                limits.append(found)
+            if place == mount:
+                break
+    return min(limits, default=None)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it comes from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
