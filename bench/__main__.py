@@ -11,6 +11,7 @@ from bench.harness import Bench, run_all
 ROWS = (
     "startup",
     "memory",
+    "core",
     "command_line",
     "staging",
     "following",
