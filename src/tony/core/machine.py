@@ -20,6 +20,7 @@ from tony.core.actions import Action, WakeAt
 from tony.core.state import MACHINE, State
 from tony.core.steps import containers, deadlines, ending, failing, gang, losses, reports, sessions
 from tony.core.turn import Turn
+from tony.core.wanted import wanted
 from tony.errors import ExitCode
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
@@ -80,6 +81,10 @@ class Application:
     def accepts(self, task: TaskId, container: str, incarnation: str) -> bool:
         """Whether an executor that says it is `task` in `container` may speak for it. Reads only."""
         return gang.may_speak_for(self.state, task, container, incarnation)
+
+    def wanted(self, container: str, incarnation: str) -> list[Action]:
+        """What to tell an executor that was accepted and comes (back) on a new connection. Reads only."""
+        return wanted(self.state, container, incarnation)
 
     def digest(self) -> str:
         """`<version>-<SHA-256 of the state>`: equal states, equal digests, in every process."""

@@ -1,0 +1,30 @@
+"""What an executor that comes (back) must know. Reads only: it follows from the state, and repeating it is harmless."""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core.state import State, Task
+from tony.model.states import TaskState
+
+
+def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
+    """What to tell the executor of that incarnation in a container; what it was told before may have been lost."""
+    held = state.containers[container]
+    if held.given_back:
+        return [act.Release(container=container)]
+    task = state.tasks[held.task] if held.task else None
+    if task is None:
+        return []
+    if task.state is TaskState.RUNNING:
+        return [_start(task)]
+    if task.state is TaskState.STOPPING:
+        grace = state.spec.stop_grace_of(task.id.role)
+        # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
+        return [act.Stop(task=task.id, session=task.session, grace=grace, reason="stopping"), _start(task)]
+    if task.state is TaskState.STARTING and task.incarnation == incarnation:
+        return [act.Renew(task=task.id, session=state.session)]
+    return []
+
+
+def _start(task: Task) -> act.Start:
+    return act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version)
