@@ -61,9 +61,12 @@ def test_no_text_steers(text: str) -> None:
     assert not set("\n\r\x07\x08\x7f\x9b\x9d\x90") & set(left)
 
 
-@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("ä", 1), ("漢字", 4), ("e\u0301", 1), ("🎉", 2), ("", 0)])
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [("abc", 3), ("ä", 1), ("漢字", 4), ("e\u0301", 1), ("🎉", 2), ("", 0), ("x\u200dy", 2), ("\u2764\ufe0f", 1)],
+)
 def test_columns_are_counted(text: str, columns: int) -> None:
-    """Wide characters take two, accents none."""
+    """Wide characters take two, accents and joiners none."""
     assert width(text) == columns
 
 

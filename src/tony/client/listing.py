@@ -36,7 +36,7 @@ class Filter:
     def takes(self, head: JobHead) -> bool:
         """Whether a job is wanted, its state left aside: that may have to be asked for first."""
         return (
-            (self.name is None or fnmatchcase(head.name, self.name))
+            (self.name is None or fnmatchcase(head.name, self.name.replace("[", "[[]")))
             and (self.user is None or head.user == self.user)
             and (self.since is None or head.submitted >= self.since)
             and (self.until is None or head.submitted <= self.until)

@@ -19,6 +19,8 @@ from tony.model.placeholders import near_misses
 from tony.model.states import RoleKind, StopOn
 
 _LONGEST_NAME = 200
+#: Zero-width joiner and non-joiner, and the tags that make a region's flag: without a shape, but a part of one.
+_JOINERS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
 def check(spec: JobSpec, sheet: Sheet) -> None:
@@ -34,8 +36,20 @@ def _name(spec: JobSpec, sheet: Sheet) -> None:
         sheet.blame(("name",), "an empty name. Leave the key out to use the file's name.")
     elif len(spec.name) > _LONGEST_NAME:
         sheet.blame(("name",), f"{len(spec.name)} characters are too long; a name has at most {_LONGEST_NAME}.")
-    elif not spec.name.isprintable():
-        sheet.blame(("name",), "a name is one line of characters that can be shown.")
+    elif fault := next((char for char in spec.name if not _can_be_shown(char)), None):
+        import unicodedata
+
+        which = f"U+{ord(fault):04X} {unicodedata.name(fault, '')}".rstrip()
+        sheet.blame(("name",), f"a name is one line of characters that can be shown, and {which} is none.")
+
+
+def _can_be_shown(char: str) -> bool:
+    """Printable characters, any blank, and what joins several into one: flags and families are made with it."""
+    if char.isprintable() or char in _JOINERS:
+        return True
+    import unicodedata
+
+    return unicodedata.category(char) == "Zs"
 
 
 def _commands(spec: JobSpec, sheet: Sheet) -> None:
