@@ -174,15 +174,6 @@ def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
         play(tmp_path, workers(1, heartbeat_interval=0.05), runs_on, meanwhile=meanwhile)
 
 
-def test_specs_of_older_sessions_are_forgotten(tmp_path: Path) -> None:
-    """A job that restarts for weeks does not grow."""
-    job, finish = play(
-        tmp_path, workers(2, max_restarts=5), lambda part, message: FAILED if message.session < 5 else OK
-    )
-    assert finish.exit_code == 0
-    assert [key[0] for key in job.master._shared] == [5]
-
-
 def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     """The number says that it came before; it is acknowledged again."""
 
@@ -325,7 +316,7 @@ def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
         def boom(*_: object) -> None:
             raise KeyError("nope")
 
-        job.master._framework.shared = boom  # type: ignore[method-assign,assignment]
+        job.master._starts._framework.shared = boom  # type: ignore[method-assign,assignment]
 
     with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
         play(tmp_path, workers(1), meanwhile=meanwhile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +21,7 @@ from tony.protocol.framing import (
     Decoder,
     decode,
     encode,
-    encode_shared,
-    encode_with_shared,
+    encode_for_many,
 )
 from tony.protocol.messages import MESSAGES, Ack, Heartbeat, Message, ReleaseExecutor, StartProgram
 
@@ -161,14 +161,41 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     assert decode(b'{"k":"release","grace":1.5,"new":{"a":[1]}}') == ReleaseExecutor(grace=1.5)
 
 
-@given(PLAIN)
+@given(PLAIN, CUTS)
 @settings(deadline=None)
-def test_a_shared_part_encoded_once_is_the_same_message(shared: Any) -> None:
-    """Putting the ready JSON text of `shared` into the frame gives the frame's usual meaning."""
+def test_what_goes_to_many_is_the_same_message(shared: Any, places: list[int]) -> None:
+    """Whether or not it was worth compressing, and in whatever pieces it comes."""
     message = StartProgram(attempt=1, session=2, try_=3, version=4, shared=shared)
-    head = StartProgram(attempt=1, session=2, try_=3, version=4, shared=None)
-    data = encode_with_shared(head, encode_shared(shared))
-    assert all_from(Decoder(MAX_FROM_AM), [data]) == ([message], None)
+    data = encode_for_many(message)
+    assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == ([message], None)
+
+
+def test_a_long_list_for_many_is_compressed() -> None:
+    """Ten thousand addresses take a fifth; what is short is left as it is."""
+    addresses = [f"node{n // 8:05}.cluster:{32768 + n * 7919 % 28000}" for n in range(10_000)]
+    message = StartProgram(attempt=1, session=1, try_=1, version=1, shared={"cluster": {"worker": addresses}})
+    assert len(encode_for_many(message)) < len(encode(message)) / 5
+    assert all_from(Decoder(MAX_FROM_AM), [encode_for_many(message) * 2]) == ([message, message], None)
+    assert encode_for_many(Ack(n=1)) == encode(Ack(n=1))
+
+
+def compressed(body: bytes) -> bytes:
+    """A frame whose body says that it is compressed."""
+    return struct.pack(">I", len(body) | 1 << 31) + body
+
+
+def test_a_small_frame_cannot_expand_beyond_the_limit() -> None:
+    """A kilobyte may stand for a gigabyte: no more of it is made than may come in."""
+    bomb = zlib.compress(b" " * (MAX_FROM_PEER + 1))
+    assert len(bomb) < 2000
+    assert all_from(Decoder(MAX_FROM_PEER), [compressed(bomb)]) == ([], Code.TOO_LONG)
+    assert all_from(Decoder(MAX_FROM_PEER), [compressed(bytes(MAX_FROM_PEER + 1))]) == ([], Code.TOO_LONG)
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", zlib.compress(b"{}")[:-1], zlib.compress(b"{}") + b"x"])
+def test_a_damaged_compressed_frame_is_refused(damage: bytes) -> None:
+    """Cut short, something else, or with more behind it."""
+    assert all_from(Decoder(MAX_FROM_PEER), [compressed(damage)]) == ([], Code.NOT_JSON)
 
 
 def test_what_we_may_not_send_is_refused_before_it_is_sent() -> None:
@@ -177,7 +204,7 @@ def test_what_we_may_not_send_is_refused_before_it_is_sent() -> None:
         encode(Heartbeat(last_line="x" * 1024), limit=1000)
     assert caught.value.code == Code.TOO_LONG
     with pytest.raises(ProtocolError, match=r"a start-program of .* bytes; at most 1000 can be sent"):
-        encode_with_shared(StartProgram(attempt=1, session=1, try_=1, version=1, shared=None), b"9" * 1000, limit=1000)
+        encode_for_many(StartProgram(attempt=1, session=1, try_=1, version=1, shared="9" * 1000), limit=1000)
 
 
 def test_half_characters_become_question_marks() -> None:

@@ -18,7 +18,7 @@ from tony import bootstrap
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.model.codec import to_plain
 from tony.protocol.errors import Code
-from tony.protocol.framing import MAX_FROM_AM, encode, encode_shared, encode_with_shared
+from tony.protocol.framing import MAX_FROM_AM, encode
 from tony.protocol.hello import PeerKind, encode_answer
 from tony.protocol.messages import (
     Ack,
@@ -67,13 +67,12 @@ async def test_a_hello_may_come_byte_by_byte(place: Place) -> None:
 
 async def test_a_frame_as_long_as_allowed_arrives(place: Place) -> None:
     """A cluster spec of the largest kind, sent as a frame that was built once for all."""
-    shared = {"worker": "x" * (MAX_FROM_AM - 200)}
-    message = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
-    frame = encode_with_shared(message, encode_shared(shared))
+    message = StartProgram(attempt=1, session=1, try_=1, version=1, shared="x" * (MAX_FROM_AM - 200))
+    frame = encode(message)
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         await diary.until(lambda d: bool(d.connections))
         diary.connections[0].send_frame(frame)
-        assert await connection.receive() == replace(message, shared=shared)
+        assert await connection.receive() == message
         await diary.connections[0].drain()
         assert diary.connections[0].backlog == 0
 

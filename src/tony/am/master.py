@@ -16,22 +16,21 @@ from tony import clock
 from tony.am.executors import Executors, Peer
 from tony.am.job_clock import JobClock
 from tony.am.launching import task_part
+from tony.am.starts import Starts
 from tony.am.watchers import Watchers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import Application
 from tony.core.view import Surroundings, report
 from tony.dataclass import replace
-from tony.errors import InfraError, PlatformError, TonyError
+from tony.errors import InfraError
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
-from tony.model.cluster import ClusterSpec
 from tony.model.exit import ExitStatus
 from tony.model.report import JobReport
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
-from tony.protocol.framing import encode_shared, encode_with_shared
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc.connection import Connection
@@ -44,8 +43,6 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 2000
 #: Seconds, beyond the stop grace, that a released executor has to end by itself.
 RELEASE_PATIENCE = 5.0
-#: Shared JSON of tasks that start without a cluster spec.
-_NO_SHARED = b"null"
 
 
 class Master:
@@ -70,7 +67,6 @@ class Master:
         self.job = job
         self.app = Application(job.record.job_id, job.record.spec)
         self._credentials = credentials
-        self._framework = framework
         self._source = source
         self._writer = writer
         self._clock = job_clock
@@ -80,7 +76,7 @@ class Master:
         self._scheduled = True  # until `run`: whatever comes before waits for the attempt's own first event
         self._since_snapshot = 0
         self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
-        self._shared: dict[tuple[int, int], bytes] = {}
+        self._starts = Starts(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
@@ -188,8 +184,7 @@ class Master:
             case act.Renew(task=task, session=session):
                 self.executors.send(task, msg.Prepare(session=session))
             case act.Publish(spec=spec):
-                self._shared = {key: shared for key, shared in self._shared.items() if key[0] == spec.session}
-                self._shared[spec.session, spec.version] = self._make_shared(spec)
+                self._starts.publish(spec)
             case act.Start():
                 self._start(action)
             case act.Stop(task=task, session=session, grace=grace, reason=reason):
@@ -237,21 +232,8 @@ class Master:
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
 
-    def _make_shared(self, spec: ClusterSpec) -> bytes:
-        try:
-            return encode_shared(self._framework.shared(self.job.record.spec, spec))
-        except TonyError:
-            raise
-        except Exception as error:  # an adapter may be somebody else's: say whose bug it is
-            module = self.job.record.framework_module
-            raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
-
     def _start(self, action: act.Start) -> None:
-        shared = self._shared.get((action.session, action.version), _NO_SHARED)
-        message = msg.StartProgram(
-            attempt=self._attempt, session=action.session, try_=action.try_, version=action.version, shared=None
-        )
-        self.executors.send_frame(action.task, encode_with_shared(message, shared))
+        self.executors.send_frame(action.task, self._starts.frame(action))
 
     def _release(self, container: str) -> None:
         held = self.app.state.containers.get(container)

@@ -1,0 +1,66 @@
+"""The orders to start: each made once, and sent as it is to all it concerns, be they four or ten thousand."""
+
+from __future__ import annotations
+
+from tony.core.actions import Start
+from tony.errors import PlatformError, TonyError
+from tony.frameworks.base import Framework
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.record import JobRecord
+from tony.protocol.framing import encode_for_many
+from tony.protocol.messages import StartProgram
+
+
+class Starts:
+    """What executors are told to start with, in the newest session."""
+
+    def __init__(self, record: JobRecord, framework: Framework, attempt: int) -> None:
+        self._record = record
+        self._framework = framework
+        self._attempt = attempt
+        self._session = 0
+        self._shared: dict[int, Json] = {}
+        self._frames: dict[tuple[int, int], bytes] = {}
+
+    def publish(self, spec: ClusterSpec) -> None:
+        """A cluster spec is known: asks the framework's adapter what its tasks need of it.
+
+        Raises:
+            PlatformError: the adapter failed.
+        """
+        self._enter(spec.session)
+        try:
+            self._shared[spec.version] = self._framework.shared(self._record.spec, spec)
+        except TonyError:
+            raise
+        except Exception as error:  # an adapter may be somebody else's: say whose bug it is
+            module = self._record.framework_module
+            raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
+
+    def frame(self, start: Start) -> bytes:
+        """The order, ready to be sent. Nothing in it is of one task alone, so all share the same bytes.
+
+        Raises:
+            ProtocolError: the adapter's value is too long for the wire.
+        """
+        self._enter(start.session)
+        which = start.version, start.try_
+        if which not in self._frames:
+            self._frames[which] = encode_for_many(
+                StartProgram(
+                    attempt=self._attempt,
+                    session=start.session,
+                    try_=start.try_,
+                    version=start.version,
+                    shared=self._shared.get(start.version),
+                )
+            )
+        return self._frames[which]
+
+    def _enter(self, session: int) -> None:
+        """Forgets older sessions: a job that restarts for weeks does not grow."""
+        if session > self._session:
+            self._session = session
+            self._shared.clear()
+            self._frames.clear()

@@ -1,0 +1,116 @@
+"""The orders to start: made once, sent to all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.specs import workers
+from tony.am.starts import Starts
+from tony.core.actions import Start
+from tony.errors import PlatformError, UserError
+from tony.frameworks.base import Framework, TaskView
+from tony.model.cluster import ClusterSpec
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.protocol.framing import MAX_FROM_AM, Decoder
+from tony.protocol.messages import Message, StartProgram
+from tony.testing.jobs import prepared_job
+
+
+class Listing(Framework):
+    """Gives every task the list of addresses, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.error: Exception | None = None
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
+        """The list."""
+        self.asked += 1
+        if self.error:
+            raise self.error
+        return {role: list(addresses) for role, addresses in cluster.roles.items()}
+
+    def environment(self, shared: Any, task: TaskView) -> Sequence[dict[str, str]]:
+        """Nothing."""
+        return [{}]
+
+
+@pytest.fixture
+def framework() -> Listing:
+    """The job's adapter."""
+    return Listing()
+
+
+@pytest.fixture
+def starts(tmp_path: Path, framework: Listing) -> Starts:
+    """Of attempt 3 at a job of three workers."""
+    return Starts(prepared_job(tmp_path, workers(3)).record, framework, 3)
+
+
+def cluster(session: int = 1, version: int = 1) -> ClusterSpec:
+    """Three workers."""
+    return ClusterSpec(session=session, version=version, roles={"worker": ("a:1", "b:2", "c:3")})
+
+
+def start(index: int = 0, session: int = 1, try_: int = 1, version: int = 1) -> Start:
+    """The machine's wish."""
+    return Start(task=TaskId("worker", index), session=session, try_=try_, version=version)
+
+
+def message(frame: bytes) -> Message | None:
+    """What an executor reads."""
+    decoder = Decoder(MAX_FROM_AM)
+    decoder.feed(frame)
+    return decoder.next_message()
+
+
+def test_all_tasks_get_the_same_bytes(starts: Starts, framework: Listing) -> None:
+    """Asked once, encoded once: the ten thousandth start costs nothing more."""
+    starts.publish(cluster())
+    frames = [starts.frame(start(index)) for index in range(3)]
+    assert frames[0] is frames[1] is frames[2]
+    assert framework.asked == 1
+    assert message(frames[0]) == StartProgram(
+        attempt=3, session=1, try_=1, version=1, shared={"worker": ["a:1", "b:2", "c:3"]}
+    )
+
+
+def test_a_later_version_or_try_is_an_order_of_its_own(starts: Starts) -> None:
+    """Tasks that were started before keep theirs."""
+    starts.publish(cluster(version=1))
+    first = starts.frame(start())
+    starts.publish(cluster(version=2))
+    orders = [message(starts.frame(start(version=2))), message(starts.frame(start(try_=2, version=2)))]
+    assert [(o.version, o.try_) for o in orders if isinstance(o, StartProgram)] == [(2, 1), (2, 2)]
+    assert starts.frame(start()) is first
+
+
+def test_without_a_cluster_spec_nothing_is_shared(starts: Starts, framework: Listing) -> None:
+    """First come, first served: version 0."""
+    assert message(starts.frame(start(version=0))) == StartProgram(attempt=3, session=1, try_=1, version=0, shared=None)
+    assert framework.asked == 0
+
+
+def test_older_sessions_are_forgotten(starts: Starts) -> None:
+    """A job that restarts for weeks does not grow, with cluster specs or without."""
+    for session in range(1, 50):
+        starts.publish(cluster(session=session))
+        starts.frame(start(session=session))
+        starts.frame(start(session=session, version=0))
+    assert (len(starts._shared), len(starts._frames)) == (1, 2)
+    assert isinstance(message(starts.frame(start(session=49))), StartProgram)
+
+
+def test_an_adapter_that_fails_is_named(starts: Starts, framework: Listing) -> None:
+    """A bug in a plug-in is said to be its, not ours; what it says on purpose is left as it is."""
+    framework.error = KeyError("nope")
+    with pytest.raises(PlatformError, match=r"adapter .* failed: KeyError: 'nope'"):
+        starts.publish(cluster())
+    framework.error = UserError("too many")
+    with pytest.raises(UserError, match=r"^too many$"):
+        starts.publish(cluster())
