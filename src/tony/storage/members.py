@@ -181,6 +181,8 @@ def _damage(archive: str) -> Iterator[None]:
         yield
     except (*_DAMAGE, OSError) as error:
         text = str(error) or type(error).__name__
+        if isinstance(error, RuntimeError) and "encrypted" in text:
+            raise ArchiveError(f"the archive {archive} is encrypted. Make it again without a password.") from error
         raise ArchiveError(f"the archive {archive} is damaged or cut off ({text}). Make it again.") from error
 
 
