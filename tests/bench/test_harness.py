@@ -1,0 +1,61 @@
+"""Rounds in turning order, medians, ratios, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bench.harness import CPU, Figures, Line, Rounds, at_least, at_most, at_most_times, interleaved
+
+
+def _rounds() -> Rounds:
+    ours = [{"wall": wall, CPU: 1.0} for wall in (3.0, 1.0, 8.0)]
+    theirs = [{"wall": wall, "last": 2 * wall} for wall in (1.0, 1.0, 2.0)]
+    return Rounds({"tony": ours, "bare": theirs})
+
+
+def test_every_way_runs_once_a_round_and_the_first_round_does_not_count() -> None:
+    """Each round begins with another way, so that none always comes after the same one."""
+    seen: list[str] = []
+
+    def way(name: str) -> Callable[[], Figures]:
+        def run() -> Figures:
+            seen.append(name)
+            return {"number": len(seen)}
+
+        return run
+
+    rounds = interleaved({"a": way("a"), "b": way("b")}, 2)
+    assert ["b", "a", "a", "b", "b", "a"] == seen
+    assert [3, 6] == rounds.values("a", "number")
+    assert [4, 5] == rounds.values("b", "number")
+
+
+def test_a_line_has_medians_and_the_median_of_the_rounds_own_ratios() -> None:
+    """A machine that is slow for one round bends neither."""
+    line = _rounds().line("start", "tony", "wall", against="bare", target=at_most_times(3))
+    assert (3.0, 1.0, 8.0) == (line.ours, line.low, line.high)
+    assert (1.0, 1.0, None) == (line.theirs, line.cpu, line.their_cpu)
+    assert (3.0, True) == (line.ratio, line.met)
+
+
+def test_a_figure_may_be_compared_with_another_one() -> None:
+    """Ours has another name than theirs."""
+    assert 1.5 == _rounds().line("start", "tony", "wall", against="bare", against_figure="last").ratio
+
+
+@pytest.mark.parametrize(
+    ("line", "met"),
+    [
+        (Line(what="x", ours=5.0, target=at_most(5.0)), True),
+        (Line(what="x", ours=5.1, target=at_most(5.0)), False),
+        (Line(what="x", ours=5.0, target=at_least(5.1)), False),
+        (Line(what="x", ours=5.0, ratio=7.0, target=at_most_times(6.0)), False),
+        (Line(what="x", ours=5.0), None),
+        (Line.missing("x", "no torch"), None),
+    ],
+)
+def test_a_target_is_met_or_not(line: Line, met: bool | None) -> None:
+    """By our number or by the ratio; without a number or a target nothing is said."""
+    assert met is line.met

@@ -1,0 +1,34 @@
+"""Every row of the bench runs, as a tiny sample, so that it does not rot. What it measures is not looked at."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import ROWS, load
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_row_is_in_the_table() -> None:
+    """A file with a bench in it is a row, by its own name."""
+    files = {path.stem for path in (ROOT / "bench").glob("*.py") if "\nBENCH = " in path.read_text(encoding="utf-8")}
+    assert files == set(ROWS)
+    assert list(ROWS) == [load(name).name for name in ROWS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_runs_alone(row: str) -> None:
+    """It prints its table and keeps nothing of a sample."""
+    kept = (ROOT / "bench" / "results.md").read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.{row}", "--quick"], cwd=ROOT, env=os.environ, capture_output=True, text=True
+    )
+    assert (0, False) == (done.returncode, "was not measured" in done.stderr), done.stderr
+    assert "| what " in done.stdout
+    assert kept == (ROOT / "bench" / "results.md").read_bytes()
