@@ -23,6 +23,7 @@ import tony
 from tony.cli.output import print_json, say, warn
 from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
 from tony.linux import refusals
+from tony.linux.limits import allow_open_files
 
 #: Command -> what it is for, in the order of the help page.
 COMMANDS = {
@@ -43,6 +44,8 @@ COMMANDS = {
 #: As other Unix programs end by SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
+#: Open files that a command needs at most, those of its interpreter included.
+_OPEN_FILES = 16
 #: What the machine refuses, not we: no space, no permission, too many files...
 _REFUSALS = {
     errno.EACCES,
@@ -112,6 +115,7 @@ def root() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
     _prepare_output()
+    allow_open_files(_OPEN_FILES)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
@@ -138,13 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _refused(message, ExitCode.REFUSED, as_json)
         if error.errno not in _REFUSALS:
             return _bug(error)
-        warn(refusals.said(error))
+        warn(": ".join(filter(None, (error.filename, error.strerror, _limit(error)))))
         _forget_output()
         return ExitCode.INFRASTRUCTURE
     except Exception as error:  # the outermost loop of the program
-        if not refusals.explain(error):
+        limit = _limit(error)
+        if not limit:
             return _bug(error)
-        warn(refusals.said(error))
+        warn(f"{error}: {limit}")
         return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
 
@@ -168,10 +173,10 @@ def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
     return code
 
 
-def _limit(error: TonyError) -> str:
-    """The limit of the machine that stands behind it, unless its text says that already."""
+def _limit(error: BaseException) -> str:
+    """The limit of the machine that stands behind an error, and what we need of it; empty if there is none."""
     limit = refusals.explain(error)
-    return "" if limit in str(error) else limit
+    return f"{limit}; a command of tony takes up to {_OPEN_FILES}" if limit == refusals.open_files() else limit
 
 
 def _is_homeless() -> bool:

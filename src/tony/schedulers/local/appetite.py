@@ -10,9 +10,9 @@ from tony.linux import refusals
 from tony.model.job import JobSpec
 from tony.schedulers.local.peak import coexisting
 
-#: Open files of an application master: its own, those of three laid-down tasks, a few clients; for each executor a
-#: connection and a handle on its process.
-_MASTER, _PER_EXECUTOR = 24, 2
+#: Open files of an application master: its own, those of tasks that are laid down and started at this moment, a few
+#: clients; for each executor a connection and a handle on its process.
+_MASTER, _PER_EXECUTOR = 40, 2
 #: Open files of an executor at its program's start.
 _EXECUTOR = 24
 #: Processes and threads: client, application master and their threads; executor, watchdog and program.
