@@ -1,7 +1,9 @@
 """One connection, of either side: TLS if there is any, the hello, then messages both ways.
 
 All callbacks run in the event loop's thread. Bytes come in through one buffer that a server's connections share, so an
-idle connection holds next to nothing.
+idle connection holds next to nothing. What goes out waits as it was given, one object for all who get the same; it is
+encrypted piece by piece, as the other side reads. So one that does not read costs a piece, however much waits for it,
+and nobody else waits.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tony.rpc.sockets import peer_process, watch_for_death
 if TYPE_CHECKING:
     from tony.rpc.tls import TlsPipe
 
-#: Bytes read from a socket at a time.
+#: Bytes read from a socket at a time, and given to it.
 READ_SIZE = 2**16
 #: Seconds that a closing connection waits for the other side to take what was sent last, and to close too.
 LINGER = 2.0
@@ -45,11 +47,14 @@ class Connection(asyncio.BufferedProtocol):
         "_end_began_in",
         "_greeting",
         "_lingering",
+        "_outbox",
         "_over",
+        "_paused",
         "_phase",
         "_side",
         "_tls",
         "_transport",
+        "_waiting",
         "closed_by_peer",
         "error",
         "kind",
@@ -71,6 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         self._end_began_in: Phase | None = None
         self._greeting = b""
         self._decoder: Decoder | None = None
+        self._outbox: list[memoryview] = []
+        self._waiting = 0
+        self._paused = False
         self._drained: asyncio.Future[None] | None = None
         self._over: asyncio.Future[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
@@ -95,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def backlog(self) -> int:
         """Bytes given to `send` that the kernel has not taken yet: the other side reads too slowly."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._transport is None else self._waiting + self._transport.get_write_buffer_size()
 
     def proves(self, name: str) -> bool:
         """Whether the other end's certificate carries a name; without TLS there is none to contradict it."""
@@ -143,7 +151,9 @@ class Connection(asyncio.BufferedProtocol):
 
     async def drain(self) -> None:
         """Waits until little is left of what was sent. Ends at once when the connection is over."""
-        if self._drained is not None:
+        if self._paused:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
 
     def refuse(self, code: Code, reason: str) -> None:
@@ -157,6 +167,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self, error: ProtocolError | ConnectionFailed | None = None) -> None:
         """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault."""
         self._end(error)
+        self._forget_what_waits()
         if self._transport is not None and self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
             self._transport.abort()
@@ -212,12 +223,15 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
-        if self._drained is None:
-            self._drained = asyncio.get_running_loop().create_future()
+        """The transport's buffer is full: the rest stays with us."""
+        self._paused = True
 
     def resume_writing(self) -> None:
         """The transport's buffer is nearly empty."""
+        self._paused = False
+        self._pump()
+        if self._paused:
+            return
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
@@ -231,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._lingering is not None:
             self._lingering.cancel()
+        self._forget_what_waits()
         self.resume_writing()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
@@ -310,14 +325,24 @@ class Connection(asyncio.BufferedProtocol):
             self._side.received(self, message)
 
     def _write(self, data: bytes) -> None:
-        if self._transport is None or not data:
-            return
-        if self._tls is None:
-            self._transport.write(data)
-        else:
-            view = memoryview(data)
-            for start in range(0, len(view), READ_SIZE):
-                self._transport.write(b"".join(self._tls.write(view[start : start + READ_SIZE])))
+        view = memoryview(data)
+        self._outbox += (view[start : start + READ_SIZE] for start in range(0, len(view), READ_SIZE))
+        self._waiting += len(view)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Gives the transport what waits, as far as it takes it."""
+        given = 0
+        while given < len(self._outbox) and not self._paused and self._transport is not None:
+            piece = self._outbox[given]
+            given += 1
+            self._waiting -= len(piece)
+            self._transport.write(piece if self._tls is None else b"".join(self._tls.write(piece)))
+        del self._outbox[:given]
+
+    def _forget_what_waits(self) -> None:
+        self._outbox.clear()
+        self._waiting = 0
 
     def _fail(self, error: ProtocolError) -> None:
         if self._phase is Phase.OPEN:
@@ -336,8 +361,6 @@ class Connection(asyncio.BufferedProtocol):
         self._end(error)
         if self._transport is None or self._phase in (Phase.CLOSING, Phase.CLOSED):
             return
-        if self._tls is not None and self._tls.secured:
-            self._transport.write(self._tls.close())
         self._linger()
         self._shut_down()
 
@@ -348,10 +371,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _shut_down(self) -> None:
         """Ends our direction once all is sent. The transport's own `write_eof` raises if the peer has just gone."""
-        if self._transport is None or self._transport.is_closing():
-            return
+        if self._transport is None or self._transport.is_closing() or self._outbox:
+            return  # `resume_writing` brings us back here
+        if self._tls is not None and self._tls.secured:
+            self._transport.write(self._tls.close())  # nothing, the second time
         if self._transport.get_write_buffer_size():
-            self._transport.set_write_buffer_limits(high=0)  # `resume_writing` brings us back here
+            self._transport.set_write_buffer_limits(high=0)
             return
         try:
             self._transport.get_extra_info("socket").shutdown(socket.SHUT_WR)

@@ -146,7 +146,9 @@ class TlsPipe:
         return True
 
     def _read(self) -> Iterator[bytes]:
-        while True:
+        # Asked only as long as there is something: an engine that has nothing says so with an exception, which costs
+        # as much as a heartbeat.
+        while self._incoming.pending or self._engine.pending():
             try:
                 data = self._engine.read(4 * PIECE)
             except ssl.SSLWantReadError:
