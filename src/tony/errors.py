@@ -15,6 +15,7 @@
         ├── InvalidTransition     the machine was asked for a move that its table lacks
         ├── ProtocolError         the other side broke the wire's rules; `code` says how
         └── RecordError           an event log or record cannot be read as what it claims to be
+            └── NewerRecordError  a newer version wrote it                                   exit 2
 
 A message says what failed, the setting and its value, where it was set, and what to do.
 """
@@ -157,3 +158,9 @@ class ProtocolError(PlatformError):
 
 class RecordError(PlatformError):
     """An event log or a job's record is not what it claims to be."""
+
+
+class NewerRecordError(RecordError):
+    """An event log or a job's record that a newer version wrote: no bug, but nothing that we could answer for."""
+
+    exit_code = ExitCode.REFUSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from tony.errors import RecordError
+from tony.errors import NewerRecordError, RecordError
 from tony.history.files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.layout import JobFolder
@@ -41,7 +41,7 @@ def check_version(folder: JobFolder, data: Json) -> None:
         raise RecordError(f"{folder.job} is not a job's record: it says no version")
     if version > RECORD_VERSION:
         writer = data.get("tony_version", "unknown")
-        raise RecordError(
+        raise NewerRecordError(
             f"{folder.job} has version {version}, written by tony {writer}; this one reads up to {RECORD_VERSION}. "
             "Use a newer tony to look at this job."
         )
