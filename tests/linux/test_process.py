@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,42 @@ def test_descendants_are_listed_parents_first(marker: str) -> None:
         assert os.getpid() not in found
         os.kill(grandchild, signal.SIGKILL)
         wait_until(lambda: child.pid not in process.descendants(os.getpid()))  # a zombie until waited for
+        child.wait()
+
+
+@pytest.mark.skipif(process.own_children() is None, reason="a kernel without CONFIG_PROC_CHILDREN")
+def test_own_children_are_listed_until_they_are_waited_for(marker: str) -> None:
+    """Those of every thread, zombies too; grandchildren are not ours."""
+    before = set(process.own_children() or ())
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+    with start(marker, sys.executable, "-c", nested) as child, ThreadPoolExecutor(1) as thread:
+        assert child.stdout is not None
+        child.stdout.readline()
+        other = thread.submit(subprocess.Popen, ["true"]).result()
+        assert {*(process.own_children() or ())} - before == {child.pid, other.pid}
+        wait_until(lambda: not process.is_alive(other.pid))
+        assert other.pid in (process.own_children() or ())
+        other.wait()
+        assert {*(process.own_children() or ())} - before == {child.pid}
+        process.sweep(marker)
+        child.wait()
+    assert {*(process.own_children() or ())} == before
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_below_are_those_that_descend_from_us(marker: str, listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parents before children, zombies left out; the same where the kernel does not list children."""
+    if not listed:
+        monkeypatch.setattr(process, "own_children", lambda: None)
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+    with start(marker, sys.executable, "-c", nested) as child:
+        assert child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        found = process.below()
+        assert found.index(child.pid) < found.index(grandchild)
+        assert {*found} == {*process.descendants(os.getpid())}
+        os.kill(grandchild, signal.SIGKILL)
+        wait_until(lambda: child.pid not in process.below())
         child.wait()
 
 

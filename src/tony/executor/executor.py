@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0
 #: Seconds between two watchdogs, at least.
 _WATCHDOG_PAUSE = 1.0
+#: Seconds that the watchdog may take to remove the control group and end: who starts us finds a clean house at our end.
+_WATCHDOG_END = 2.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -102,7 +104,7 @@ class Executor:
             self._ending = True
             self._ports.close()
             self._reaper.close()
-        self._watchdog.dismiss()
+        self._watchdog.dismiss(_WATCHDOG_END)
         log.log(logging.INFO if end.code == 0 else logging.ERROR, "%s", end.why)
         return end.code
 

@@ -35,24 +35,37 @@ class Family:
     def tree(self) -> list[int]:
         """Those below us, parents before children."""
         helper = self._helper()
-        return [pid for pid in process.descendants(os.getpid()) if pid != helper]
+        return [pid for pid in process.below() if pid != helper]
+
+    def is_over(self) -> bool | None:
+        """Whether the kernel itself says that nobody is left; None where it does not list a process's children.
+
+        Whatever a program starts stays below us: who loses its parent becomes our child. So where we have no child but
+        the helper and the control group is empty, nobody need be searched for among all processes of the machine.
+        """
+        children = process.own_children()
+        if children is None:
+            return None
+        return {*children} <= {self._helper()} and not cgroup.processes(self.folders)
 
     def unmarked(self, pids: Sequence[int]) -> list[int]:
         """Those that a sweep by the marker would not find."""
         marker = self._marker.encode()
         return [pid for pid in pids if not process.has_marker(pid, marker)]
 
+    def near(self) -> list[int]:
+        """Those below us and in the control group: at most a runaway is missing, and found at the end."""
+        return list(dict.fromkeys([*self.tree(), *cgroup.processes(self.folders)]))
+
     def all(self) -> list[int]:
-        """Those that any handle finds."""
-        found = dict.fromkeys(self.tree())
-        found.update(dict.fromkeys(cgroup.processes(self.folders)))
-        found.update(dict.fromkeys(process.with_marker(self._marker)))
+        """Those that any handle finds. Looks at every process of the machine."""
+        found = dict.fromkeys([*self.near(), *process.with_marker(self._marker)])
         return [pid for pid in found if process.is_alive(pid)]
 
     def signal(self, signum: int) -> None:
         """Signals everyone, group by group: so none is missed that is being forked at this moment."""
         groups = set()
-        for pid in self.all():
+        for pid in self.near():
             try:
                 groups.add(os.getpgid(pid))
             except OSError:
@@ -72,15 +85,17 @@ class Family:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         pause, killed, clean = 0.001, False, 0
-        while True:
+        while not (over := self.is_over()):
             found = self.all()
             for pid in found:
                 process.send(pid, signal.SIGKILL)
             found = list(dict.fromkeys([*found, *cgroup.kill(self.folders)]))
             killed = killed or bool(found)
             clean = 0 if found else clean + 1
-            # Twice, since one that is just executing shows no environment; but who had nobody to kill need not wait.
-            if clean == 2 or not killed or loop.time() >= deadline:
+            # Where only searching tells: twice, since one that is just executing shows no environment; but who had
+            # nobody to kill need not wait.
+            if loop.time() >= deadline or (over is None and (clean == 2 or not killed)):
                 return found
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.05)
+        return []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -93,12 +94,30 @@ class Watchdog:
         found = {pid: started for pid in pids if (started := process.start_time(pid)) is not None}
         self._tell({pid: started for pid, started in found.items() if self._told.get(pid) != started})
 
-    def dismiss(self) -> None:
-        """Everything has ended in good order: so may the watchdog. May be called twice."""
+    def dismiss(self, patience: float = 0.0) -> None:
+        """Everything has ended in good order: so may the watchdog. May be called twice.
+
+        Args:
+            patience: seconds to wait for its end, so that whoever started us finds nothing of ours. Blocks. Only where
+                nobody else waits for our children.
+        """
         if self._pipe >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._pipe, _FAREWELL)
         self._close()
+        if patience > 0 and self.pid:
+            self._wait_gone(patience)
+
+    def _wait_gone(self, patience: float) -> None:
+        with contextlib.suppress(OSError):  # it was killed, and somebody has waited for it
+            pidfd = os.pidfd_open(self.pid)
+            try:
+                poll = select.poll()
+                poll.register(pidfd, select.POLLIN)
+                if poll.poll(patience * 1000):
+                    os.waitpid(self.pid, 0)
+            finally:
+                os.close(pidfd)
 
     def _open(self, pipe: int) -> None:
         os.set_blocking(pipe, False)  # one that does not read shall not stop us

@@ -1,6 +1,7 @@
 """An application master in short: one container whose executor leaves something behind and is killed.
 
-`adopter.py FOLDER`. Prints the container's end and what is alive then. A process of its own, since it adopts orphans.
+`adopter.py FOLDER [unlisted]`, the latter for a kernel that does not list a process's children. Prints the container's
+end and what is alive then. A process of its own, since it adopts orphans.
 """
 
 import asyncio
@@ -44,4 +45,6 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["unlisted"]:
+        process.own_children = lambda: None
     asyncio.run(main(Path(sys.argv[1])))

@@ -128,7 +128,27 @@ def test_noted_executors_are_ended_without_a_look_at_their_environment(
     assert not process.is_alive(child)
 
 
-def test_orphans_are_adopted_and_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [(), ("unlisted",)])
+def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> None:
     """Even what has no parent, environment, session or group of ours any more ends with its executor."""
-    result = subprocess.run([sys.executable, str(ADOPTER), str(tmp_path)], capture_output=True, text=True, timeout=60)
+    argv = [sys.executable, str(ADOPTER), str(tmp_path), *way]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert result.stdout.splitlines() == ["its executor was killed by SIGKILL", "nothing lives"], result.stderr
+
+
+def test_nothing_is_left_when_nobody_is_there(start: Start, tmp_path: Path) -> None:
+    """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
+    if process.own_children() is None:
+        assert not remains.nothing_left((), ())
+        return
+    with subprocess.Popen(["sleep", "600"]) as helper:
+        executor = start()
+        group = tmp_path / "group"
+        group.mkdir()
+        assert remains.nothing_left({executor.pid}, [str(group)])
+        assert not group.exists()
+        stray = start("true")
+        assert not remains.nothing_left({executor.pid}, ())
+        stray.wait()
+        assert remains.nothing_left({executor.pid}, ())
+        helper.kill()

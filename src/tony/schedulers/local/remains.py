@@ -42,6 +42,20 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
     return _end(text, groups, {})
 
 
+def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
+    """Whether the kernel says at once that an executor which has ended left nothing: then nobody need be searched for.
+
+    Whatever it had started is below us, so what lost its parent is our child: there is none but living executors, and
+    its control group can be removed. Only for a process as `end_strays` wants it, and on the thread that waits for
+    its children.
+
+    Returns:
+        False also where the kernel does not list a process's children.
+    """
+    children = process.own_children()
+    return children is not None and not _strays(children, executors) and cgroup.remove(groups, timeout=0.0)
+
+
 def end_job(job_id: str, noted: Noted) -> bool:
     """Ends everything of a job, executors first; otherwise as `end_container`."""
     text = f"{job_id}/"
@@ -63,15 +77,14 @@ def end_strays(executors: Collection[int]) -> bool:
     Returns:
         False if some were killed and are not dead yet; to be called again.
     """
-    own_session = os.getsid(0)
+    children = process.own_children()
+    if children is None:
+        children = process.children(os.getpid())
     all_dead = True
-    for pid in process.children(os.getpid()):
-        if pid in executors:
-            continue
+    for pid in _strays(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            if os.getsid(pid) != own_session:
-                os.kill(pid, signal.SIGKILL)  # a child keeps its pid until we wait for it: nobody else is hit
-                all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
+            os.kill(pid, signal.SIGKILL)  # a child keeps its pid until we wait for it: nobody else is hit
+            all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
     return all_dead
 
 
@@ -118,6 +131,17 @@ def noted(file: Path) -> Noted:
         elif kind == "executor" and pid.isdigit() and start.isdigit():
             executors[int(pid)] = int(start)
     return Noted(executors=executors, groups=tuple(groups))
+
+
+def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
+    own_session = os.getsid(0)
+    found = []
+    for pid in children:
+        if pid not in executors:
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) != own_session:
+                    found.append(pid)
+    return found
 
 
 def _leave_to_watchdogs(marker: str, family: Mapping[int, int]) -> None:

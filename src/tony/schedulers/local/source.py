@@ -281,7 +281,7 @@ class LocalSource(ContainerSource):
     async def _bury(self, held: _Container, cause: str) -> None:
         """Ends all that is left of a container, and tells its end."""
         held.stage = _Stage.ENDING
-        while not await self._end_all(held):
+        while not (self._left_nothing(held) or await self._end_all(held)):
             _log.warning("something in container %s does not die; trying again", held.id)
             await asyncio.sleep(_STUBBORN)
         self._gone(held, cause)
@@ -289,6 +289,11 @@ class LocalSource(ContainerSource):
     def _gone(self, held: _Container, cause: str) -> None:
         self._emit(ContainerEnded(container=held.id, cause=cause))
         self._forget(held)
+
+    def _left_nothing(self, held: _Container) -> bool:
+        """Whether that can be seen at a glance. What lays files down is a child of ours like any other: then not."""
+        started = held.executor is not None
+        return started and self._adopt_orphans and remains.nothing_left(self._executor_pids(), held.groups)
 
     async def _end_all(self, held: _Container) -> bool:
         dead = await asyncio.to_thread(remains.end_container, self._job.folder.job_id, held.id, held.groups)
