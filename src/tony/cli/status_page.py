@@ -62,7 +62,7 @@ def _restarts(sessions: Mapping[int, str]) -> list[str]:
 
 def headline(report: JobReport, now: float) -> str:
     """The job on one line."""
-    parts = [report.job, safe(report.name), report.state.value]
+    parts = [safe(report.job), safe(report.name), report.state.value]
     if report.session:
         parts.append(f"session {report.session}")
     if report.attempt > 1:
@@ -88,14 +88,14 @@ def _row(task: TaskReport, now: float) -> tuple[str, ...]:
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
     return (
-        task.task,
+        safe(task.task),
         task.state.value,
         safe(task.host or "-"),
         "-" if task.pid is None else str(task.pid),
         since,
         str(task.session or "-"),
         output,
-        ended,
+        safe(ended),
         safe(note_of(task)),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tony.errors import ExitCode
 from tony.executor.watchdog import Watchdog
-from tony.linux import oom, process
+from tony.linux import oom, process, refusals
 from tony.model.codec import DecodeError, from_plain
+from tony.model.json_text import BadJson, loads
 from tony.protocol.launch import LaunchContext
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
         return ExitCode.BUG
     process.set_child_subreaper()
     watchdog = Watchdog(f"{_MARKER}={context.container.marker}", context.container.cgroup)
-    watchdog.fork()
+    try:
+        watchdog.fork()
+    except OSError as error:
+        print(f"the watchdog cannot be started: {refusals.said(error)}", file=sys.stderr)
+        return ExitCode.INFRASTRUCTURE
     score.settle(oom.Share.EXECUTOR)
     _open_log(context)
     return _load_life(context)(context, watchdog, wrap)
@@ -81,11 +85,20 @@ def _read_context(file: str | None) -> LaunchContext:
             data = _read(descriptor)
         finally:
             os.close(descriptor)
+    return decode_context(data)
+
+
+def decode_context(data: bytes) -> LaunchContext:
+    """What an executor is told, from its JSON.
+
+    Raises:
+        ValueError: it is none; the text holds nothing of what came.
+    """
     try:
-        return from_plain(LaunchContext, json.loads(data), ignore_unknown=True)
+        return from_plain(LaunchContext, loads(data), ignore_unknown=True)
     except DecodeError as error:
         raise ValueError(str(error)) from None
-    except ValueError:
+    except BadJson:
         raise ValueError("what came is not JSON") from None  # and may be full of secrets: not quoted
 
 

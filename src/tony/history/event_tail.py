@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.history.log import LONGEST_LINE, Entry, decode_entry, read_header, segments
+from tony.history.log import LONGEST_LINE, Entry, decode_entry, is_whole, opened, read_header, segments
 from tony.model.layout import JobFolder
 
 
@@ -16,26 +16,28 @@ class EventTail:
         self._folder = folder
         self._done = 0
         self._offset = 0
+        self._line = 0
 
     def new(self) -> Iterator[Entry]:
         """What was logged since the last call. A line that is not whole yet waits for the next one.
 
         Raises:
-            RecordError: not an event log, or one of a newer version.
+            RecordError: not an event log, one of a newer version, or not what it should be; names file and line.
+            StorageError: it cannot be read.
         """
         found = segments(self._folder.path)
         for number, path in enumerate(found[self._done :], start=self._done + 1):
             yield from self._read_on(path, number)
             if number < len(found):  # a later attempt writes its own: this segment is complete
-                self._done, self._offset = number, 0
+                self._done, self._offset, self._line = number, 0, 0
 
     def _read_on(self, path: Path, attempt: int) -> Iterator[Entry]:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(self._offset)
-            while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
-                first = self._offset == 0
+            while is_whole(f"{path}:{self._line + 1}", line := file.readline(LONGEST_LINE)):
                 self._offset += len(line)
-                if first:
+                self._line += 1
+                if self._line == 1:
                     read_header(path)
                 else:
-                    yield decode_entry(str(path), line, attempt)
+                    yield decode_entry(f"{path}:{self._line}", line, attempt)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tony.errors import RecordError, StorageError
 from tony.model.codec import Json
+from tony.model.json_text import BadJson, loads
 
 
 def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = False) -> None:
@@ -44,10 +45,10 @@ def read_json(path: Path) -> Json | None:
         StorageError: the file system refused.
     """
     try:
-        return json.loads(path.read_bytes())
+        return loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except BadJson as error:
         raise RecordError(f"{path} is not JSON: {error}") from error

@@ -17,6 +17,7 @@ from tony.history.files import read_json
 from tony.history.record import check_version
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.ids import JOB_ID
+from tony.model.json_text import loads
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 from tony.model.states import JobState
@@ -93,10 +94,21 @@ def scan(home: Home) -> Listing:
 
 
 def newest(home: Home) -> str | None:
-    """The id of the job that was submitted last; None if there is none that can be read. Blocking."""
+    """The id of the job that was submitted last, be it one that a newer version wrote; None without any. Blocking."""
     listing = scan(home)
-    last = max((*listing.ended, *listing.open), key=lambda head: (head.submitted, head.job), default=None)
-    return None if last is None else last.job
+    submitted = [(head.submitted, head.job) for head in (*listing.ended, *listing.open)]
+    submitted += [(_submitted(home.job(job_id)), job_id) for job_id in listing.unreadable]
+    return max(submitted, default=(0.0, None))[1]
+
+
+def _submitted(folder: JobFolder) -> float:
+    """When a job was submitted whose record we do not understand, as far as that can be seen; 0 if not at all."""
+    with contextlib.suppress(TonyError):
+        record = read_json(folder.job)
+        when = record.get("submitted") if isinstance(record, Mapping) else None
+        if isinstance(when, int | float):
+            return float(when)
+    return 0.0
 
 
 def head_of(folder: JobFolder) -> JobHead | None:
@@ -111,6 +123,8 @@ def head_of(folder: JobFolder) -> JobHead | None:
         return None
     check_version(folder, record)
     summary = read_json(folder.summary)
+    if summary is not None and not isinstance(summary, Mapping):
+        raise RecordError(f"{folder.summary} is no summary of a job")
     spec = _table(record, "spec")
     plain = {
         "job": folder.job_id,
@@ -153,9 +167,11 @@ def head_of_report(report: JobReport) -> JobHead:
     )
 
 
-def _count(spec: Mapping[str, Json]) -> int:
+def _count(spec: Mapping[str, Json]) -> int | None:
+    """How many tasks a job has; None, which is refused where the head is read, if the record makes no sense."""
     roles = _table(spec, "roles")
-    return sum(int(role.get("instances", 1)) for role in roles.values()) if roles else 1
+    counts = [role.get("instances", 1) if isinstance(role, Mapping) else None for role in roles.values()]
+    return (sum(counts) if roles else 1) if all(type(count) is int for count in counts) else None
 
 
 def _table(data: Json, key: str) -> Mapping[str, Json]:
@@ -171,7 +187,7 @@ def _read_index(home: Home) -> tuple[dict[str, JobHead], int]:
         lines = home.index.read_bytes().splitlines()
     for line in lines:
         with contextlib.suppress(ValueError):
-            head = from_plain(JobHead, json.loads(line))
+            head = from_plain(JobHead, loads(line))
             if head.state.ended:
                 heads[head.job] = head
     return heads, len(lines)

@@ -26,9 +26,10 @@ from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, replace
-from tony.errors import RecordError, StorageError
+from tony.errors import NewerRecordError, RecordError, StorageError
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job import JobSpec, Role
+from tony.model.json_text import loads
 
 FORMAT = "tony-events"
 VERSION = 1
@@ -141,7 +142,7 @@ def read_header(path: Path) -> Header:
         RecordError: not an event log, or one of a newer version.
         StorageError: it cannot be read.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         line = file.readline(LONGEST_LINE)
     return _header(path, line)
 
@@ -155,8 +156,28 @@ def read(segments: Iterable[Path]) -> Iterator[Entry]:
         RecordError: something in the middle is not what it should be; names file and line.
         StorageError: it cannot be read.
     """
+    for path, number, line, attempt in _lines(segments):
+        yield decode_entry(f"{path}:{number}", line, attempt)
+
+
+def place_of(segments: Iterable[Path], number: int) -> str:
+    """File and line of the n-th event of a log in the order of reading, from 1; the last file if there are fewer.
+
+    Raises:
+        RecordError, StorageError: as `read`.
+    """
+    place = ""
+    for found, (path, line, _, _) in enumerate(_lines(segments), start=1):
+        place = f"{path}:{line}"
+        if found == number:
+            break
+    return place
+
+
+def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
+    """Every whole line but the headers: its file, its number in it from 1, itself, the attempt that wrote it."""
     for path in segments:
-        with _opened(path) as file:
+        with opened(path) as file:
             first = file.readline(LONGEST_LINE)
             if not first.endswith(b"\n") and _MAGIC.startswith(first[: len(_MAGIC)]):
                 continue
@@ -164,11 +185,22 @@ def read(segments: Iterable[Path]) -> Iterator[Entry]:
             number = 1
             while line := file.readline(LONGEST_LINE):
                 number += 1
-                if not line.endswith(b"\n"):
-                    if len(line) < LONGEST_LINE:
-                        break
-                    raise RecordError(f"{path}:{number}: a line is longer than {LONGEST_LINE} bytes")
-                yield decode_entry(f"{path}:{number}", line, attempt)
+                if not is_whole(f"{path}:{number}", line):
+                    break
+                yield path, number, line, attempt
+
+
+def is_whole(where: str, line: bytes) -> bool:
+    """Whether a line, read with `LONGEST_LINE`, has its end; one without is the last, torn or not yet written.
+
+    Raises:
+        RecordError: it is longer than any line of a log.
+    """
+    if line.endswith(b"\n"):
+        return True
+    if len(line) >= LONGEST_LINE:
+        raise RecordError(f"{where}: a line is longer than {LONGEST_LINE} bytes")
+    return False
 
 
 def settings_digest(spec: JobSpec) -> str:
@@ -202,7 +234,12 @@ _MAGIC = _ENCODER.encode({"format": FORMAT})[:-1].encode()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A segment to read from.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
     try:
         file = path.open("rb")
     except OSError as error:
@@ -220,13 +257,15 @@ def _line(plain: Json) -> bytes:
 
 def _header(path: Path, line: bytes) -> Header:
     try:
-        header = from_plain(Header, json.loads(line), ignore_unknown=True)
-    except (ValueError, RecursionError) as error:
+        header = from_plain(Header, loads(line), ignore_unknown=True)
+    except ValueError as error:
         raise RecordError(f"{path} is no event log: {error}") from None
     if header.format != FORMAT:
         raise RecordError(f"{path} is no event log: its format is {header.format!r:.80}")
     if header.version > VERSION:
-        raise RecordError(f"{path} has version {header.version}; this tony reads up to {VERSION}: use a newer one")
+        raise NewerRecordError(
+            f"{path} has version {header.version}; this tony reads up to {VERSION}. Use a newer one to look at the job."
+        )
     return header
 
 
@@ -237,11 +276,11 @@ def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
         RecordError: the line is no event.
     """
     try:
-        plain = from_plain(_Line, json.loads(line), ignore_unknown=True)
+        plain = from_plain(_Line, loads(line), ignore_unknown=True)
         kind = EVENTS.get(plain.event)
         if kind is None:
             raise DecodeError(f"unknown event {plain.event[:80]!a}")
         event = from_plain(kind, plain.data, ignore_unknown=True)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RecordError(f"{where}: not an event: {error!s:.200}") from None
     return Entry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 
 from tony.core.events import SessionOpened
-from tony.history.log import segments
+from tony.errors import RecordError
+from tony.history.log import LONGEST_LINE, decode_entry, segments
 from tony.model.layout import JobFolder
 
 _KIND = SessionOpened.kind.encode()
@@ -21,10 +21,10 @@ def session_reasons(folder: JobFolder) -> dict[int, str]:
     with contextlib.suppress(OSError):
         for path in segments(folder.path):
             with path.open("rb") as file:
-                for line in file:
+                while line := file.readline(LONGEST_LINE):
                     if _KIND in line:
-                        with contextlib.suppress(ValueError, KeyError, TypeError):
-                            plain = json.loads(line)
-                            if plain["event"] == SessionOpened.kind:
-                                reasons[int(plain["data"]["session"])] = str(plain["data"]["reason"])
+                        with contextlib.suppress(RecordError):
+                            event = decode_entry(str(path), line, 0).event
+                            if isinstance(event, SessionOpened):
+                                reasons[event.session] = event.reason
     return reasons

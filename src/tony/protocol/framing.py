@@ -7,12 +7,12 @@ the highest bit of the length is set, those bytes are compressed (zlib): what te
 from __future__ import annotations
 
 import json
-import math
 import struct
 from typing import Any
 
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.json_text import BadJson, NestedTooDeeply, loads
 from tony.protocol.errors import Code
 from tony.protocol.messages import MESSAGES, Message
 
@@ -129,16 +129,11 @@ def decode(body: bytes) -> Message:
 
 def _parse(body: bytes) -> dict[str, Any]:
     try:
-        text = str(body, "utf-8")
-        plain = _DECODER.decode(text)
-        # An escape can smuggle in half a character, which nothing could print or write to a file.
-        if "\\u" in text:
-            _ENCODER.encode(plain).encode()
-    except ValueError as error:
-        reason = "not UTF-8" if isinstance(error, UnicodeError) else str(error)
-        raise ProtocolError(Code.NOT_JSON, f"a frame that is not JSON: {reason}") from None
-    except RecursionError:
+        plain = loads(body)
+    except NestedTooDeeply:
         raise ProtocolError(Code.NOT_JSON, "a frame that is nested too deeply") from None
+    except BadJson as error:
+        raise ProtocolError(Code.NOT_JSON, f"a frame that is not JSON: {error}") from None
     if not isinstance(plain, dict):
         raise ProtocolError(Code.NOT_JSON, "a frame that is not a JSON object")
     return plain
@@ -169,24 +164,3 @@ def _expanded(body: bytes, limit: int) -> bytes:
 
 def _shown(value: object) -> str:
     return f"{value!r:.80}" if isinstance(value, str | int | None) else type(value).__name__
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number beyond what a double holds")
-    return number
-
-
-def _whole(text: str) -> int:
-    # 64 bits: what every reader of our records (SQLite, other languages) can hold.
-    if len(text) > 20 or not -(2**63) <= (number := int(text)) < 2**64:
-        raise ValueError("a whole number beyond 64 bits")
-    return number
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)

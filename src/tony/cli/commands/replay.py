@@ -9,7 +9,7 @@ import click
 from tony.cli.options import JobParameter, job_id, json_option
 from tony.cli.output import print_json, say
 from tony.errors import ExitCode, UnknownJobError
-from tony.history.log import read, segments
+from tony.history.log import place_of, read, segments
 from tony.history.record import read_job, read_summary
 from tony.model.layout import JobFolder
 
@@ -33,6 +33,7 @@ def command(job: str, as_json: bool) -> int:
     result = replay(record.job_id, record.spec, read(logs))
     state = result.app.state.job.value
     summary = read_summary(folder)
+    place = None if result.mismatch is None else place_of(logs, result.events + 1)
     if as_json:
         print_json(
             {
@@ -41,6 +42,7 @@ def command(job: str, as_json: bool) -> int:
                 "events": result.events,
                 "compared": result.checked,
                 "difference": result.mismatch,
+                "place": place,
                 "state": state,
             }
         )
@@ -50,7 +52,7 @@ def command(job: str, as_json: bool) -> int:
         if summary is not None and summary.state is not result.app.state.job:
             say(f"the log ends with the job {state}; its record was closed later, as {summary.state.value}")
     else:
-        say(f"different after {result.events} events, in state {state}: {result.mismatch}")
+        say(f"different after {result.events} events, in state {state}: {place}: {result.mismatch}")
     return ExitCode.SUCCEEDED if result.mismatch is None else ExitCode.BUG
 
 

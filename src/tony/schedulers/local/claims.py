@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from tony.dataclass import dataclass, replace
+from tony.model.json_text import BadJson, loads
 from tony.schedulers.local.machine import Machine
 from tony.units import format_size
 
@@ -71,8 +72,8 @@ def decode(content: bytes, ticket: str, user: str) -> Claim | None:
         user: who owns the file.
     """
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
+        data = loads(content)
+    except BadJson:
         return None
     if len(content) > MAX_BYTES or not isinstance(data, dict) or data.get("ticket") != ticket:
         return None
