@@ -1,11 +1,19 @@
-"""How a program of ours is started by another: isolated from the user's site-packages and environment switches."""
+"""How a program of ours is started: in a fresh interpreter, or in a fork of a process that has its modules loaded.
+
+Either way it sees the standard library and this package, and nothing else: no site-packages, no PYTHONPATH.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {module} import main; sys.exit(main())"
+_BEGIN, _END = _CODE.split("{module}")
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -16,5 +24,62 @@ def command(module: str, *arguments: str) -> list[str]:
     Args:
         module: such as `tony.executor.main`; its `main()` answers the exit code and reads `sys.argv[1:]`.
     """
-    root = str(Path(__file__).resolve().parent.parent)
-    return [sys.executable, "-I", "-S", "-c", _CODE.format(module=module), root, *arguments]
+    return [sys.executable, "-I", "-S", "-c", _CODE.format(module=module), _root(), *arguments]
+
+
+def module_of(argv: Sequence[str]) -> str | None:
+    """The module that an argv of `command` runs; None for any other argv."""
+    if len(argv) < 6 or [*argv[:4], argv[5]] != [sys.executable, "-I", "-S", "-c", _root()]:
+        return None
+    code = argv[4]
+    return code[len(_BEGIN) : -len(_END)] if code.startswith(_BEGIN) and code.endswith(_END) else None
+
+
+def seclude() -> None:
+    """Makes this process, a fork, see what a fresh interpreter of ours sees."""
+    library = os.path.dirname(os.__file__)
+    sys.path[:] = [_root(), library, os.path.join(library, "lib-dynload")]
+    sys.path_importer_cache.clear()
+
+
+def load(*modules: str) -> None:
+    """Imports modules that will be needed, without OpenSSL.
+
+    asyncio loads it where it is there: 4 MiB and some milliseconds in each process, for a class that we do not use.
+    Our own TLS (`rpc.tls`) loads it when it is needed.
+    """
+    without = "ssl" not in sys.modules
+    if without:
+        sys.modules["ssl"] = None  # type: ignore[assignment]
+    try:
+        for module in modules:
+            import_module(module)
+    finally:
+        if without:
+            del sys.modules["ssl"]
+
+
+def enter(argv: Sequence[str]) -> NoReturn:
+    """Goes on as the program of an argv of `command`, and ends this process, a fork, with its exit code."""
+    module = module_of(argv)
+    assert module is not None, argv
+    sys.argv = ["-c", *argv[6:]]
+    code = 1
+    try:
+        answer = import_module(module).main()
+        code = answer if isinstance(answer, int) else 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # the outermost place of a program
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass
+        os._exit(code)
+
+
+def _root() -> str:
+    return str(Path(__file__).resolve().parent.parent)

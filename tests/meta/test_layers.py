@@ -15,15 +15,16 @@ import tony
 PACKAGE = Path(tony.__file__).parent
 
 #: Room -> the rooms it may import. A room may always import itself.
-BELOW_MODEL = {"errors", "units", "clock", "bootstrap"}
+BELOW_MODEL = {"errors", "units", "clock", "bootstrap", "dataclass"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
+    "errors": {"dataclass"},
     "units": set(),
     "clock": set(),
     "bootstrap": set(),
+    "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "core": BELOW_MODEL | {"model"},

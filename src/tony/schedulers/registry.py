@@ -7,7 +7,7 @@ from typing import cast
 
 from tony.schedulers.base import Scheduler
 
-_HOMES = {"local": "tony.schedulers.local:LocalScheduler"}
+_HOMES = {"local": "tony.schedulers.local.scheduler:LocalScheduler"}
 
 
 def names() -> tuple[str, ...]:
@@ -21,13 +21,14 @@ def load(name: str) -> Scheduler:
     Raises:
         LookupError: there is none.
     """
-    return cast(Scheduler, getattr(import_module(module_of(name)), _HOMES[name].partition(":")[2])())
+    module, _, class_name = _HOMES[name].partition(":")
+    return cast(Scheduler, getattr(import_module(module), class_name)())
 
 
-def module_of(name: str) -> str:
-    """The package that a scheduler lives in.
+def package_of(name: str) -> str:
+    """The package that a scheduler lives in; its module `settings` tells what can be set.
 
     Raises:
         LookupError: there is none of that name.
     """
-    return _HOMES[name].partition(":")[0]
+    return _HOMES[name].partition(":")[0].rpartition(".")[0]

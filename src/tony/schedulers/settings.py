@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import cast
 
 from tony.dataclass import dataclass
-from tony.schedulers.registry import module_of
+from tony.schedulers.registry import package_of
 
 
 class SettingType(Enum):
@@ -43,4 +43,4 @@ def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
     Raises:
         LookupError: there is no scheduler of that name.
     """
-    return tuple(cast(Sequence[SchedulerSetting], import_module(f"{module_of(scheduler)}.settings").SETTINGS))
+    return tuple(cast(Sequence[SchedulerSetting], import_module(f"{package_of(scheduler)}.settings").SETTINGS))

@@ -178,7 +178,7 @@ def test_missing_executor(tmp_path: Path) -> None:
         source.set_demand("ps", 1)
         await until(lambda: bool(containers(events, "ps")))
         task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
-        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: .*'/no/such/program'"):
+        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: /no/such/program"):
             await source.launch("c-1", task, credentials())
         await source.close()
 

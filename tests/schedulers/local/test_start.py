@@ -104,7 +104,7 @@ def test_cancelled_start_leaves_nothing(folder: JobFolder) -> None:
 
 def test_program_that_is_not_there(folder: JobFolder) -> None:
     """An interpreter that has been removed, say."""
-    with pytest.raises(SchedulerError, match=r"cannot be started: .*'/no/such/program'"):
+    with pytest.raises(SchedulerError, match=r"cannot be started: /no/such/program"):
         asyncio.run(start_master(folder, ["/no/such/program"]))
 
 

@@ -1,5 +1,1 @@
 """The embedded scheduler: processes on this machine, with a ledger of memory and GPUs that all its users share."""
-
-from tony.schedulers.local.scheduler import LocalScheduler
-
-__all__ = ["LocalScheduler"]

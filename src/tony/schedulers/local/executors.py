@@ -8,12 +8,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tony.model.codec import to_plain
 from tony.protocol.launch import LaunchContext
+from tony.schedulers.local.fork_server import ForkServer
 
 #: Bytes of an executor's log that are looked at for its last line.
 _TAIL = 4096
@@ -28,15 +28,16 @@ class Executor:
         pid: also its session's id.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, ended: Callable[[str], object]) -> None:
-        self.pid = process.pid
-        self._process = process
+    def __init__(self, pid: int, server: ForkServer, log: Path, ended: Callable[[str], object]) -> None:
+        self.pid = pid
+        self._server = server
         self._log = log
         self._ended = ended
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._pidfd = os.pidfd_open(process.pid)
+        self._pidfd = os.pidfd_open(pid)
         self._loop.add_reader(self._pidfd, self._over)
+        self._last: asyncio.Task[None] | None = None
 
     def kill(self) -> None:
         """SIGKILL. May be called twice, or after its end."""
@@ -52,12 +53,16 @@ class Executor:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._pidfd = -1
-        self._gone.set()
-        self._ended(f"its executor {describe_end(self._process.wait())}{self._last_words()}")
+        self._last = self._loop.create_task(self._tell())
 
-    def _last_words(self) -> str:
+    async def _tell(self) -> None:
+        returncode = await self._server.reap(self.pid)
+        self._gone.set()
+        self._ended(f"its executor {describe_end(returncode)}{self._last_words(returncode)}")
+
+    def _last_words(self, returncode: int | None) -> str:
         """Why it failed, as far as it said so itself."""
-        if self._process.returncode <= 0:
+        if returncode is None or returncode <= 0:
             return ""
         with contextlib.suppress(OSError), self._log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -67,7 +72,8 @@ class Executor:
         return ""
 
 
-def start(
+async def start(
+    server: ForkServer,
     argv: Sequence[str],
     context: LaunchContext,
     *,
@@ -77,10 +83,11 @@ def start(
     inherited: Sequence[int],
     ended: Callable[[str], object],
 ) -> Executor:
-    """Starts an executor in a session of its own. To be called from the one thread that lives as long as the program.
+    """Starts an executor in a session of its own.
 
     Args:
         context: goes by pipe; it holds secrets.
+        env: what its environment has more than ours.
         inherited: descriptors that it keeps open as long as it lives.
         ended: called once, on the running loop, with how it ended.
 
@@ -91,34 +98,23 @@ def start(
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         with log.open("ab") as output:
-            process = subprocess.Popen(
-                argv,
-                stdin=reading,
-                stdout=output,
-                stderr=output,
-                cwd=folder,
-                env=env,
-                pass_fds=inherited,
-                start_new_session=True,
+            pid = await server.start(
+                argv, folder=folder, env=env, stdin=reading, output=output.fileno(), kept=inherited
             )
-    except OSError:
-        os.close(writing)
+        executor = Executor(pid, server, log, ended)
+    except BaseException:
+        os.close(writing)  # if it lives it ends: no context comes
         raise
     finally:
         os.close(reading)
-    try:
-        executor = Executor(process, log, ended)
-    except OSError:
-        os.close(writing)
-        process.kill()
-        process.wait()
-        raise
     _feed(writing, json.dumps(to_plain(context), separators=(",", ":")).encode())
     return executor
 
 
-def describe_end(returncode: int) -> str:
-    """`ended with exit code 3`, `was killed by SIGKILL`."""
+def describe_end(returncode: int | None) -> str:
+    """`ended with exit code 3`, `was killed by SIGKILL`; None is what nobody knows."""
+    if returncode is None:
+        return "ended; how, is not known"
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 from collections.abc import Coroutine, Sequence
 from enum import Enum
@@ -18,16 +17,19 @@ from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, SchedulerError, TonyError
-from tony.linux import cgroup, process
+from tony.linux import cgroup, process, refusals
+from tony.linux.limits import allow_open_files
+from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.job import Resources
 from tony.model.staged import StagedRole
 from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
 from tony.schedulers.base import ContainerSource, PreparedJob, Sink
-from tony.schedulers.local import executors, remains
+from tony.schedulers.local import appetite, executors, remains
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.executors import Executor
 from tony.schedulers.local.fit import misfits
+from tony.schedulers.local.fork_server import ForkServer
 from tony.schedulers.local.grants import Grants
 from tony.schedulers.local.holding import Holding
 from tony.schedulers.local.machine import measure
@@ -48,6 +50,10 @@ _STRAY_LOOKS, _STRAY_PAUSE = 100, 0.005
 _LAST_WAIT = 10.0
 #: Tries at the job's end to end what is left; each waits some seconds for what is stuck in the kernel.
 _LAST_TRIES = 3
+#: Executors that are started at one time; each takes some open files more for that moment.
+_STARTING = 2
+#: Open files for clients who look on, should the limit be low.
+_CLIENTS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +109,8 @@ class LocalSource(ContainerSource):
         self._adopt_orphans = adopt_orphans
         self._sink: Sink | None = None
         self._holding: Holding | None = None
+        self._server = ForkServer()
+        self._starting = asyncio.Semaphore(_STARTING)
         self._grants = Grants(self._spec)
         self._admitted = False
         self._never = ""
@@ -119,11 +127,18 @@ class LocalSource(ContainerSource):
         self._sink = sink
         if self._adopt_orphans:
             process.set_child_subreaper()
+        allow_open_files(appetite.open_files(self._spec) + _CLIENTS)
+        try:
+            self._server.open()  # early, as long as this process has one thread
+        except OSError as error:
+            raise SchedulerError(
+                f"the fork server of the executors cannot be started: {refusals.said(error)}"
+            ) from error
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
         need = peak(self._spec)
-        machine = await asyncio.to_thread(measure, self._settings, with_gpus=need.gpus > 0)
+        machine = await beside(measure, self._settings, with_gpus=need.gpus > 0)
         self._holding = Holding(
             lambda: open_ledger(self._settings, self._job.home)[0], ledger, self._job.record, need, machine
         )
@@ -173,18 +188,21 @@ class LocalSource(ContainerSource):
             return
         held.stage = _Stage.STARTING
         try:
-            interpreter = await asyncio.to_thread(self._lay_down, held.id, TaskId(task.role, task.index))
+            interpreter = await beside(self._lay_down, held.id, TaskId(task.role, task.index))
             if held.cause or self._sink is None:
                 self._bury_unstarted(held)
             else:
-                self._start(held, task, credentials, interpreter)
+                async with self._starting:
+                    await self._start(held, task, credentials, interpreter)
         except (TonyError, OSError) as error:
             if held.cause or self._sink is None:  # what failed was ended by us
                 self._bury_unstarted(held)
                 return
             cgroup.remove(held.groups)
             self._forget(held)
-            raise SchedulerError(f"the executor of {task.role}:{task.index} cannot be started: {error}") from error
+            raise SchedulerError(
+                f"the executor of {task.role}:{task.index} cannot be started: {refusals.said(error)}"
+            ) from error
 
     def _lay_down(self, container: str, task: TaskId) -> Interpreter:
         """Makes a task's working directory. Runs in a thread: archives are unpacked."""
@@ -193,7 +211,9 @@ class LocalSource(ContainerSource):
         marks = {remains.PROGRAM_VARIABLE: remains.marker(self._job.folder.job_id, container)}
         return localize(staged, self._job.home.cache, folder, marks)
 
-    def _start(self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter) -> None:
+    async def _start(
+        self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter
+    ) -> None:
         name = TaskId(task.role, task.index)
         folder = self._job.folder
         held.groups = cgroup.create(
@@ -212,16 +232,19 @@ class LocalSource(ContainerSource):
             gpu_devices=held.devices,
             cgroup=held.groups,
         )
-        held.executor = executors.start(
+        held.executor = await executors.start(
+            self._server,
             self._command,
             LaunchContext(task=task, container=part, credentials=credentials),
-            env={**os.environ, remains.EXECUTOR_VARIABLE: marker},
+            env={remains.EXECUTOR_VARIABLE: marker},
             folder=folder.path,
             log=folder.executor_log(name),
             inherited=self._holding.descriptors if self._holding else (),
             ended=lambda how: self._executor_ended(held, how),
         )
         held.stage = _Stage.RUNNING
+        if held.cause or self._sink is None:  # it was to end meanwhile
+            held.executor.kill()
         try:
             remains.note(folder.remains, executor=held.executor.pid)
         except OSError as error:
@@ -265,7 +288,7 @@ class LocalSource(ContainerSource):
     async def _interrupt(self, held: _Container) -> None:
         """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
         while held.stage is _Stage.STARTING:
-            await asyncio.to_thread(remains.end_container, self._job.folder.job_id, held.id, ())
+            await beside(remains.end_container, self._job.folder.job_id, held.id, ())
             await asyncio.sleep(_STUBBORN)
 
     def _executor_ended(self, held: _Container, how: str) -> None:
@@ -296,7 +319,7 @@ class LocalSource(ContainerSource):
         return started and self._adopt_orphans and remains.nothing_left(self._executor_pids(), held.groups)
 
     async def _end_all(self, held: _Container) -> bool:
-        dead = await asyncio.to_thread(remains.end_container, self._job.folder.job_id, held.id, held.groups)
+        dead = await beside(remains.end_container, self._job.folder.job_id, held.id, held.groups)
         return await self._end_strays() and dead
 
     async def _end_strays(self) -> bool:
@@ -329,6 +352,7 @@ class LocalSource(ContainerSource):
             async with asyncio.timeout(_LAST_WAIT):
                 for executor in living:
                     await executor.wait_gone()
+        await self._server.close()
         await self._end_rest()
         self._containers.clear()
         self._job.folder.remains.unlink(missing_ok=True)
@@ -338,7 +362,7 @@ class LocalSource(ContainerSource):
     async def _end_rest(self) -> None:
         noted = remains.noted(self._job.folder.remains)
         for _ in range(_LAST_TRIES):
-            dead = await asyncio.to_thread(remains.end_job, self._job.folder.job_id, noted)
+            dead = await beside(remains.end_job, self._job.folder.job_id, noted)
             if await self._end_strays() and dead:
                 return
             await asyncio.sleep(_STUBBORN)

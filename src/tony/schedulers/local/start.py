@@ -14,6 +14,7 @@ from tony.bootstrap import command
 from tony.errors import SchedulerError
 from tony.linux import refusals
 from tony.model.layout import JobFolder
+from tony.schedulers.local import standby
 from tony.schedulers.local.executors import describe_end
 from tony.schedulers.local.inotify import FolderWatch
 
@@ -39,7 +40,7 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     Raises:
         SchedulerError: it did not come up; it is gone.
     """
-    process = _spawn(argv or master_command(folder), folder)
+    process = _spawn(argv, folder) if argv else _wake(folder) or _spawn(master_command(folder), folder)
     try:
         async with asyncio.timeout(_PATIENCE):
             await _wait_up(process, folder)
@@ -52,6 +53,18 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     # Somebody has to wait for it, or it stays a zombie as long as we live.
     with contextlib.suppress(RuntimeError):  # no thread is to be had any more
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
+
+
+def _wake(folder: JobFolder) -> standby.Standby | None:
+    """Uses the fork that stands by, if there is one."""
+    found = standby.take()
+    if found:
+        try:
+            found.send(master_command(folder), folder.path, folder.am_log)
+        except OSError:
+            found.dismiss()
+            return None
+    return found
 
 
 def _spawn(argv: Sequence[str], folder: JobFolder) -> subprocess.Popen[bytes]:
@@ -67,14 +80,15 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-async def _wait_up(process: subprocess.Popen[bytes], folder: JobFolder) -> None:
+async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, folder: JobFolder) -> None:
     news = asyncio.Event()
     with _listening(process.pid, folder.path, news) as pause:
         while not (folder.am.exists() or folder.summary.exists()):
-            if process.poll() is not None:
-                if process.returncode == 0 or folder.summary.exists():
+            returncode = process.poll()
+            if returncode is not None:
+                if returncode == 0 or folder.summary.exists():
                     return
-                raise SchedulerError(_explain(folder, describe_end(process.returncode)))
+                raise SchedulerError(_explain(folder, describe_end(returncode)))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await news.wait()

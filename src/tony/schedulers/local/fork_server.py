@@ -1,0 +1,234 @@
+"""Starts executors as forks of one small process that has their modules loaded: a tenth of a fresh interpreter's cost.
+
+The application master cannot fork them itself: it has an event loop, connections and perhaps threads, and forking a
+process with threads breaks. The server has one thread and does one thing. It is the parent of what it starts, and says
+how each ended when it is asked. It ends with its master; executors notice that themselves.
+
+A message is one packet of JSON on a socket of the kind SOCK_SEQPACKET; to a start belong open files (SCM_RIGHTS):
+
+    {"argv": [...], "folder": "...", "env": {...}} + input, output, what to keep open -> {"pid": 12}
+    {"reap": 12}                                                                      -> {"status": 0}
+    what could not be done                                                            -> {"error": [2, "...", "file"]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tony import bootstrap
+from tony.linux import identity
+
+#: What an executor is made of; loaded once, by the server.
+EXECUTOR_MODULES = ("tony.executor.main", "tony.executor.life")
+#: Bytes of a message, and open files that come with one, at most.
+_MOST, _FILES = 128 << 10, 16
+#: Seconds in which the server has to answer.
+_PATIENCE = 30.0
+
+
+class ForkServer:
+    """The master's handle on its server, for one event loop."""
+
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        self.pid = 0
+        self._socket: socket.socket | None = None
+        self._turn = asyncio.Lock()
+
+    def open(self) -> None:
+        """Starts the server: as a fork of this process as long as it has one thread, else in a fresh interpreter.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self.pid = _fork(theirs) if threading.active_count() == 1 else _spawn(theirs)
+            except OSError:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        self._socket = ours
+
+    async def start(
+        self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str], stdin: int, output: int, kept: Sequence[int]
+    ) -> int:
+        """Starts a program in a session of its own; answers its pid. If the server was killed, there is another one.
+
+        Args:
+            argv: one of `bootstrap.command` runs in a fork; any other is executed.
+            env: what its environment has more than ours.
+            kept: descriptors that stay open as long as it lives.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        request = {"argv": list(argv), "folder": str(folder), "env": dict(env)}
+        files = [stdin, output, *kept]
+        async with self._turn:
+            if self._socket is None:
+                self.open()
+            try:
+                return int((await self._ask(request, files))["pid"])
+            except ConnectionError:
+                self._end()
+                self.open()
+                return int((await self._ask(request, files))["pid"])
+
+    async def reap(self, pid: int) -> int | None:
+        """How a program that has ended did: its exit code, minus a signal's number, or None if nobody knows."""
+        with contextlib.suppress(OSError):
+            async with self._turn:
+                return int((await self._ask({"reap": pid}, []))["status"])
+        return _inherited(pid)
+
+    async def close(self) -> None:
+        """Ends it. Programs that it started live on. May be called twice."""
+        async with self._turn:
+            self._end()
+
+    def _end(self) -> None:
+        if self._socket is None:
+            return
+        self._socket.close()
+        self._socket = None
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    async def _ask(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
+        if self._socket is None:
+            raise ConnectionResetError(errno.ECONNRESET, "there is no fork server")
+        socket.send_fds(self._socket, [json.dumps(request).encode()], list(files))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                packet = await asyncio.get_running_loop().sock_recv(self._socket, _MOST)
+        except TimeoutError:
+            self._end()  # stopped, or stuck
+            raise OSError(errno.ETIMEDOUT, f"the fork server did not answer within {_PATIENCE:g} s") from None
+        except asyncio.CancelledError:
+            self._end()  # its answer would be taken for that to the next question
+            raise
+        if not packet:
+            raise ConnectionResetError(errno.ECONNRESET, "the fork server has ended")
+        answer: dict[str, Any] = json.loads(packet)
+        if "error" in answer:
+            raise OSError(*answer["error"])
+        return answer
+
+
+def main() -> int:
+    """The server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
+    os.set_inheritable(int(sys.argv[1]), False)
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    return 0
+
+
+def _inherited(pid: int) -> int | None:
+    """How a child ended that is ours since its server is gone: the master is a subreaper."""
+    with contextlib.suppress(OSError):
+        return os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
+    return None
+
+
+def _fork(theirs: socket.socket) -> int:
+    pid = os.fork()
+    if pid == 0:
+        _be_server(theirs)
+    return pid
+
+
+def _spawn(theirs: socket.socket) -> int:
+    argv = bootstrap.command(__name__, str(theirs.fileno()))
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    process.returncode = 0  # `ForkServer` waits for it, not this object
+    return process.pid
+
+
+def _be_server(connection: socket.socket) -> NoReturn:
+    """The fork: lets go of all that belongs to the master."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        own = connection.fileno()
+        os.closerange(3, own)
+        os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
+        _serve(connection)
+    except BaseException:  # the outermost place of a program
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _serve(connection: socket.socket) -> None:
+    bootstrap.load(*EXECUTOR_MODULES)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would copy every page of it
+    while True:
+        packet, files, _, _ = socket.recv_fds(connection, _MOST, _FILES)
+        if not packet:
+            return
+        try:
+            answer = _obey(json.loads(packet), files)
+        except OSError as error:
+            answer = {"error": [error.errno, error.strerror, error.filename]}
+        finally:
+            for file in files:
+                os.close(file)
+        connection.send(json.dumps(answer).encode())
+
+
+def _obey(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
+    if "reap" in request:
+        return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
+    env = {**request["env"], **os.environ, **request["env"]}
+    if bootstrap.module_of(request["argv"]) is None:
+        return {"pid": _execute(request["argv"], request["folder"], env, files)}
+    pid = os.fork()
+    if pid == 0:
+        _become(request["argv"], request["folder"], env, files)
+    return {"pid": pid}
+
+
+def _execute(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Sequence[int]) -> int:
+    stdin, output, *kept = files
+    process = subprocess.Popen(
+        argv, stdin=stdin, stdout=output, stderr=output, cwd=folder, env=env, pass_fds=kept, start_new_session=True
+    )
+    process.returncode = 0  # `reap` waits for it, not this object
+    return process.pid
+
+
+def _become(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Sequence[int]) -> NoReturn:
+    try:
+        os.setsid()
+        stdin, output, *kept = files
+        for source, target in ((stdin, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        others = {*kept, 0, 1, 2}
+        for number in map(int, os.listdir("/proc/self/fd")):
+            if number not in others:
+                with contextlib.suppress(OSError):
+                    os.close(number)
+        os.chdir(folder)
+        module = bootstrap.module_of(argv)
+        identity.assume(f"{module} in {folder}", env)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    bootstrap.enter(argv)

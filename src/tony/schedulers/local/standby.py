@@ -1,0 +1,137 @@
+"""An application master that is loaded while the client still reads the job file: a fork of it, made first of all.
+
+The command line makes one before anything else is imported, so that a second core loads what a master and its
+executors are made of. If no job comes of it, the fork is ended unseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tony import bootstrap
+from tony.linux import identity
+
+#: What a master and its executors are made of.
+_MODULES = ("tony.am.main", "tony.schedulers.local.source", "tony.executor.main", "tony.executor.life")
+
+
+class Standby:
+    """The client's handle on it.
+
+    Attributes:
+        pid: of the process, also its session's id.
+        returncode: as of `subprocess.Popen`: None until the end was seen.
+    """
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._pipe = pipe
+
+    def send(self, argv: Sequence[str], folder: Path, log: Path) -> None:
+        """Makes it the program of an argv of `bootstrap.command`.
+
+        Args:
+            folder: its working directory.
+            log: file that takes what it prints.
+
+        Raises:
+            OSError: it is gone.
+        """
+        with open(self._pipe, "wb") as pipe:
+            self._pipe = -1
+            pipe.write(os.fsencode("\0".join((str(folder), str(log), *argv))))
+
+    def dismiss(self) -> None:
+        """Ends it; nobody needs it."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+        self.kill()
+        self.wait()
+
+    def poll(self) -> int | None:
+        """How it ended; None as long as it lives."""
+        return self._look(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Waits for its end."""
+        return self._look(0)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _look(self, how: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, how)
+            except ChildProcessError:  # somebody else has waited for it
+                self.returncode = 0
+            else:
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+_present: Standby | None = None
+
+
+def prepare() -> None:
+    """Forks one. For a process that has one thread and has done nothing yet; where it fails, there will be none."""
+    global _present
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        return
+    if pid == 0:
+        os.close(writing)
+        _wait(reading)
+    os.close(reading)
+    _present = Standby(pid, writing)
+
+
+def take() -> Standby | None:
+    """The one that there is, if any, to be used or dismissed by the caller."""
+    global _present
+    taken, _present = _present, None
+    return taken
+
+
+def _wait(pipe: int) -> NoReturn:
+    try:
+        os.setsid()  # no signal of the client's terminal reaches it
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for target in range(3):
+            os.dup2(nothing, target)
+        os.close(nothing)
+        bootstrap.seclude()
+        bootstrap.load(*_MODULES)
+        with open(pipe, "rb") as words:
+            content = words.read()
+        if not content:
+            os._exit(0)
+        folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        for target in (1, 2):
+            os.dup2(output, target)
+        os.close(output)
+        os.chdir(folder)
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: collections need not look at it
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    identity.assume(f"tony.am.main {folder}", dict(os.environ))
+    bootstrap.enter(argv)
