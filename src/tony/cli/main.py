@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit = _limit(error)
         if not limit:
             return _bug(error)
-        warn(f"{error}: {limit}")
+        warn(f"{type(error).__name__}: {error}: {limit}")
         return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
 
@@ -176,6 +176,8 @@ def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
 def _limit(error: BaseException) -> str:
     """The limit of the machine that stands behind an error, and what we need of it; empty if there is none."""
     limit = refusals.explain(error)
+    if limit in str(error):
+        return ""
     return f"{limit}; a command of tony takes up to {_OPEN_FILES}" if limit == refusals.open_files() else limit
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 
+from tony.linux import refusals
+
 #: Characters of a program's name that are shown; nobody needs more to know which it is.
 _SHOWN = 200
 #: From linux/binfmts.h: as much of a file is read for its first line.
@@ -27,7 +29,7 @@ def explain(program: str, error: Exception, folder: str, path: str) -> str:
     if number == errno.ENAMETOOLONG:
         return f"command not found: {program} (the name is too long for the file system)"
     if number not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG):
-        return f"cannot start {program}: {error}"
+        return f"cannot start {program}: {refusals.said(error)}"
     if number == errno.E2BIG:
         return f"cannot start {program}: command and environment are too long together for Linux"
     if place is None:

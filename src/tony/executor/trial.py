@@ -22,6 +22,7 @@ from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.spawn import spawn
 from tony.executor.verdict import End, Seen, judge, signal_name
+from tony.linux import refusals
 from tony.linux.process import own_peak
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
@@ -131,7 +132,8 @@ class Trial:
             log.error("the program was not started: %s", error)
             await self._family.end()
             self.ended = clock.monotonic()
-            return ExitStatus(reason=ExitReason.LAUNCH_FAILED, message=str(error)[:_LONGEST_MESSAGE])
+            reason = ExitReason.REFUSED if refusals.explain(error) else ExitReason.LAUNCH_FAILED
+            return ExitStatus(reason=reason, message=str(error)[:_LONGEST_MESSAGE])
         finally:
             if self._output:
                 self._output.close()
@@ -163,7 +165,10 @@ class Trial:
         task, container = context.task, context.container
         argv, envs = self._prepare()
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
-        output = self._output = Output(Path(container.log_folder), name, task.log_limit, self._first_output)
+        try:
+            output = self._output = Output(Path(container.log_folder), name, task.log_limit, self._first_output)
+        except OSError as error:
+            raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()
         self._around.reaper.adopt(self._stranger_ended)
         for number, env in enumerate(envs):

@@ -18,7 +18,7 @@ def said(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     limit = explain(error)
-    return f"{text}: {limit}" if limit else text
+    return f"{text}: {limit}" if limit and limit not in text else text
 
 
 def explain(error: BaseException | None) -> str:
@@ -48,13 +48,14 @@ def processes() -> str:
     limits = []
     soft = process_limit()
     if soft is not None:
-        limits.append(f"{soft} of user {os.getuid()} (RLIMIT_NPROC, ulimit -u)")
+        limits.append(f"user {os.getuid()} may have {soft} processes and threads (RLIMIT_NPROC, ulimit -u)")
     group = _group_limit()
     if group is not None:
-        limits.append(f"{group} in our control group (pids.max)")
+        limits.append(f"our control group may have {group} processes and threads (pids.max)")
     if not limits:
-        limits.append(f"{_number(Path('/proc/sys/kernel/threads-max')) or 'a limited number'} on this machine")
-    return f"there may be {' and '.join(limits)} processes and threads at one time"
+        most = _number(Path("/proc/sys/kernel/threads-max"))
+        limits.append(f"this machine may have {most or 'so many'} processes and threads (kernel.threads-max)")
+    return ", ".join(limits)
 
 
 def process_limit() -> int | None:

@@ -14,6 +14,7 @@ class ExitReason(Enum):
     STOPPED = "stopped"  #: it ended after we told it to
     NOT_STARTED = "not-started"  #: told to stop before it had been started
     LAUNCH_FAILED = "launch-failed"  #: the command could not be started
+    REFUSED = "refused"  #: a limit of the machine left no process or no open file for it
     MEMORY = "memory"  #: it reached its memory limit
     PORT_COLLISION = "port-collision"  #: somebody took a port that was reserved for it
 
