@@ -394,17 +394,19 @@ class TestReplay:
             "events": 5,
             "compared": 0,
             "difference": None,
+            "place": None,
             "state": "killed",
         }
 
     def test_something_else(self, tony: Tony, home: Home) -> None:
-        """Exit code 70: the log is a bug report."""
+        """Exit code 70: the log is a bug report. File and line are said."""
         folder, record = recorded(home)
         played(folder, record)
         logged(folder, [ev.Snapshot(digest="0" * 64)], attempt=2, first_seq=6)
         answer = tony("replay", JOB)
         assert answer.code == 70
-        assert answer.out.startswith("different after 5 events, in state killed: the state before event 6 ")
+        place = f"{folder.events(2)}:2"
+        assert answer.out.startswith(f"different after 5 events, in state killed: {place}: the state before event 6 ")
         assert tony("replay", JOB, "--json").json["identical"] is False
 
     def test_a_record_from_elsewhere(self, tony: Tony, home: Home) -> None:

@@ -66,11 +66,11 @@ def test_a_torn_header_waits(folder: JobFolder) -> None:
 
 @pytest.mark.parametrize("line", ["{}", "[]", "x", '{"seq": 1, "at": 0, "wall": 0, "event": "flown", "data": {}}'])
 def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
-    """The message names the file."""
+    """The message names the file and the line."""
     logged(folder, [])
     with folder.events(1).open("a") as file:
         file.write(f"{line}\n")
-    with pytest.raises(RecordError, match=r"events\.1\.jsonl: not an event"):
+    with pytest.raises(RecordError, match=r"events\.1\.jsonl:2: not an event"):
         list(EventTail(folder).new())
 
 

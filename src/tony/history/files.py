@@ -24,7 +24,8 @@ def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = Fal
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        # Half characters, in names of files that are no text, become the escapes that JSON has for them.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(data, file, ensure_ascii=False, separators=(",", ":"))
             file.write("\n")
             if durable:
@@ -45,7 +46,7 @@ def read_json(path: Path) -> Json | None:
         StorageError: the file system refused.
     """
     try:
-        return loads(path.read_bytes())
+        return loads(path.read_bytes(), halves=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -187,7 +187,7 @@ def _read_index(home: Home) -> tuple[dict[str, JobHead], int]:
         lines = home.index.read_bytes().splitlines()
     for line in lines:
         with contextlib.suppress(ValueError):
-            head = from_plain(JobHead, loads(line))
+            head = from_plain(JobHead, loads(line, halves=True))
             if head.state.ended:
                 heads[head.job] = head
     return heads, len(lines)

@@ -257,7 +257,7 @@ def _line(plain: Json) -> bytes:
 
 def _header(path: Path, line: bytes) -> Header:
     try:
-        header = from_plain(Header, loads(line), ignore_unknown=True)
+        header = from_plain(Header, loads(line, halves=True), ignore_unknown=True)
     except ValueError as error:
         raise RecordError(f"{path} is no event log: {error}") from None
     if header.format != FORMAT:
@@ -276,7 +276,7 @@ def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
         RecordError: the line is no event.
     """
     try:
-        plain = from_plain(_Line, loads(line), ignore_unknown=True)
+        plain = from_plain(_Line, loads(line, halves=True), ignore_unknown=True)
         kind = EVENTS.get(plain.event)
         if kind is None:
             raise DecodeError(f"unknown event {plain.event[:80]!a}")

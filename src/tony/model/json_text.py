@@ -1,8 +1,7 @@
 """JSON that others wrote, read strictly: whatever it is, the answer is a plain value or one kind of error.
 
-Python's own reader takes NaN, whole numbers of any length and half characters, none of which can be counted with,
-shown or written again, and fails in three different ways. All that comes over the wire or from a job's record is read
-here.
+Python's own reader takes NaN and whole numbers of any length, which cannot be counted with or written again, and fails
+in three different ways. All that comes over the wire or from a job's record is read here.
 """
 
 from __future__ import annotations
@@ -21,21 +20,23 @@ class NestedTooDeeply(BadJson):
     """Lists in lists, or tables in tables, without end."""
 
 
-def loads(data: bytes | str) -> Json:
+def loads(data: bytes | str, *, halves: bool = False) -> Json:
     """The value that a text stands for.
 
     Args:
         data: JSON; bytes are UTF-8. Of a key that stands twice in a table the last one counts.
+        halves: take half characters, which names of files that are no text are made of. They can be printed by those
+            who know of them only.
 
     Raises:
         BadJson: it is none; or it holds NaN or the like, a number beyond 64 bits or what a double holds, half a
-            character, or hundreds of lists in one another.
+            character where they are not taken, or hundreds of lists in one another.
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
         plain = _DECODER.decode(text)
-        # An escape can smuggle in half a character, which nothing could print or write to a file.
-        if "\\u" in text:
+        # Only an escape can smuggle in half a character.
+        if not halves and "\\u" in text:
             _ENCODER.encode(plain).encode()
     except RecursionError:
         raise NestedTooDeeply("nested too deeply") from None
