@@ -1,13 +1,17 @@
 """Memory limits: kept by the kernel where it may, else measured and enforced; either way said in words."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master
+from tony.executor.family import Family
+from tony.executor.memory import Meter
 from tony.linux import cgroup
 from tony.model.exit import ExitReason
 from tony.protocol import messages as msg
@@ -121,3 +125,27 @@ def test_group_holds_all_and_is_emptied(master: Master, guest: Start, group: tup
     assert 0 < beat.memory <= 64 * MIB
     executor.process.kill()
     master.until(lambda: not cgroup.processes(group))
+
+
+@pytest.mark.parametrize(("before", "measured"), [("4096", False), (str(64 * MIB), True), (None, True)])
+def test_nobody_measures_what_the_kernel_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, measured: bool
+) -> None:
+    """Unless it keeps no peak, or only that of earlier tries, which it does not forget (v2)."""
+    for name in ("_FIRST", "_INTERVAL", "_LEISURE"):
+        monkeypatch.setattr(f"tony.executor.memory.{name}", 0.0)
+    if before is not None:
+        (tmp_path / "memory.peak").write_text(before)
+    (tmp_path / "memory.current").write_text("8192")
+    meter = Meter(MIB, Family("", [str(tmp_path)], lambda: 0), lambda pids: None)
+
+    async def watch() -> bool:
+        watching = asyncio.ensure_future(meter.watch())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return watching.done()
+
+    assert not asyncio.run(watch())
+    (tmp_path / "memory.peak").unlink(missing_ok=True)
+    assert meter.peak(0) == (8192 if measured else None)
+    assert meter.usage() == 8192

@@ -19,6 +19,8 @@ _INTERVAL = 0.5
 _LEISURE = 100
 #: Seconds after the start until the first one: many programs take what they need at once.
 _FIRST = 0.1
+#: Bytes that a control group may have held before a try, for the kernel's peak to be the try's own.
+_LITTLE = 1 << 20
 #: Bytes of the largest piece that the kernel may find no room for: what is used then is below the limit by less.
 _LAST_PIECE = 4 << 20
 
@@ -46,7 +48,10 @@ class Meter:
         cgroup.reset_peak(family.folders)
         self._kills_before = _kills(family)
         self._full_before = cgroup.times_full(family.folders)
-        self._peak_before = cgroup.peak(family.folders) or 0
+        peak = cgroup.peak(family.folders)
+        self._peak_before = peak or 0
+        # It keeps limit and peak: an executor that need not measure wakes only for its heartbeats.
+        self._left_to_kernel = peak is not None and peak <= _LITTLE
 
     def usage(self) -> int | None:
         """Bytes used now, or when last measured."""
@@ -68,6 +73,8 @@ class Meter:
 
     async def watch(self) -> None:
         """Measures for ever; ends when the limit is passed."""
+        if self._left_to_kernel:
+            await asyncio.get_running_loop().create_future()
         await asyncio.sleep(_FIRST)
         while True:
             began = time.monotonic()
