@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing, contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from tony import clock
 from tony.client import facts
 from tony.client.inotify import FolderWatch
 from tony.client.log_names import Selection
-from tony.client.log_reader import Line
+from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.errors import ConnectionFailed
@@ -23,8 +23,6 @@ from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
-#: Lines handed over at a time; between two portions everything else gets its turn.
-_PORTION = 500
 #: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before: at first,
 #: and at most.
 _SOON, _LATER = 0.05, 1.0
@@ -198,9 +196,9 @@ class _Printer:
             await self._hand_over()
 
     async def _hand_over(self) -> None:
-        while portion := list(islice(self._lines, _PORTION)):
+        for portion in portions(self._lines):
             self._viewer.printed(portion)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # between two portions everything else gets its turn
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from tony.dataclass import dataclass
 #: An unfinished line longer than this is shown in pieces: a program that never ends a line must not fill our memory.
 LONGEST_LINE = 64 * 1024
 _CHUNK = 256 * 1024
+#: At most so many lines, and about so many bytes, are handed on at once.
+_PORTION, _PORTION_BYTES = 500, 1024 * 1024
 #: Bytes before the place where reading stopped that must be there again: inode numbers are given to new files at once.
 _MARK = 64
 
@@ -133,6 +135,20 @@ class Reader:
                 self.kept += found
                 if self.kept >= keep:
                     return
+
+
+def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """The lines, several at a time: many that are short, few that are long."""
+    portion: list[Line] = []
+    size = 0
+    for line in lines:
+        portion.append(line)
+        size += len(line.data)
+        if len(portion) >= _PORTION or size >= _PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def readers(

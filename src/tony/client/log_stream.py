@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from itertools import islice
+from collections.abc import AsyncGenerator
 
 from tony.client import facts
 from tony.client.log_names import Selection
-from tony.client.log_reader import Line
+from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.model.layout import Home
 
-#: Lines handed over at a time.
-_PORTION = 500
 #: Seconds without a line after which it is looked whether anybody is left to print one.
 _LOOK_AGAIN = 1.0
 
@@ -38,7 +35,7 @@ async def lines(
         changed = None
         while True:
             ended = not follow or folder.summary.exists()
-            for portion in _portions(tail.drain() if ended else tail.new_lines(changed)):
+            for portion in portions(tail.drain() if ended else tail.new_lines(changed)):
                 yield portion
             if ended:
                 return
@@ -49,8 +46,3 @@ async def lines(
                 changed = None
                 if facts.submitter_of(home, record).am_alive(folder) is False:
                     await facts.report(home, job_id)
-
-
-def _portions(found: Iterator[Line]) -> Iterator[list[Line]]:
-    while portion := list(islice(found, _PORTION)):
-        yield portion

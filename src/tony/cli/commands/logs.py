@@ -15,7 +15,7 @@ from tony.cli.text import is_terminal
 from tony.client import facts
 from tony.client.following import follow
 from tony.client.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
-from tony.client.log_reader import Line, readers
+from tony.client.log_reader import Line, portions, readers
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.model.report import JobReport
@@ -90,14 +90,9 @@ def _print_all(home: Home, job: str, selection: Selection, tail: int | None, pri
     folder = home.job(job).logs
     any_line = False
     for reader in readers(folder, find(folder, selection), tail):
-        portion: list[Line] = []
-        for line in reader.drain():
+        for portion in portions(reader.drain()):
             any_line = True
-            portion.append(line)
-            if len(portion) >= 1000:
-                printer.print(portion)
-                portion = []
-        printer.print(portion)
+            printer.print(portion)
     return any_line
 
 
