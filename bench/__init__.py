@@ -24,7 +24,7 @@ and its name goes into `ROWS` of `bench/__main__.py`. The pieces:
 - `harness.interleaved(ways, rounds)` calls every way once per round, in turning order, after a round that is not
   counted; each call answers figures by name, in seconds, bytes or whatever the line's unit says. Medians are of the
   rounds; a ratio is the median of the rounds' own ratios, so that a machine whose speed drifts does not bend it.
-  A figure called `cpu` (seconds of user and system time of all processes involved) is shown beside every line of
+  A figure called `cpu` (seconds of user and system time of all processes involved) is shown beside every time of
   that way: on a loaded machine it says more than the wall clock.
 - `harness.Line` is one line of the table, for figures that come from elsewhere. `Line.missing("torchrun", "no Python
   with torch")` says why one could not be measured; `CannotRun("...")`, raised in `measure`, says it for the whole row.

@@ -166,7 +166,7 @@ class Rounds:
             ours=statistics.median(values),
             low=min(values),
             high=max(values),
-            cpu=self._cpu(way),
+            cpu=self._cpu(way) if unit is Unit.SECONDS else None,
             target=target,
         )
         if against is None:
@@ -176,7 +176,7 @@ class Rounds:
             line,
             against=against,
             theirs=self.median(against, other),
-            their_cpu=self._cpu(against),
+            their_cpu=self._cpu(against) if unit is Unit.SECONDS else None,
             ratio=self.ratio(way, figure, against, other),
         )
 
