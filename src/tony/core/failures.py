@@ -22,7 +22,7 @@ EXIT_CODES: Mapping[FailureClass, ExitCode] = {
 }
 
 #: Causes that say how one task's program ended: among these, the earliest is the root.
-_OF_PROGRAMS = frozenset({"program", "memory", "launch", "lost", "port-collision", "silent"})
+_OF_PROGRAMS = frozenset({"program", "memory", "launch", "limit", "lost", "port-collision", "silent"})
 #: Lines of `others` in a failure; ten thousand tasks may fail at once.
 _OTHERS = 20
 
@@ -30,13 +30,14 @@ _CAUSES = {
     ExitReason.MEMORY: "memory",
     ExitReason.PORT_COLLISION: "port-collision",
     ExitReason.LAUNCH_FAILED: "launch",
+    ExitReason.REFUSED: "limit",
 }
 
 
 def of_exit(state: State, task: Task, status: ExitStatus) -> Failure:
     """The failure that a program's end is."""
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
-    infrastructure = outside or status.reason is ExitReason.PORT_COLLISION
+    infrastructure = outside or status.reason in (ExitReason.PORT_COLLISION, ExitReason.REFUSED)
     said = f"{task.id} {_how(status)}"
     if outside:
         said = f"{task.id} was stopped from outside: its executor was told to end by somebody else"
