@@ -215,8 +215,8 @@ def test_silence_is_told_once(scene: Scene) -> None:
     assert scene.fed == []
     check_for(scene, 5)
     assert scene.fed == [
-        ev.Silent(task=task("worker:0"), incarnation="i-1", silence=6.0),
-        ev.Silent(task=task("worker:1"), incarnation="i-1", silence=6.0),
+        ev.Silent(task=task("worker:0"), incarnation="i-1", silence=6.0, container="c-1"),
+        ev.Silent(task=task("worker:1"), incarnation="i-1", silence=6.0, container="c-2"),
     ]
 
 

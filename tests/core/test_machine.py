@@ -10,7 +10,8 @@ import pytest
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.steps.losses import LAUNCHES, REPORT_WAIT
+from tony.core.steps.containers import LAUNCHES
+from tony.core.steps.losses import REPORT_WAIT
 from tony.errors import InvalidTransition
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -309,8 +310,8 @@ def test_the_earliest_failure_is_the_cause() -> None:
     """Reports may overtake each other: the earliest end is named first, the others beside it."""
     simulation = started(workers(2))
     simulation.now = 10.0
+    simulation.executors["c-2"].program = None
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=9.0))
-    simulation.executors.pop("c-2", None)
     simulation.deliver(ev.Exited(task=task("worker:0"), session=1, try_=1, status=SEGV, at=8.0))
     simulation.settle()
     assert simulation.finished
@@ -689,6 +690,107 @@ def test_silence_ends_the_container_before_anything_replaces_it() -> None:
     assert simulation.app.state.tasks[task("worker:0")].living
 
 
+@pytest.mark.parametrize("registered", [0, 1])
+def test_an_executor_that_freezes_before_its_program_was_started_is_replaced(registered: int) -> None:
+    """Before or after it registered: no program of it can live, so another container is asked for, uncharged."""
+    simulation = Simulation(workers(2))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    kept, simulation.pending = simulation.pending[registered:], simulation.pending[:registered]
+    simulation.run()
+    simulation.freeze("c-1")
+    actions = simulation.deliver(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1"))
+    assert [a.container for a in actions if isinstance(a, act.Kill)] == ["c-1"]
+    assert states(simulation)["worker:0"] == "requested"
+    assert [a.total for a in made(simulation, act.SetDemand)] == [2]
+    simulation.pending += kept
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert made(simulation, act.Verdict) == []
+
+
+def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_successor() -> None:
+    """It is about another container, even if the new executor has not said its name yet."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.pending.clear()
+    simulation.lose("c-1")
+    simulation.run(until=lambda: "c-2" in simulation.executors)
+    before = simulation.app.digest()
+    old = ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1")
+    assert simulation.deliver(old) == []
+    assert simulation.app.digest() == before
+
+
+def test_a_lost_container_is_asked_for_again_while_the_others_still_stop() -> None:
+    """A cluster may need long to find one: it looks for it from the verdict on, not from the next session on."""
+    simulation = Simulation(workers(3, max_restarts=1))
+    simulation.stubborn.add(task("worker:2"))
+    simulation.begin()
+    simulation.run()
+    simulation.lose("c-2", "its node burned", silent=True)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    assert [a.total for a in made(simulation, act.SetDemand)][-1] == 3
+    launch = made(simulation, act.Launch)[-1]
+    assert (launch.container, launch.task, launch.session) == ("c-4", task("worker:1"), 1)
+    assert states(simulation)["worker:1"] == "lost"
+    simulation.exit(task("worker:2"), OK)
+    simulation.run()
+    assert {p.session for p in simulation.running()} == {2}
+    assert "c-4" in simulation.executors
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_what_is_asked_for_ahead_and_fails_is_not_asked_for_without_end() -> None:
+    """A long back-off does not become a loop of containers that die."""
+    simulation = Simulation(workers(1, max_restarts=3, backoff=50.0))
+    simulation.begin()
+    for _ in range(2):
+        simulation.run()
+        simulation.lose(next(iter(simulation.executors)), "its node burned", silent=True)
+        simulation.deliver_pending()
+    assert simulation.app.state.job is JobState.RESTARTING
+    for _ in range(50):
+        for container in list(simulation.containers):
+            simulation.lose(container, "again", silent=True)
+        simulation.run()
+    assert simulation.containers == {}
+    assert len(made(simulation, act.Launch)) == 2 + LAUNCHES
+    simulation.advance()
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_nothing_is_asked_for_ahead_where_there_may_be_no_room() -> None:
+    """A job without restarts of its own holds only what its stages need one after the other."""
+    simulation = started(workers(2))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.exit(task("worker:0"), COLLISION)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    simulation.lose("c-1")
+    simulation.run()
+    assert simulation.containers == {"c-2": "worker"}
+
+
+def test_a_kill_calls_off_what_was_asked_for_ahead() -> None:
+    """The containers that were sought for the next session are given back with the others."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.lose("c-1", silent=True)
+    simulation.run()
+    assert "c-3" in simulation.executors
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert made(simulation, act.SetDemand)[-1].total == 0
+    assert [a.container for a in made(simulation, act.Release)] == ["c-3"]
+    assert outcome(simulation) == ("killed", 4, "killed")
+
+
 # --- limits of time ---------------------------------------------------------------------------------------------------
 
 
@@ -885,8 +987,9 @@ def test_after_the_end_nothing_is_decided() -> None:
     simulation.exit(task("worker:0"), OK)
     assert outcome(simulation) == ("succeeded", 0, None)
     assert simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 9.0) == []
-    late = simulation.app.handle(ev.Granted(container="c-9", role="worker", host="h"), 9.0)
-    assert late == [act.Release(container="c-9")]
+    grant = ev.Granted(container="c-9", role="worker", host="h")
+    assert simulation.app.handle(grant, 9.0) == [act.Release(container="c-9")]
+    assert simulation.app.handle(grant, 9.0) == []
     assert simulation.app.state.job is JobState.SUCCEEDED
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
+from tony.core.fingerprint import fingerprint
 from tony.core.machine import Application
 from tony.model.exit import ExitStatus
 from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
@@ -116,7 +117,7 @@ def _end(simulation: Simulation) -> None:
             simulation.exit(simulation.running()[0].task, OK)
         elif not simulation.advance():
             break
-    assert simulation.finished, f"stuck: {simulation.app.state.fingerprint()}"
+    assert simulation.finished, f"stuck: {fingerprint(simulation.app.state)}"
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

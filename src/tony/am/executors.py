@@ -248,7 +248,8 @@ class Executors:
             elif not peer.silent and now - peer.heard > self._timeout:
                 peer.silent = True
                 silence = round(now - peer.heard, 3)
-                self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence))
+                container = peer.container
+                self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence, container=container))
 
     def live(self) -> dict[TaskId, Live]:
         """What heartbeats said last, for reports."""

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tony import clock
-from tony.am.executors import Executors, Peer
+from tony.am.executors import Executors
 from tony.am.job_clock import JobClock
 from tony.am.launching import task_part
 from tony.am.starts import Starts
@@ -28,7 +28,6 @@ from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
 from tony.model.exit import ExitStatus
 from tony.model.report import JobReport
-from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
@@ -277,26 +276,10 @@ class Master:
         if isinstance(message, msg.Attach):
             peer = self.executors.attach(connection, message)
             if peer:
-                self._tell_wanted(peer)
+                for action in self.app.wanted(peer.container, peer.incarnation):
+                    self._perform(action)
         elif not self.executors.received(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
-
-    def _tell_wanted(self, peer: Peer) -> None:
-        """What an executor that comes (back) must know: it follows from the state, and is harmless when repeated."""
-        state = self.app.state
-        task = state.tasks[peer.task]
-        container = state.containers[peer.container]
-        if container.given_back:
-            self._release(container.id)
-        elif task.living and task.state is TaskState.RUNNING:
-            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version))
-        elif task.living:
-            grace = state.spec.stop_grace_of(task.id.role)
-            self.executors.send(task.id, msg.StopProgram(session=task.session, grace=grace, reason="stopping"))
-            # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
-            self._start(act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version))
-        elif task.state is TaskState.STARTING and task.incarnation == peer.incarnation:
-            self.executors.send(task.id, msg.Prepare(session=state.session))
 
     def _from_client(self, connection: Connection, message: msg.Message) -> None:
         match message:

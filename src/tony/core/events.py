@@ -160,12 +160,17 @@ class ContainerEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silent(Event):
-    """Nothing was heard from a task's executor for the heartbeat time-out."""
+    """Nothing was heard from a task's executor for the heartbeat time-out.
+
+    Attributes:
+        container: where that executor lives; empty in older logs.
+    """
 
     kind: ClassVar[str] = "silent"
     task: TaskId
     incarnation: str
     silence: float
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

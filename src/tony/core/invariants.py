@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tony.core.machine import Application
-from tony.core.state import State, Task
+from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, RoleKind, TaskState
 
@@ -38,12 +38,19 @@ def _counters(state: State) -> list[str]:
             wrong.append(f"{role.name} counts {role.unstarted} tasks that are over and never ran, not {never}")
         if role.arrived != {task.id.index for task in role.tasks if task.state is TaskState.REGISTERED}:
             wrong.append(f"{role.name} knows wrongly which of its tasks are registered")
-        waits = [task.id.index for task in role.tasks if task.state is TaskState.REQUESTED]
-        if not set(waits) <= set(role.unplaced):
-            wrong.append(f"a task of {role.name} waits for a container that nobody would give to it")
+        wrong += _line(state, role)
     if state.living != sum(task.living for task in state.tasks.values()):
         wrong.append("the counter of living programs is wrong")
     return wrong
+
+
+def _line(state: State, role: RoleState) -> list[str]:
+    """Those for whom a container is sought are those who need one."""
+    waiting = set(role.waiting)
+    need = {task.id.index for task in role.tasks if task.state is TaskState.REQUESTED}
+    if state.job is JobState.RESTARTING:
+        need = {index for index in waiting if not (role.tasks[index].container or role.tasks[index].living)}
+    return [] if waiting == need else [f"containers of {role.name} are sought for {waiting}, and {need} need one"]
 
 
 def _containers(state: State) -> list[str]:

@@ -10,14 +10,13 @@ Rules that hold everywhere below:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
-from tony.core.state import MACHINE, State
+from tony.core.fingerprint import digest
+from tony.core.state import State
 from tony.core.steps import containers, deadlines, ending, failing, gang, losses, reports, sessions
 from tony.core.turn import Turn
 from tony.core.wanted import wanted
@@ -87,9 +86,8 @@ class Application:
         return wanted(self.state, container, incarnation)
 
     def digest(self) -> str:
-        """`<version>-<SHA-256 of the state>`: equal states, equal digests, in every process."""
-        text = json.dumps(self.state.fingerprint(), sort_keys=True, separators=(",", ":"))
-        return f"{MACHINE}-{hashlib.sha256(text.encode()).hexdigest()}"
+        """Says in few bytes where the job stands: equal states, equal digests, in every process."""
+        return digest(self.state)
 
     @property
     def exit_code(self) -> ExitCode | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping
+from enum import Enum
 
+from tony.core.line import Line
 from tony.core.tables import JobMove, TaskMove, next_job_state, next_task_state
 from tony.core.timers import Timers
 from tony.dataclass import dataclass, field
@@ -14,9 +14,6 @@ from tony.model.job import JobSpec, Role
 from tony.model.report import Failure
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 
-#: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
-#: digest that another version has logged says nothing about this one.
-MACHINE = 1
 #: States of a job in which programs may be started.
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
@@ -64,21 +61,32 @@ class Task:
         return self.state is TaskState.RUNNING or self.state is TaskState.STOPPING
 
 
+class Hold(Enum):
+    """Whether we still want a container."""
+
+    HELD = "held"
+    RELEASED = "released"  #: Release was asked for
+    KILLED = "killed"  #: Kill was asked for, perhaps after Release
+
+
 @dataclass(slots=True)
 class Container:
     """One container that was granted and has not ended.
 
     Attributes:
-        given_back: Release was asked for.
-        doomed: Kill was asked for; nothing in it counts on any more.
+        task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
     """
 
     id: str
     role: str
     host: str
     task: TaskId | None = None
-    given_back: bool = False
-    doomed: bool = False
+    hold: Hold = Hold.HELD
+
+    @property
+    def given_back(self) -> bool:
+        """Nothing more is done in it; its end is still to come."""
+        return self.hold is not Hold.HELD
 
 
 @dataclass(slots=True)
@@ -95,7 +103,8 @@ class RoleState:
         unstarted: tasks that are over in this session without that.
         held: containers that tasks of this role have and that were not given back.
         demand: containers that the scheduler was last told to have for it.
-        unplaced: indexes of tasks that wait for a container, a heap.
+        waiting: indexes of the tasks for which a container is sought: those that are `requested`, and between two
+            sessions those that will be.
         arrived: indexes of the tasks that are `registered` now: nobody looks for them among thousands.
     """
 
@@ -112,7 +121,7 @@ class RoleState:
     unstarted: int = 0
     held: int = 0
     demand: int = 0
-    unplaced: list[int] = field(default_factory=list)
+    waiting: Line = field(default_factory=Line)
     arrived: set[int] = field(default_factory=set)
 
     @property
@@ -160,7 +169,23 @@ class Final:
 
 
 class State:
-    """Everything about one job."""
+    """Everything about one job.
+
+    Attributes:
+        attempt: the newest life of the application master; session: the present try of the gang, 0 before the first.
+        opening: the highest session that was asked to be opened.
+        version: of the cluster spec, within the session.
+        accepted_wall: seconds since 1970 when the job was accepted, a label.
+        settings: digest of the resolved job.
+        queue_reason: why there is no room, in the scheduler's words; empty when there is.
+        containers: id -> those that were granted and have not ended; gone: ids of those that have.
+        living: programs that may live.
+        restarts_charged, restarts_for_ports: how many there were, against `max_restarts` and for taken ports.
+        restart_reason: why the next session opens; restart_due: its back-off is over.
+        failures: those that count in this session, in the order in which they were heard of.
+        final: the result, from when it is decided; ended_at: when the job ended.
+        refused: events that were about something that is not, or not any more.
+    """
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
         self.job_id = job_id
@@ -203,8 +228,12 @@ class State:
         role = self.roles[task.id.role]
         role.counts[task.state] -= 1
         role.counts[target] += 1
-        if target is TaskState.REGISTERED:
+        if target is TaskState.REQUESTED:
+            role.waiting.join(task.id.index)
+        elif target is TaskState.REGISTERED:
             role.arrived.add(task.id.index)
+        if task.state is TaskState.REQUESTED:
+            role.waiting.leave(task.id.index)
         elif task.state is TaskState.REGISTERED:
             role.arrived.discard(task.id.index)
         task.state = target
@@ -215,18 +244,6 @@ class State:
         """Takes one arrow of the job table."""
         self.job = next_job_state(self.job, move)
 
-    def unplaced(self, role: RoleState, index: int) -> None:
-        """Notes that a task waits for a container."""
-        heapq.heappush(role.unplaced, index)
-
-    def place(self, role: RoleState) -> Task | None:
-        """The first task of a role that waits for a container, or None."""
-        while role.unplaced:
-            task = role.tasks[heapq.heappop(role.unplaced)]
-            if task.state is TaskState.REQUESTED:
-                return task
-        return None
-
     @property
     def active(self) -> bool:
         """True as long as programs may be started: not restarting, stopping or ended."""
@@ -236,43 +253,3 @@ class State:
     def may_restart(self) -> bool:
         """Whether finished tasks keep their containers. A restart for a taken port asks for them again instead."""
         return self.restarts_charged < self.spec.max_restarts
-
-    def fingerprint(self) -> Mapping[str, object]:
-        """All that matters of the state, in plain sorted values: what a replay must reach."""
-        return {
-            "job": self.job.value,
-            "attempt": self.attempt,
-            "session": [self.session, self.opening],
-            "version": self.version,
-            "queue": self.queue_reason,
-            "living": self.living,
-            "restarts": [self.restarts_charged, self.restarts_for_ports, self.restart_due],
-            "failures": [[f.session, f.cause, f.task, f.at] for f in self.failures],
-            "final": self.final and [self.final.state.value, self.final.failure and self.final.failure.cause],
-            "timers": sorted(self.timers.all.items()),
-            "roles": [
-                [r.name, r.kind.value, r.ready, r.blocked, r.version, r.finished, r.started, r.unstarted, r.demand]
-                for r in self.roles.values()
-            ],
-            "containers": sorted([c.id, c.role, str(c.task), c.given_back, c.doomed] for c in self.containers.values()),
-            "tasks": [
-                [
-                    t.name,
-                    t.state.value,
-                    t.since,
-                    t.container,
-                    t.incarnation,
-                    t.address,
-                    t.session,
-                    t.try_,
-                    t.version,
-                    t.pid,
-                    *_rest(t),
-                ]
-                for t in self.tasks.values()
-            ],
-        }
-
-
-def _rest(task: Task) -> list[object]:
-    return [task.living, task.gone_at, task.started, task.judged, task.launches, task.ended_at]

@@ -1,21 +1,25 @@
 """A cluster in memory that performs the machine's actions, with faults and bad luck on order.
 
 It answers what a scheduler, executors and user programs would, in an order that the caller picks: late, twice, never.
-No clock, no process. What it holds on to while it runs are the promises the machine makes to the world (`Promises`).
+No clock, no process. What it holds against the machine while it runs are `Promises`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.invariants import broken
 from tony.core.machine import Application
 from tony.dataclass import dataclass, field
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
+from tony.testing.promises import BrokenPromiseError, Promises
+
+#: What an executor is told.
+Command = act.Renew | act.Start | act.Stop
 
 
 @dataclass(slots=True)
@@ -32,7 +36,13 @@ class Executor:
     """One executor of the simulation.
 
     Attributes:
+        session: the newest that it has prepared.
         stopped: the highest session it was told to stop.
+        done: what it was told to start, ever.
+        connected: commands reach it and its reports arrive.
+        frozen: it does nothing, but what it is told waits for it.
+        told: commands that wait until it thaws.
+        said: reports that wait until it is connected and thawed.
     """
 
     task: TaskId
@@ -42,17 +52,18 @@ class Executor:
     program: Program | None = None
     stopped: int = 0
     done: set[tuple[int, int]] = field(default_factory=set)
+    connected: bool = True
+    frozen: bool = False
+    told: deque[Command] = field(default_factory=deque)
+    said: deque[ev.Event] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class Pending:
-    """An event on its way to the machine."""
+    """An event on its way to the machine; `source` is the container whose executor reports it."""
 
     event: ev.Event
-
-
-class BrokenPromiseError(AssertionError):
-    """The machine broke a promise."""
+    source: str | None = None
 
 
 class Simulation:
@@ -60,10 +71,13 @@ class Simulation:
 
     Attributes:
         pending: what is on its way to the machine; the caller delivers in any order.
-        log: every event handled, with its time.
+        log: every event handled, with its time; digests: the machine's after each of them.
+        containers: id -> role of what has been granted and lives.
+        executors: container -> its executor.
         finished: the Finish action, once it came.
         stubborn: tasks whose programs do not mind being told to stop.
         unlaunchable: tasks whose programs cannot be started.
+        deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
     """
 
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000) -> None:
@@ -72,6 +86,7 @@ class Simulation:
         self.capacity = capacity
         self.pending: list[Pending] = []
         self.log: list[tuple[ev.Event, float]] = []
+        self.digests: list[str] = []
         self.containers: dict[str, str] = {}
         self.executors: dict[str, Executor] = {}
         self.demand: dict[str, int] = {}
@@ -79,24 +94,23 @@ class Simulation:
         self.actions: list[act.Action] = []
         self.stubborn: set[TaskId] = set()
         self.unlaunchable: set[TaskId] = set()
+        self.deaf = False
+        self._unheard: dict[str, str] = {}
+        self._promises = Promises(self.app)
         self._made = 0
         self._wake: act.WakeAt | None = None
 
     # --- driving --------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self, settings: str = "x") -> None:
         """Starts the first attempt."""
-        self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings="x", pid=1, host="am"))
+        self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am"))
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
-        """Feeds one event, checks every invariant, performs what comes out."""
+        """Feeds one event, checks every promise, performs what comes out."""
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
-        wrong = broken(self.app)
-        if wrong:
-            raise BrokenPromiseError("; ".join(wrong))
-        if any(isinstance(action, act.Finish) for action in actions[:-1]):
-            raise BrokenPromiseError("something is asked for after the end")
+        self.digests.append(self._promises.handled(event, actions))
         self.actions += actions
         for action in actions:
             self._perform(action)
@@ -106,7 +120,7 @@ class Simulation:
         """Delivers one of the events on their way, perhaps a second copy later."""
         pending = self.pending.pop(index % len(self.pending))
         if twice and not isinstance(pending.event, ev.SessionOpened):
-            self.pending.append(Pending(pending.event))
+            self.pending.append(pending)
         self.deliver(pending.event)
 
     def run(self, until: Callable[[], bool] | None = None, limit: int = 100_000) -> None:
@@ -148,50 +162,109 @@ class Simulation:
                 return
         raise LookupError(f"{task} does not run")
 
-    def lose(self, container: str, cause: str = "lost") -> None:
-        """A container goes away with everything in it; reports on their way still arrive."""
+    def lose(self, container: str, cause: str = "lost", *, silent: bool = False, blameless: bool = False) -> None:
+        """A container goes away with everything in it; reports on their way still arrive, unless it is `silent`."""
         if self.containers.pop(container, None) is not None:
             self.executors.pop(container, None)
-            self.pending.append(Pending(ev.ContainerEnded(container=container, cause=cause)))
+            if silent:
+                self.pending = [p for p in self.pending if p.source != container]
+            ended = ev.ContainerEnded(container=container, cause=cause, silent=silent, blameless=blameless)
+            self._send(ended)
             self.grant()
 
+    def hear(self) -> None:
+        """The scheduler does what it was asked for while it was deaf."""
+        self.deaf = False
+        while self._unheard:
+            self.lose(*self._unheard.popitem())
+
+    def refuse(self, container: str) -> None:
+        """A granted container in which nothing could be launched."""
+        if self.containers.pop(container, None) is not None:
+            self._send(ev.ActionFailed(action="launch", cause="it was refused", container=container))
+            self.grant()
+
+    def freeze(self, container: str) -> None:
+        """An executor stands still, and its program with it."""
+        self.executors[container].frozen = True
+
+    def thaw(self, container: str) -> None:
+        """It goes on: does what it was told, says what it had to say."""
+        executor = self.executors[container]
+        executor.frozen = False
+        while executor.told and executor.container in self.executors:
+            self._obey(executor, executor.told.popleft())
+        self._speak(executor)
+
+    def fall_silent(self, container: str) -> None:
+        """The application master has not heard of an executor for too long."""
+        executor = self.executors[container]
+        silent = ev.Silent(
+            task=executor.task, incarnation=executor.incarnation, silence=25.0, container=executor.container
+        )
+        self._send(silent)
+
+    def disconnect(self, container: str) -> None:
+        """The connection breaks: what it carries is lost, reports are kept and said again."""
+        executor = self.executors[container]
+        executor.connected = False
+        executor.told.clear()
+
+    def reconnect(self, container: str) -> None:
+        """The executor is back, and is told what it may have missed; if it is expected no more, it ends."""
+        executor = self.executors[container]
+        if not self.app.accepts(executor.task, container, executor.incarnation):
+            self.lose(container, "its executor was refused")
+            return
+        executor.connected = True
+        for action in self.app.wanted(container, executor.incarnation):
+            self._perform(action)
+        self._speak(executor)
+
     # --- performing -----------------------------------------------------------------------------------------------
+
+    def _send(self, event: ev.Event, source: str | None = None) -> None:
+        self.pending.append(Pending(event, source))
 
     def _perform(self, action: act.Action) -> None:
         match action:
             case act.Reconcile():
-                self.pending += [Pending(ev.ContainersFound(containers=())), Pending(ev.ReconcileClosed())]
+                self._send(ev.ContainersFound(containers=()))
+                self._send(ev.ReconcileClosed())
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
                     raise BrokenPromiseError(f"session {session} opens while programs run")
-                self.pending.append(Pending(ev.SessionOpened(session=session, reason=reason)))
+                self._send(ev.SessionOpened(session=session, reason=reason))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
                 self.grant()
             case act.Launch(container=container, task=task, session=session):
                 self._launch(container, task, session)
-            case act.Renew(task=task, session=session):
-                self._renew(task, session)
-            case act.Start():
-                self._start(action)
-            case act.Stop(task=task, session=session):
-                self._stop(task, session)
+            case act.Renew() | act.Start() | act.Stop():
+                self._command(action)
             case act.Release(container=container):
                 executor = self.executors.get(container)
                 if executor and executor.program:
-                    self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
-                self.lose(container, "released")
+                    raise BrokenPromiseError(f"{container} is given back while {executor.task} runs in it")
+                self._end(container, "released")
             case act.Kill(container=container, reason=reason):
                 executor = self.executors.get(container)
-                if executor and executor.program and "stop" in reason and executor.stopped < executor.program.session:
+                unaware = executor and executor.program and executor.stopped < executor.program.session
+                if executor and unaware and "stop" in reason and executor.connected and not executor.frozen:
                     raise BrokenPromiseError(f"{executor.task} is killed for not stopping, and was not told to")
-                self.lose(container, "killed")
+                self._end(container, "killed")
             case act.WakeAt():
                 self._wake = action
             case act.Finish():
-                if self.running() or self.finished:
+                if (self.running() and not self.deaf) or self.finished:
                     raise BrokenPromiseError("finished with programs running, or twice")
                 self.finished = action
+
+    def _end(self, container: str, cause: str) -> None:
+        if self.deaf:
+            self._unheard[container] = cause
+        else:
+            self.lose(container, cause)
 
     def grant(self) -> None:
         """Grants what is demanded, as far as there is room."""
@@ -201,76 +274,96 @@ class Simulation:
                 self._made += 1
                 held += 1
                 self.containers[f"c-{self._made}"] = role
-                self.pending.append(Pending(ev.Granted(container=f"c-{self._made}", role=role, host="h")))
+                self._send(ev.Granted(container=f"c-{self._made}", role=role, host="h"))
 
     def _launch(self, container: str, task: TaskId, session: int) -> None:
         if container not in self.containers:
-            self.pending.append(Pending(ev.ActionFailed(action="launch", cause="it is gone", container=container)))
+            self._send(ev.ActionFailed(action="launch", cause="it is gone", container=container))
         elif container not in self.executors:
             executor = Executor(task, container, f"i-{container}", session)
             self.executors[container] = executor
             self._register(executor)
 
+    # --- executors ------------------------------------------------------------------------------------------------
+
+    def _command(self, command: Command) -> None:
+        """Tells an executor; a broken connection loses it, a frozen one hears of it later."""
+        container = self.app.state.tasks[command.task].container
+        executor = self.executors.get(container) if container else None
+        if executor is None or not executor.connected:
+            return
+        if executor.frozen:
+            executor.told.append(command)
+        else:
+            self._obey(executor, command)
+
+    def _obey(self, executor: Executor, command: Command) -> None:
+        match command:
+            case act.Renew(session=session):
+                self._renew(executor, session)
+            case act.Start():
+                self._start(executor, command)
+            case act.Stop(session=session):
+                self._stop(executor, session)
+
+    def _say(self, executor: Executor, event: ev.Event) -> None:
+        executor.said.append(event)
+        self._speak(executor)
+
+    def _speak(self, executor: Executor) -> None:
+        while executor.said and executor.connected and not executor.frozen:
+            self._send(executor.said.popleft(), executor.container)
+
     def _register(self, executor: Executor) -> None:
-        self.pending.append(
-            Pending(
-                ev.Registered(
-                    task=executor.task,
-                    container=executor.container,
-                    incarnation=executor.incarnation,
-                    session=executor.session,
-                    address=f"h:{executor.container[2:]}",
-                    pid=100,
-                )
-            )
+        self._say(
+            executor,
+            ev.Registered(
+                task=executor.task,
+                container=executor.container,
+                incarnation=executor.incarnation,
+                session=executor.session,
+                address=f"h:{executor.container[2:]}",
+                pid=100,
+            ),
         )
 
-    def _executor_of(self, task: TaskId) -> Executor | None:
-        container = self.app.state.tasks[task].container
-        return self.executors.get(container) if container else None
-
-    def _renew(self, task: TaskId, session: int) -> None:
-        executor = self._executor_of(task)
-        if executor and session > executor.session:
+    def _renew(self, executor: Executor, session: int) -> None:
+        if session > executor.session:
             if executor.program:
-                raise BrokenPromiseError(f"{task} is renewed while its program runs")
+                raise BrokenPromiseError(f"{executor.task} is renewed while its program runs")
             executor.session = session
             self._register(executor)
 
-    def _start(self, action: act.Start) -> None:
-        executor = self._executor_of(action.task)
-        if executor is None or (action.session, action.try_) in executor.done:
+    def _start(self, executor: Executor, action: act.Start) -> None:
+        if (action.session, action.try_) in executor.done or action.session < executor.session:
             return
+        if action.session > executor.session:
+            raise BrokenPromiseError(f"{executor.task} is started for a session that it was not prepared for")
         if any(p.session != action.session for p in self.running()):
             raise BrokenPromiseError("programs of two sessions at one time")
         executor.done.add((action.session, action.try_))
         program = Program(action.task, action.session, action.try_)
         if executor.stopped >= action.session:
-            self._report_exit(program, ExitStatus(reason=ExitReason.NOT_STARTED))
-            return
-        if action.task in self.unlaunchable:
-            self._report_exit(program, ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command"))
-            return
-        executor.program = program
-        self.pending.append(
-            Pending(ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1))
-        )
+            self._report_exit(executor, program, ExitStatus(reason=ExitReason.NOT_STARTED))
+        elif action.task in self.unlaunchable:
+            status = ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command")
+            self._report_exit(executor, program, status)
+        else:
+            executor.program = program
+            said = ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1)
+            self._say(executor, said)
 
-    def _stop(self, task: TaskId, session: int) -> None:
-        executor = self._executor_of(task)
-        if executor:
-            executor.stopped = max(executor.stopped, session)
-            if executor.program and executor.program.session <= session and task not in self.stubborn:
-                self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+    def _stop(self, executor: Executor, session: int) -> None:
+        executor.stopped = max(executor.stopped, session)
+        program = executor.program
+        if program and program.session <= session and executor.task not in self.stubborn:
+            self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
     def _exited(self, executor: Executor, status: ExitStatus) -> None:
         program, executor.program = executor.program, None
         if program:
-            self._report_exit(program, status)
+            self._report_exit(executor, program, status)
 
-    def _report_exit(self, program: Program, status: ExitStatus) -> None:
-        self.pending.append(
-            Pending(
-                ev.Exited(task=program.task, session=program.session, try_=program.try_, status=status, at=self.now)
-            )
-        )
+    def _report_exit(self, executor: Executor, program: Program, status: ExitStatus) -> None:
+        exited = ev.Exited(task=program.task, session=program.session, try_=program.try_, status=status, at=self.now)
+        self._say(executor, exited)

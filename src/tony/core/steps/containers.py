@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.state import Container, RoleState, State, Task
+from tony.core.state import Container, Hold, RoleState, State, Task
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
 from tony.model.states import JobState, RoleKind, TaskState
+
+#: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
+LAUNCHES = 3
 
 # --- asked for --------------------------------------------------------------------------------------------------------
 
@@ -18,7 +21,6 @@ def request(turn: Turn, task: Task, move: TaskMove) -> None:
     role = state.roles[task.id.role]
     task.host = None
     state.move_task(task, move, turn.now)
-    state.unplaced(role, task.id.index)
     limit = state.spec.timeouts.allocation
     if limit and _is_short(role) and "allocation" not in state.timers:
         state.timers.set("allocation", turn.now + limit)
@@ -26,9 +28,9 @@ def request(turn: Turn, task: Task, move: TaskMove) -> None:
 
 def settle_demand(turn: Turn, role: RoleState) -> None:
     """Asks for what is held and waited for: the scheduler must not replace what nobody wants any more."""
-    waits = role.counts[TaskState.REQUESTED]
-    wanted = role.held + waits
-    if wanted < role.demand or (waits and wanted > role.demand):
+    waiting = len(role.waiting)
+    wanted = role.held + waiting
+    if wanted < role.demand or (waiting and wanted > role.demand):
         demand(turn, role, wanted)
 
 
@@ -53,25 +55,26 @@ def queued(turn: Turn, event: ev.Queued) -> None:
 
 
 def granted(turn: Turn, event: ev.Granted) -> None:
-    """A container for the first task that waits for one; without such a task it is given back."""
+    """A container for the first task for which one is sought; without such a task it is given back."""
     state = turn.state
     if event.container in state.containers or event.container in state.gone:
         return
     if state.job.ended:
+        state.gone.add(event.container)
         turn.ask(act.Release(container=event.container))
         return
     container = Container(event.container, event.role, event.host)
     state.containers[container.id] = container
     role = state.roles.get(event.role)
-    task = state.place(role) if role and state.active else None
-    if role is None or task is None:
+    index = role.waiting.take() if role else None
+    if role is None or index is None:
         give_back(turn, container)
         return
     if state.job is JobState.QUEUED:
         state.move_job(JobMove.ADMIT)
     if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
         state.timers.set("job", turn.now + state.spec.timeouts.job)
-    _place(turn, role, task, container)
+    _place(turn, role, role.tasks[index], container)
     if not _is_short(role) and not any(_is_short(each) for each in state.roles.values()):
         state.queue_reason = ""
         state.timers.cancel("allocation")
@@ -81,14 +84,17 @@ def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> Non
     container.task, task.container, task.host = task.id, container.id, container.host
     role.held += 1
     task.incarnation = task.executor_pid = None
-    turn.state.move_task(task, TaskMove.PLACE, turn.now)
-    expect_registration(turn, task)
+    if task.state is TaskState.REQUESTED:
+        turn.state.move_task(task, TaskMove.PLACE, turn.now)
+        expect_registration(turn, task)
+    else:  # it comes ahead of the next session, which will renew it
+        task.launches += 1
     turn.ask(act.Launch(container=container.id, task=task.id, session=turn.state.session))
 
 
 def _is_short(role: RoleState) -> bool:
     """Whether a role waits for containers without which the job cannot go on."""
-    return role.kind is not RoleKind.SIDECAR and role.counts[TaskState.REQUESTED] > 0
+    return role.kind is not RoleKind.SIDECAR and len(role.waiting) > 0
 
 
 def expect_registration(turn: Turn, task: Task) -> None:
@@ -108,7 +114,8 @@ def held_by(state: State, task: Task) -> Container | None:
 
 def give_back(turn: Turn, container: Container) -> None:
     """Asks the executor to end and the scheduler to take the container, once."""
-    if not container.given_back:
+    if container.hold is Hold.HELD:
+        container.hold = Hold.RELEASED
         _no_longer_held(turn, container)
         turn.ask(act.Release(container=container.id))
 
@@ -123,15 +130,14 @@ def give_back_all(turn: Turn, role: RoleState) -> None:
 
 def end_by_force(turn: Turn, container: Container, reason: str) -> None:
     """Has a container ended at once, whatever runs in it, once."""
-    if not container.doomed:
-        if not container.given_back:
-            _no_longer_held(turn, container)
-        container.doomed = True
+    before, container.hold = container.hold, Hold.KILLED
+    if before is Hold.HELD:
+        _no_longer_held(turn, container)
+    if before is not Hold.KILLED:
         turn.ask(act.Kill(container=container.id, reason=reason))
 
 
 def _no_longer_held(turn: Turn, container: Container) -> None:
-    container.given_back = True
     role = turn.state.roles.get(container.role)
     if role:
         role.held -= container.task is not None
@@ -143,10 +149,14 @@ def forget(turn: Turn, container: Container) -> Task | None:
     state = turn.state
     del state.containers[container.id]
     state.gone.add(container.id)
-    if container.task is None:
-        return None
-    if not container.given_back:
+    if container.hold is Hold.HELD:
         state.roles[container.role].held -= 1
-    task = state.tasks[container.task]
-    task.container = task.incarnation = task.executor_pid = None
+    return detach(state, container)
+
+
+def detach(state: State, container: Container) -> Task | None:
+    """The task that was in a container has nothing to do with it any more; answers that task."""
+    task = state.tasks[container.task] if container.task else None
+    if task:
+        container.task = task.container = task.incarnation = task.executor_pid = None
     return task

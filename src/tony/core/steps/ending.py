@@ -46,6 +46,7 @@ def finish(turn: Turn, result: JobState, failure: Failure | None, reason: str, g
     state.queue_reason = ""
     state.timers.clear()
     for role in state.roles.values():
+        role.waiting.clear()
         for task in role.tasks:
             if not task.living:
                 programs.close(turn, task, TaskMove.END)
@@ -69,6 +70,7 @@ def abandon(turn: Turn) -> None:
         task.container = task.incarnation = task.executor_pid = None
     for role in state.roles.values():
         role.held = 0
+    state.gone.update(state.containers)
     state.containers.clear()
     end_if_nothing_is_left(turn)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core import failures
-from tony.core.state import Container, Task
-from tony.core.steps import containers, ending, outcomes
+from tony.core.state import Container, Hold, Task
+from tony.core.steps import containers, ending, gang, outcomes, restarting
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.report import FailureClass
-from tony.model.states import TaskState
+from tony.model.states import JobState, TaskState
 
-#: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
-LAUNCHES = 3
 #: Seconds that a task's last report may come after its container's end: the two travel on different ways.
 REPORT_WAIT = 2.0
+
+_NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
 def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
@@ -39,13 +39,18 @@ def action_failed(turn: Turn, event: ev.ActionFailed) -> None:
 
 
 def silent(turn: Turn, event: ev.Silent) -> None:
-    """An executor is not heard of: its program may live, so its container is ended before anything replaces it."""
+    """An executor is not heard of. A program of it may live, so its container is ended before another replaces it."""
     state = turn.state
     task = state.tasks.get(event.task)
     container = containers.held_by(state, task) if task else None
-    if task is None or container is None or task.incarnation != event.incarnation or container.doomed:
+    if task is None or container is None or container.hold is Hold.KILLED:
+        return
+    if not gang.may_speak_for(state, task.id, event.container or container.id, event.incarnation):
         return
     reason = f"nothing was heard from {task.id} for {event.silence:.0f} s (heartbeat_timeout)"
+    if task.state in _NOT_STARTED and state.active:
+        _replace(turn, task, reason, container)
+        return
     containers.end_by_force(turn, container, reason)
     if task.living and not task.judged:
         failure = failures.of_task(state, task, "silent", FailureClass.INFRASTRUCTURE, reason, turn.now)
@@ -56,22 +61,29 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
     state = turn.state
     if task.living:
         task.gone_at, task.gone_why = turn.now, event.cause
-        if container.doomed or event.silent or not state.active:
+        if container.hold is Hold.KILLED or event.silent or not state.active:
             outcomes.lost(turn, task)
         else:
             state.timers.set(f"report:{task.name}", turn.now + REPORT_WAIT)
-    elif task.state in (TaskState.STARTING, TaskState.REGISTERED) and state.active:
-        _replace(turn, task, event)
+    elif task.state in _NOT_STARTED and state.active:
+        _replace(turn, task, event.cause)
+    if state.job is JobState.RESTARTING:
+        restarting.seek(state, task)
 
 
-def _replace(turn: Turn, task: Task, event: ev.ContainerEnded) -> None:
+def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None) -> None:
+    """Another container for a task whose program has not been started: nothing has to be proved before."""
     state = turn.state
     state.timers.cancel(f"registration:{task.name}")
     task.launches += 1
-    task.note = event.cause
-    if task.launches < LAUNCHES:
+    task.note = cause
+    again = task.launches < containers.LAUNCHES
+    if again:  # first, or the scheduler would be told to want one less
         containers.request(turn, task, TaskMove.REPLACE)
-        return
-    reason = f"{task.launches} containers of {task.id} ended before its program was started; the last: {event.cause}"
-    failure = failures.of_task(state, task, "launch", FailureClass.INFRASTRUCTURE, reason, turn.now)
-    outcomes.fault(turn, task, failure)
+    if stuck:
+        containers.end_by_force(turn, stuck, cause)
+        containers.detach(state, stuck)
+    if not again:
+        reason = f"{task.launches} containers of {task.id} ended before its program was started; the last: {cause}"
+        failure = failures.of_task(state, task, "launch", FailureClass.INFRASTRUCTURE, reason, turn.now)
+        outcomes.fault(turn, task, failure)

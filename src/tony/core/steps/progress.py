@@ -37,7 +37,7 @@ def _ready(turn: Turn, role: RoleState) -> None:
             turn.ask(act.Renew(task=task.id, session=state.session))
         else:
             if held:  # on its way out, and no program lives in it: the task need not wait for its end
-                held.task = task.container = task.incarnation = task.executor_pid = None
+                containers.detach(state, held)
             containers.request(turn, task, TaskMove.REQUEST)
     containers.settle_demand(turn, role)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core.policies.restart import Decision
-from tony.core.steps import stopping
+from tony.core.state import State, Task
+from tony.core.steps import containers, stopping
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
 from tony.model.report import Failure
@@ -29,10 +30,26 @@ def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
             state.move_task(task, TaskMove.RESET, turn.now)
     for name in [name for name in state.timers.all if name.partition(":")[0] in _OF_A_SESSION]:
         state.timers.cancel(name)
+    for role in state.roles.values():
+        for task in role.tasks:
+            seek(state, task)
+        containers.settle_demand(turn, role)
     if decision.delay > 0:
         state.timers.set("restart", turn.now + decision.delay)
     else:
         delay_is_over(turn)
+
+
+def seek(state: State, task: Task) -> None:
+    """Has a container sought for the next session, if the task has none, while the old one still stops.
+
+    Not in a job without restarts of its own: it has no room for more than its stages need one after the other, and may
+    have to go back to an earlier one (see `sessions.opened`).
+    """
+    role = state.roles[task.id.role]
+    runs_again = role.ready and not role.finished and role.succeeded < role.total
+    if runs_again and task.container is None and task.launches < containers.LAUNCHES and state.spec.max_restarts:
+        role.waiting.join(task.id.index)
 
 
 def delay_is_over(turn: Turn) -> None:

@@ -52,16 +52,18 @@ def opened(turn: Turn, event: ev.SessionOpened) -> None:
     again = _roles_to_run(state)
     for role in state.roles.values():
         role.finished = role not in again
+        role.waiting.clear()
         if role.finished:
             containers.give_back_all(turn, role)
         else:
             _reset(turn, role)
     progress.limit_groups(turn)
     progress.advance(turn)
-    if state.active and not state.may_restart:
-        for role in again:  # the job holds no more than its stages need one after the other: this one comes later
-            if not role.ready:
-                containers.give_back_all(turn, role)
+    for role in state.roles.values():
+        if not role.ready and not state.may_restart:
+            # The job holds no more than its stages need one after the other: this one comes later.
+            containers.give_back_all(turn, role)
+        containers.settle_demand(turn, role)
 
 
 def _roles_to_run(state: State) -> list[RoleState]:
@@ -76,7 +78,6 @@ def _reset(turn: Turn, role: RoleState) -> None:
     role.ready = role.blocked = False
     role.version = role.started = role.unstarted = 0
     role.kind = role.spec.kind
-    role.unplaced.clear()
     for task in role.tasks:
         if task.state is not TaskState.PENDING:
             turn.state.move_task(task, TaskMove.RESET, turn.now)

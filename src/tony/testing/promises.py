@@ -1,0 +1,197 @@
+"""What the machine promises to the world, kept in books of their own: whoever breaks one is told which.
+
+The invariants (`core/invariants.py`) say what must be true of the machine's memory; these say what must be true of what it
+does, whatever it remembers.
+"""
+
+from __future__ import annotations
+
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.invariants import broken
+from tony.core.machine import Application
+from tony.model.ids import TaskId
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+
+
+class BrokenPromiseError(AssertionError):
+    """The machine broke a promise."""
+
+
+class Promises:
+    """Follows one machine, event by event.
+
+    Attributes:
+        launched: container -> the task whose executor was launched there.
+        returned: containers that it has given back or had ended; nothing more is done in them.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._before = _Moment(app)
+        self._known: set[str] = set()
+        self._ended: set[str] = set()
+        self.launched: dict[str, TaskId] = {}
+        self._container: dict[TaskId, str] = {}
+        self.returned: set[str] = set()
+        self._killed: set[str] = set()
+        self._session = 0
+        self._asked = 0
+        self._specs: set[tuple[int, int]] = set()
+        self._started: set[tuple[TaskId, int, int]] = set()
+        self._failed = False
+        self._finished = False
+
+    def handled(self, event: ev.Event, actions: list[act.Action]) -> str:
+        """Looks at one event and what came of it; answers the machine's digest.
+
+        Raises:
+            BrokenPromiseError: something was promised and not kept.
+        """
+        self._note(event)
+        for action in actions:
+            self._check(action)
+        wrong = broken(self._app)
+        after = _Moment(self._app)
+        wrong += _wrong_moves(self._before, after, event)
+        self._before = after
+        if wrong:
+            raise BrokenPromiseError("; ".join(wrong))
+        return after.digest
+
+    def _note(self, event: ev.Event) -> None:
+        match event:
+            case ev.Granted(container=container):
+                self._known.add(container)
+            case ev.ContainersFound(containers=containers):
+                self._known.update(containers)
+            case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
+                if container in self._known:
+                    self._ended.add(container)
+            case ev.SessionOpened(session=session):
+                self._session = session
+
+    def _check(self, action: act.Action) -> None:
+        if self._finished and not isinstance(action, act.Release):
+            raise BrokenPromiseError(f"something is asked for after the end: {action}")
+        match action:
+            case act.Launch():
+                self._launch(action)
+            case act.Renew(task=task, session=session):
+                self._usable(self._container[task], action)
+                _must(session == self._session, f"renewed for another session than the present one: {action}")
+            case act.Publish(spec=spec):
+                _must(spec.session == self._session, f"published for another session: {action}")
+                _must((spec.session, spec.version) not in self._specs, f"published twice: {action}")
+                _must(all(all(addresses) for addresses in spec.roles.values()), f"no address: {action}")
+                self._specs.add((spec.session, spec.version))
+            case act.Start():
+                self._start(action)
+            case act.Stop(task=task, session=session):
+                _must(any(t == task and s == session for t, s, _ in self._started), f"never started: {action}")
+                self._usable(self._container[task], action, killed_too=True)
+            case act.Release(container=container):
+                self._usable(container, action)
+                self.returned.add(container)
+            case act.Kill(container=container):
+                _must(container in self._known, f"unknown container: {action}")
+                _must(container not in self._ended, f"it has ended: {action}")
+                _must(container not in self._killed, f"a second time: {action}")
+                self._killed.add(container)
+                self.returned.add(container)
+            case act.OpenSession(session=session):
+                _must(session == self._session + 1 and session > self._asked, f"out of turn: {action}")
+                self._asked = session
+            case act.Verdict(decision=decision):
+                _must(not self._failed, f"after the job had failed: {action}")
+                self._failed = decision == "fail"
+            case act.SetDemand(total=total):
+                _must(total >= 0, f"less than nothing: {action}")
+            case act.Finish(state=state, failure=failure):
+                _must((state is JobState.SUCCEEDED) == (failure is None), f"result and failure differ: {action}")
+                self._finished = True
+
+    def _usable(self, container: str, action: act.Action, *, killed_too: bool = False) -> None:
+        _must(container in self._known, f"unknown container: {action}")
+        _must(container not in self._ended, f"its container has ended: {action}")
+        _must(killed_too or container not in self.returned, f"its container was given back: {action}")
+
+    def _launch(self, action: act.Launch) -> None:
+        self._usable(action.container, action)
+        _must(action.container not in self.launched, f"a second executor in one container: {action}")
+        before = self._container.get(action.task)
+        _must(before is None or before in self._ended | self.returned, f"{before} is still there: {action}")
+        self.launched[action.container] = action.task
+        self._container[action.task] = action.container
+
+    def _start(self, action: act.Start) -> None:
+        self._usable(self._container[action.task], action)
+        _must(action.session == self._session, f"started for another session than the present one: {action}")
+        _must(not action.version or (action.session, action.version) in self._specs, f"nothing published: {action}")
+        tried = (action.task, action.session, action.try_)
+        _must(tried not in self._started, f"started twice: {action}")
+        self._started.add(tried)
+
+
+def _must(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise BrokenPromiseError(sentence)
+
+
+class _Moment:
+    """The machine's memory at one moment, as far as it may change in one direction only."""
+
+    def __init__(self, app: Application) -> None:
+        state = app.state
+        self.job = state.job
+        self.session = state.session
+        self.version = state.version
+        self.result = state.final.state if state.final else None
+        self.refused = state.refused
+        self.tasks = {task.id: task.state for task in state.tasks.values()}
+        self.digest = app.digest()
+
+
+def _wrong_moves(before: _Moment, after: _Moment, event: ev.Event) -> list[str]:
+    wrong = []
+    opened = isinstance(event, ev.SessionOpened)
+    if after.session != before.session + opened and not (opened and before.result):
+        wrong.append(f"session {after.session} comes after session {before.session}")
+    if after.version < before.version and not opened:
+        wrong.append("the version of the cluster spec went back")
+    if before.result and after.result is not before.result:
+        wrong.append(f"the result was {before.result.value} and is {after.result}")
+    if before.job.ended and after.digest != before.digest:
+        wrong.append(f"{event.kind} changed a job that had ended")
+    if after.refused > before.refused and after.digest != before.digest:
+        wrong.append(f"{event.kind} was refused and changed something")
+    if not opened:
+        wrong += [
+            f"{task} was {was.value} in session {before.session} and is {after.tasks[task].value}"
+            for task, was in before.tasks.items()
+            if not _may_become(was, after.tasks[task], after.job)
+        ]
+    return wrong
+
+
+#: Within a session a task goes only forward here.
+_FORWARD = (
+    TaskState.PENDING,
+    TaskState.REQUESTED,
+    TaskState.STARTING,
+    TaskState.REGISTERED,
+    TaskState.RUNNING,
+    TaskState.STOPPING,
+)
+#: Except that its container may go away before its program was started.
+_BACK = frozenset({(TaskState.STARTING, TaskState.REQUESTED), (TaskState.REGISTERED, TaskState.REQUESTED)})
+
+
+def _may_become(was: TaskState, now: TaskState, job: JobState) -> bool:
+    if was is now or (was, now) in _BACK:
+        return True
+    if was in ENDED_TASK_STATES:
+        return False
+    if now is TaskState.PENDING:
+        return job is JobState.RESTARTING and was not in (TaskState.RUNNING, TaskState.STOPPING)
+    return now in ENDED_TASK_STATES or _FORWARD.index(was) < _FORWARD.index(now)
