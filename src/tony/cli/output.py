@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -53,6 +52,8 @@ def plain_value(text: str) -> Json:
     """
     if not text:
         return None
+    import tomllib  # for this alone: it costs every command 5 ms
+
     try:
         value: Json = tomllib.loads(f"value = {text}")["value"]
         json.dumps(value)
