@@ -96,6 +96,22 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     assert diary.notices == []
 
 
+async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long lines might gather, the job's end does not wait for it, and none is missing."""
+    monkeypatch.setattr("tony.client.following._GATHER", 3600.0)
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "first\n")
+        await until(lambda: diary.lines)
+        write_log(folder, "worker-0.s1.t1.out", "second\n")
+        await master.finish(succeeded(folder, record))
+        await following
+    assert diary.lines == ["worker:0 first", "worker:0 second"]
+
+
 async def test_a_job_that_has_ended(home: Home, job: Recorded) -> None:
     """All of its output, then its last report."""
     folder, record = job

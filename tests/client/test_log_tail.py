@@ -77,3 +77,21 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
         write_log(folder, "worker-0.s1.t1.out", "d\n")
         write_log(folder, "worker-0.s2.t1.out", "e\nf\n")
         assert await printed(tail, 3) == ["worker:0 d", "worker:0 e", "worker:0 f"]
+
+
+async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ends its line meanwhile is not due any more; who does not is due once."""
+    monkeypatch.setattr("tony.client.live_reader.PATIENCE", 0.0)
+    with LogTail(folder.logs, Selection(), live=True) as tail:
+        for index in range(3):
+            write_log(folder, f"worker-{index}.s1.t1.out", "half")
+        assert list(tail.new_lines()) == []
+        write_log(folder, "worker-1.s1.t1.out", " done\n")
+        assert [line.text for line in tail.new_lines()] == ["half done"]
+        assert tail.due is not None
+        assert [line.name.task for line in tail.due_lines()] == ["worker:0", "worker:2"]
+        assert tail.due is None
+        assert list(tail.due_lines()) == []
+        write_log(folder, "worker-0.s1.t1.out", " of it")
+        assert list(tail.new_lines()) == []
+        assert [line.text for line in tail.due_lines()] == [" of it"]

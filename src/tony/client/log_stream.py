@@ -11,6 +11,8 @@ from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.model.layout import Home
 
+#: Seconds for which more lines gather before they are read.
+_GATHER = 0.02
 #: Seconds without a line after which it is looked whether anybody is left to print one.
 _LOOK_AGAIN = 1.0
 
@@ -39,6 +41,7 @@ async def lines(
                 yield portion
             if ended:
                 return
+            await asyncio.sleep(_GATHER)
             try:
                 async with asyncio.timeout(_LOOK_AGAIN):
                     changed = await tail.wait_change()

@@ -32,7 +32,11 @@ class LogTail:
         self._watch = FolderWatch()
         self._watch.add(folder)
         # Whatever is written from here on wakes us; what is there already is read by the first `new_lines`.
-        self._readers = {reader.name: reader for reader in readers(folder, find(folder, selection), keep, self._kind)}
+        self._readers: dict[LogName, Reader] = {}
+        self._tries: dict[tuple[str, int, str], list[Reader]] = {}
+        self._unended: set[LiveReader] = set()
+        for reader in readers(folder, find(folder, selection), keep, self._kind):
+            self._add(reader)
 
     def __enter__(self) -> Self:
         return self
@@ -58,14 +62,16 @@ class LogTail:
     @property
     def due(self) -> float | None:
         """When `due_lines` should be called, in monotonic seconds; None if nothing waits for its end."""
-        return min((reader.due for reader in self._live() if reader.due is not None), default=None)
+        return min((reader.due for reader in self._unended if reader.due is not None), default=None)
 
     def due_lines(self) -> Iterator[Line]:
         """What was read and has waited for its line's end long enough."""
         now = clock.monotonic()
-        for reader in self._live():
-            if reader.due is not None and reader.due <= now:
-                yield from reader.take()
+        for reader in sorted(self._unended, key=lambda reader: reader.name.order):
+            if reader.due is None or reader.due <= now:
+                self._unended.discard(reader)
+                if reader.due is not None:
+                    yield from reader.take()
 
     def drain(self) -> Iterator[Line]:
         """The rest, last lines without an end included. For when no program runs any more."""
@@ -84,18 +90,26 @@ class LogTail:
     def _lines_of(self, name: LogName) -> Iterator[Line]:
         if name not in self._readers:
             yield from self._end_earlier(name)
-        yield from self._reader(name).read()
+        reader = self._reader(name)
+        yield from reader.read()
+        if isinstance(reader, LiveReader) and reader.due is not None:
+            self._unended.add(reader)
 
     def _end_earlier(self, name: LogName) -> Iterator[Line]:
         """A new try begins: the earlier ones of this stream print no more, so their last words are due."""
-        for other, reader in list(self._readers.items()):
-            if (other.task, other.stream) == (name.task, name.stream) and other.order < name.order:
+        for reader in self._tries.get(_stream(name), ()):
+            if reader.name.order < name.order:
                 yield from reader.drain()
 
     def _reader(self, name: LogName) -> Reader:
         if name not in self._readers:
-            self._readers[name] = self._kind(self._folder, name)
+            self._add(self._kind(self._folder, name))
         return self._readers[name]
 
-    def _live(self) -> list[LiveReader]:
-        return [reader for reader in self._readers.values() if isinstance(reader, LiveReader)]
+    def _add(self, reader: Reader) -> None:
+        self._readers[reader.name] = reader
+        self._tries.setdefault(_stream(reader.name), []).append(reader)
+
+
+def _stream(name: LogName) -> tuple[str, int, str]:
+    return name.role, name.index, name.stream
