@@ -42,7 +42,7 @@ def number(value: float, unit: Unit) -> str:
 def _seconds(value: float) -> str:
     if value >= 10:
         return f"{value:.1f} s"
-    return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.{0 if value >= 0.1 else 1}f} ms"
+    return f"{value:.2f} s" if value >= 0.9995 else f"{1000 * value:.{0 if value >= 0.1 else 1}f} ms"
 
 
 def _cells(line: Line) -> list[str]:
