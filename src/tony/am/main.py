@@ -33,6 +33,7 @@ from tony.frameworks.base import Framework
 from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.record import pending_report, write_summary
+from tony.linux.limits import allow_open_files
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import from_plain
 from tony.model.layout import Home, JobFolder
@@ -52,11 +53,14 @@ LOCK_TRIES, LOCK_PAUSE = 50, 0.02
 GOODBYE = 5.0
 #: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
 CLOSING = 60.0
+#: Open files that this program needs whatever the job; its scheduler takes more for its containers.
+_OPEN_FILES = 40
 
 
 def main() -> int:
     """Runs one attempt; `sys.argv[1]` is the job's folder. Answers the exit code of the process."""
     folder = JobFolder(Path(sys.argv[1]))
+    allow_open_files(_OPEN_FILES)
     set_not_dumpable()  # token and keys are in our memory
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tony.dataclass import dataclass
 from tony.errors import ProtocolError
+from tony.linux import refusals
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
 from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, encode_answer, token_bytes
@@ -21,7 +22,7 @@ from tony.protocol.messages import Message
 from tony.rpc.address import TlsAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, Connection
 from tony.rpc.side import Phase, Side
-from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, said
+from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket
 
 if TYPE_CHECKING:
     import ssl
@@ -196,7 +197,7 @@ class _ListeningSide(Side):
                 sock, _ = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._say("no-room", f"cannot take another connection: {said(error)}")
+                    self._say("no-room", f"cannot take another connection: {refusals.said(error)}")
                     await asyncio.sleep(_NO_ROOM_PAUSE)
                 continue  # or that connection was gone before we took it
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
