@@ -64,6 +64,14 @@ def test_what_a_shell_runs_has_its_grace_too(master: Master, guest: Start) -> No
     assert status.signal == "SIGTERM"
 
 
+def test_who_was_stopped_is_woken_to_end(master: Master, guest: Start) -> None:
+    """SIGSTOP, by hand or by a debugger, does not use up the grace: SIGCONT comes right behind SIGTERM."""
+    executor = guest("trap 'echo bye; exit 9' TERM; echo $$ > pid; kill -STOP $$")
+    (pid,) = started(master, executor, "pid")
+    wait_until(lambda: "\nState:\tT" in Path(f"/proc/{pid}/status").read_text())
+    assert (stopped(master, 600.0).code, executor.read("worker-0.s1.t1.out")) == (9, "bye\n")
+
+
 def test_who_ignores_sigterm_is_killed_after_the_grace(master: Master, guest: Start) -> None:
     """The whole group, and it is said."""
     executor = guest("trap '' TERM; echo $$ > pid; while true; do sleep 600; done")
@@ -97,7 +105,9 @@ def test_daemons_do_not_outlive_the_program(master: Master, guest: Start) -> Non
     daemons = " ".join(DAEMON.format(wrap=wrap, name=name) + "; " for name, wrap in wraps.items())
     executor = guest(f"{daemons} while [ ! -s marked ] || [ ! -s unmarked ]; do sleep 0.01; done; exit 0")
     pids = started(master, executor, *wraps)
-    assert master.wait(msg.ProgramExited).status.ok
+    status = master.wait(msg.ProgramExited).status
+    assert status.ok
+    assert "exit code 0; it left 4 processes running, which were ended (bash, sleep)" in status.message
     assert [pid for pid in pids if process.is_alive(pid)] == []
 
 

@@ -39,6 +39,16 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         ),
         ({"ends": [BAD], "loss": "5 bytes lost"}, ExitReason.EXITED, "exit code 3; 5 bytes lost"),
         ({"ends": [SEGV], "undead": [7, 8]}, ExitReason.EXITED, "killed by SIGSEGV; could not be killed: 7, 8"),
+        (
+            {"ends": [GOOD], "left": ["sleep"]},
+            ExitReason.EXITED,
+            "exit code 0; it left one process running, which was ended (sleep): a program is over when it exits",
+        ),
+        (
+            {"ends": [BAD], "left": [*5 * ["python"], "sleep"]},
+            ExitReason.EXITED,
+            "exit code 3; it left 6 processes running, which were ended (python, ...): a program is over when it exits",
+        ),
         ({"ends": [BAD], "through_shell": True}, ExitReason.EXITED, ""),
         (
             {"ends": [End(process=0, code=139, signum=None, at=1.0)], "through_shell": True},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from tony.cli.status_page import note_of
 from tony.client.failure import outcome
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -129,7 +130,8 @@ def _line(task: TaskReport) -> str:
     if task.state is TaskState.FAILED or task.state is TaskState.LOST:
         how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
         return f"{said}: {how}" if how else said
-    return said
+    note = note_of(task) if task.state is TaskState.SUCCEEDED else ""
+    return f"{said}: {note}" if note else said
 
 
 def ranges(tasks: Iterable[TaskReport]) -> str:

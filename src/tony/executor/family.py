@@ -63,7 +63,11 @@ class Family:
         return [pid for pid in found if process.is_alive(pid)]
 
     def signal(self, signum: int) -> None:
-        """Signals everyone, group by group: so none is missed that is being forked at this moment."""
+        """Signals everyone, group by group: so none is missed that is being forked at this moment.
+
+        Who is to end is woken, too: a process that was stopped (SIGSTOP, a debugger) could not act on SIGTERM.
+        """
+        signals = (signum, signal.SIGCONT) if signum == signal.SIGTERM else (signum,)
         groups = set()
         for pid in self.near():
             try:
@@ -71,10 +75,11 @@ class Family:
             except OSError:
                 continue  # just ended
         for group in groups - {os.getpgrp()}:
-            try:
-                os.killpg(group, signum)
-            except OSError:
-                continue
+            for each in signals:
+                try:
+                    os.killpg(group, each)
+                except OSError:
+                    break
 
     async def end(self, patience: float = PATIENCE) -> list[int]:
         """Kills (SIGKILL) everyone until nobody is left.

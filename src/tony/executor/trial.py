@@ -8,12 +8,12 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from resource import struct_rusage
 
 from tony import clock
+from tony.dataclass import dataclass
 from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
 from tony.executor.family import Family
 from tony.executor.memory import Meter
@@ -22,7 +22,7 @@ from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.spawn import spawn
 from tony.executor.verdict import End, Seen, judge, signal_name
-from tony.linux import refusals
+from tony.linux import process, refusals
 from tony.linux.process import own_peak
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 _DRAIN = 5.0
 #: Seconds between looks at who is left while a program is being stopped; the kernel tells of most ends at once.
 _LOOK = 0.1
+#: Seconds for helpers of a program that has ended, such as those of `multiprocessing`, to notice and end as well.
+_MOMENT = 0.25
 #: Characters; a command or a plug-in's error may be of any length.
 _LONGEST_MESSAGE = 2000
 #: The kernel's unit of `ru_maxrss`, in bytes.
@@ -153,10 +155,11 @@ class Trial:
             await self._wait_over()
             watching.cancel()
         self.ended = self._ends[-1].at if len(self._ends) == len(self._pids) else clock.monotonic()
+        left = await self._left_behind()
         undead = await self._family.end()
         await self._wait_reaped()
         await output.wait_ended(_DRAIN)
-        return self._judge(output, undead, began)
+        return self._judge(output, left, undead, began)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -251,6 +254,20 @@ class Trial:
         self._cpu += usage.ru_utime + usage.ru_stime
         self._largest = max(self._largest, usage.ru_maxrss * _KIB)
 
+    async def _left_behind(self) -> list[str]:
+        """Names of what it left running when it ended by itself; helpers that end a moment later are not meant."""
+        if self._stop is not None or self._meter.exceeded is not None:
+            return []
+        deadline = clock.monotonic() + _MOMENT
+        while left := [] if self._family.is_over() else [p for p in self._family.near() if process.is_alive(p)]:
+            if clock.monotonic() >= deadline:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MOMENT / 10):
+                    await self._news.wait()
+            self._news.clear()
+        return [process.name(pid) for pid in left]
+
     async def _wait_reaped(self) -> None:
         """The kernel's word that a process has ended comes a moment after it has died."""
         with contextlib.suppress(TimeoutError):
@@ -259,7 +276,7 @@ class Trial:
                     self._news.clear()
                     await self._news.wait()
 
-    def _judge(self, output: Output, undead: Sequence[int], began: float) -> ExitStatus:
+    def _judge(self, output: Output, left: Sequence[str], undead: Sequence[int], began: float) -> ExitStatus:
         tail = output.tail()
         ends = self._ends or [End(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
         stop = self._stop
@@ -279,6 +296,7 @@ class Trial:
                 memory=self._meter.describe(peak, killed=killed and not stopped),
                 collision=(ports.taken() or blamed) if failed and not stopped else "",
                 loss=output.describe_loss(),
+                left=left,
                 undead=undead,
             )
         )

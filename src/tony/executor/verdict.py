@@ -9,6 +9,9 @@ from tony.dataclass import dataclass
 from tony.model.exit import ExitReason
 from tony.units import format_duration
 
+#: As many names of processes are told.
+_SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
@@ -38,6 +41,7 @@ class Seen:
         memory: what became of the memory limit; empty if it was kept.
         collision: who had its port; empty if nobody.
         loss: what of its output is not on disk; empty if nothing.
+        left: names of what it had left running when it ended by itself, and what we ended.
         undead: pids of what it had started and could not be killed.
     """
 
@@ -49,6 +53,7 @@ class Seen:
     memory: str = ""
     collision: str = ""
     loss: str = ""
+    left: Sequence[str] = ()
     undead: Sequence[int] = ()
 
 
@@ -74,10 +79,19 @@ def judge(seen: Seen) -> Judged:
         notes.append(f"it did not end within {format_duration(seen.forced_after)} of SIGTERM and was killed")
     if seen.loss:
         notes.append(seen.loss)
+    if seen.left and reason is ExitReason.EXITED:
+        notes.append(_left_behind(seen.left))
     if seen.undead:
         notes.append(f"could not be killed: {', '.join(map(str, seen.undead))}")
     plain = reason is ExitReason.EXITED and not notes and head == _plain(end)
     return Judged(end=end, reason=reason, message="" if plain else "; ".join([head, *notes]))
+
+
+def _left_behind(names: Sequence[str]) -> str:
+    one = len(names) == 1
+    count = "one process" if one else f"{len(names)} processes"
+    shown = ", ".join(dict.fromkeys(names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    return f"it left {count} running, which {'was' if one else 'were'} ended ({shown}): a program is over when it exits"
 
 
 def signal_name(signum: int) -> str:

@@ -67,6 +67,15 @@ def is_alive(pid: int) -> bool:
     return found is not None and not found[2]
 
 
+def name(pid: int) -> str:
+    """What `ps` calls a process, in at most 15 characters; `?` if it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return os.fsdecode(file.read().strip())
+    except OSError:
+        return "?"
+
+
 def descendants(pid: int) -> list[int]:
     """All living processes below `pid`, itself not included, parents before children. Zombies are not listed."""
     families: dict[int, list[int]] = {}
