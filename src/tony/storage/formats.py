@@ -9,8 +9,11 @@ import tarfile
 import zlib
 from collections.abc import Callable
 from enum import Enum
-from io import BufferedIOBase
 from pathlib import Path
+from typing import IO
+
+from tony.storage.expansion import Readable
+from tony.storage.xz import XzFile
 
 #: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
 _TAR_RECORD = 512
@@ -38,14 +41,20 @@ class Format(Enum):
 _COMPRESSED = {b"\x1f\x8b": Format.TAR_GZ, b"BZh": Format.TAR_BZ2, b"\xfd7zXZ\x00": Format.TAR_XZ}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 
-_OPENERS: dict[Format, Callable[[Path], BufferedIOBase]] = {
-    Format.TAR_GZ: gzip.GzipFile,
+_READERS: dict[Format, Callable[[IO[bytes]], Readable]] = {
+    Format.TAR: lambda file: file,
+    Format.TAR_GZ: lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     Format.TAR_BZ2: bz2.BZ2File,
-    Format.TAR_XZ: lzma.LZMAFile,
+    Format.TAR_XZ: XzFile,
 }
 
 #: What to say of a file that is none of them.
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
+
+
+def expanded(file: IO[bytes], kind: Format) -> Readable:
+    """The tar inside a file, its compression taken off; errors are those of the compression's own reader."""
+    return _READERS[kind](file)
 
 
 def detect(path: Path) -> Format | None:
@@ -79,8 +88,8 @@ def unsupported(path: Path) -> str | None:
 
 def _holds_tar(path: Path, kind: Format) -> bool:
     try:
-        with _OPENERS[kind](path) as file:
-            return _begins_tar(file.read(_TAR_RECORD))
+        with path.open("rb") as file:
+            return _begins_tar(expanded(file, kind).read(_TAR_RECORD))
     except EOFError:
         return True  # cut off at once: whatever it was, saying "damaged" is more use than saying "no archive"
     except (OSError, zlib.error, lzma.LZMAError):

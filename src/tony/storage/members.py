@@ -8,6 +8,7 @@ memory holds one chunk and the list of names.
 from __future__ import annotations
 
 import lzma
+import os
 import stat
 import tarfile
 import time
@@ -22,12 +23,18 @@ from typing import IO
 from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import links
-from tony.storage.formats import Format
+from tony.storage.expansion import Room, Watched, check_globals
+from tony.storage.formats import Format, expanded
 from tony.storage.manifest import Kind
 
 _CHUNK = 1024 * 1024
 _TAR_RECORD = 512
-_LONGEST_TARGET = 4096  # PATH_MAX
+_LONGEST_TARGET = 4095  # PATH_MAX without its closing zero
+#: Bytes and parts of a path inside the folder: those of the folder itself come in front of it, and Linux takes 4,095 in
+#: all. Bytes of one part: Linux's NAME_MAX.
+_LONGEST_PATH, _DEEPEST, _LONGEST_NAME = 3000, 200, 255
+#: Characters of a name or a foreign error that a message shows.
+_SHOWN = 200
 #: What the readers of the standard library raise for content that is not what its format says.
 _DAMAGE = (
     tarfile.TarError,
@@ -38,7 +45,8 @@ _DAMAGE = (
     ValueError,  # numbers and texts in headers that cannot be read
     OverflowError,
     NotImplementedError,  # a compression method of zip that Python does not know
-    RuntimeError,  # an encrypted zip
+    RuntimeError,  # an encrypted zip; headers in headers without end
+    MemoryError,  # a decompressor that is told to need more than there is
 )
 #: Seconds since 1970 that every file system and time function can hold: up to the year 2242.
 _LAST_TIME = 2**33
@@ -114,12 +122,12 @@ class Guard:
         known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
         for path, target in known.items():
             if links.resolve(path, target, known) is None:
-                raise self.refused(path, f"is a link to {target}, which leads out of the folder")
+                raise self.refused(path, f"is a link to {shown(target)}, which leads out of the folder")
 
     def refused(self, member: str, why: str) -> ArchiveError:
         """The error for a member that may not be."""
         return ArchiveError(
-            f"the archive {self._archive} is damaged or not safe to unpack: its member {member} {why}. "
+            f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. "
             "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
         )
 
@@ -128,7 +136,7 @@ class Guard:
             return Kind(member.kind.value)
         origin = self.kinds.get(self.origin_of(member))
         if origin is None or origin is Kind.FOLDER:
-            raise self.refused(member.name, f"is a hard link to {member.target}, which is no file before it")
+            raise self.refused(member.name, f"is a hard link to {shown(member.target)}, which is no file before it")
         return origin
 
     def _target_of(self, member: Member) -> str:
@@ -136,6 +144,8 @@ class Guard:
             return self.links[self.origin_of(member)]
         if not member.target or "\0" in member.target:
             raise self.refused(member.name, "is a link that leads nowhere")
+        if len(os.fsencode(member.target)) > _LONGEST_TARGET:
+            raise self.refused(member.name, f"is a link with more than {_LONGEST_TARGET} bytes")
         return member.target
 
     def _admit_parents(self, path: str, name: str) -> None:
@@ -146,7 +156,7 @@ class Guard:
             if known is Kind.FOLDER:
                 return
             if known is not None:
-                raise self.refused(name, f"lies below {parent}, which is a {known.value}")
+                raise self.refused(name, f"lies below {shown(parent)}, which is a {known.value}")
             self.kinds[parent] = Kind.FOLDER
             slash = path.rfind("/", 0, slash)
 
@@ -157,7 +167,11 @@ class Guard:
         if ".." in parts:
             raise self.refused(member, "would leave the folder through `..`")
         if "\0" in path:
-            raise self.refused(repr(member), "has an impossible name")
+            raise self.refused(member, "has an impossible name")
+        if len(os.fsencode(path)) > _LONGEST_PATH or len(parts) > _DEEPEST:
+            raise self.refused(member, f"has more than {_LONGEST_PATH} bytes, or {_DEEPEST} parts, in its path")
+        if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts):
+            raise self.refused(member, f"has more than {_LONGEST_NAME} bytes in its name")
         return "/".join(parts)
 
 
@@ -168,11 +182,13 @@ def read(path: Path, kind: Format, name: str) -> Iterator[Member]:
         name: the archive's name for messages.
 
     Raises:
-        ArchiveError: it is damaged, cut off, encrypted, or holds what is no file, folder or link.
+        ArchiveError: it is damaged, cut off, encrypted, made to expand without end, or holds what is no file, folder
+            or link.
         OSError: it cannot be opened.
     """
     with path.open("rb") as file, _damage(name):
-        yield from _read_zip(file, name) if kind is Format.ZIP else _read_tar(file, kind, name)
+        room = Room(name, os.fstat(file.fileno()).st_size)
+        yield from _read_zip(file, name, room) if kind is Format.ZIP else _read_tar(file, kind, name, room)
 
 
 @contextmanager
@@ -180,21 +196,24 @@ def _damage(archive: str) -> Iterator[None]:
     try:
         yield
     except (*_DAMAGE, OSError) as error:
-        text = str(error) or type(error).__name__
+        text = shown(str(error) or type(error).__name__)
         if isinstance(error, RuntimeError) and "encrypted" in text:
             raise ArchiveError(f"the archive {archive} is encrypted. Make it again without a password.") from error
         raise ArchiveError(f"the archive {archive} is damaged or cut off ({text}). Make it again.") from error
 
 
-def _read_tar(file: IO[bytes], kind: Format, name: str) -> Iterator[Member]:
-    with tarfile.open(fileobj=file, mode=_TAR_MODES[kind], encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
+def _read_tar(file: IO[bytes], kind: Format, name: str, room: Room) -> Iterator[Member]:
+    watched = Watched(expanded(file, kind), room)
+    with tarfile.open(fileobj=watched, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
         while (info := tar.next()) is not None:
             tar.members.clear()  # it would remember every header
+            check_globals(len(tar.pax_headers), room)
+            room.take(info.size)
+            watched.content()
             yield _tar_member(tar, info, name)
+            watched.header()
+        watched.content()
         _require_end(tar, name)
-
-
-_TAR_MODES = {Format.TAR: "r:", Format.TAR_GZ: "r:gz", Format.TAR_BZ2: "r:bz2", Format.TAR_XZ: "r:xz"}
 
 
 def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Member:
@@ -208,7 +227,7 @@ def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Me
         kind = MemberKind.HARD_LINK
     else:
         raise ArchiveError(
-            f"the archive {archive} holds {info.name}, which is a device or pipe, not a file, folder or link. "
+            f"the archive {archive} holds {shown(info.name)}, which is a device or pipe, not a file, folder or link. "
             "Make it again without that."
         )
     return Member(
@@ -232,9 +251,10 @@ def _require_end(tar: tarfile.TarFile, archive: str) -> None:
         pass
 
 
-def _read_zip(file: IO[bytes], name: str) -> Iterator[Member]:
+def _read_zip(file: IO[bytes], name: str, room: Room) -> Iterator[Member]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
+            room.take(info.file_size)
             yield _zip_member(archive, info, name)
 
 
@@ -248,7 +268,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
         kind, target = MemberKind.LINK, _zip_target(archive, info, name)
     elif stat.S_IFMT(unix) not in (0, stat.S_IFREG):
         raise ArchiveError(
-            f"the archive {name} holds {info.filename}, which is a device or pipe, not a file, folder or link. "
+            f"the archive {name} holds {shown(info.filename)}, which is a device or pipe, not a file, folder or link. "
             "Make it again without that."
         )
     return Member(
@@ -263,12 +283,16 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
 
 def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> str:
     if info.file_size > _LONGEST_TARGET:
-        raise ArchiveError(f"the archive {name} is damaged: the link {info.filename} is too long. Make it again.")
+        raise ArchiveError(
+            f"the archive {name} is damaged: the link {shown(info.filename)} is too long. Make it again."
+        )
     with _damage(name):
         return archive.read(info).decode("utf-8", "surrogateescape")
 
 
 def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+    if info.compress_type == zipfile.ZIP_LZMA:  # it may ask for 4 GiB, and Python's reader gives them
+        raise ArchiveError(f"the archive {name} is packed with LZMA inside a zip. Make it again with deflate.")
     with _damage(name):
         file = archive.open(info)
     yield from _chunks(file, info.file_size, name)
@@ -304,6 +328,12 @@ def _zip_time(info: zipfile.ZipInfo) -> int:
         return _time(time.mktime((*info.date_time, 0, 0, -1)))
     except (ValueError, OverflowError):
         return 0
+
+
+def shown(text: str) -> str:
+    """A name of a stranger's, or what a library said of one, short and harmless on a terminal."""
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if text.isprintable() else ascii(text)
 
 
 def _time(seconds: float) -> int:
