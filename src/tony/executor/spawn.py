@@ -61,4 +61,3 @@ def _check_folder(folder: str, groups: Sequence[str]) -> None:
     for group in groups:
         if not os.access(f"{group}/cgroup.procs", os.W_OK):
             raise LaunchFailed(f"the control group {group} is gone or may not be used")
-
