@@ -207,7 +207,7 @@ def test_what_a_newer_version_adds_is_passed_over(tmp_path: Path) -> None:
         ('{"format":"other","version":1,"job":"j","attempt":1,"settings":""}\n', "its format is 'other'"),
         (
             f'{{"format":"{FORMAT}","version":{VERSION + 1},"job":"j","attempt":1,"settings":""}}\n',
-            f"has version {VERSION + 1}; this tony reads up to {VERSION}: use a newer one",
+            f"has version {VERSION + 1}; this tony reads up to {VERSION}. Use a newer one",
         ),
     ],
 )
