@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 #: Powers of 1024, smallest first.
 _SIZE_UNITS = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-#: Seconds in each unit, smallest first.
-_DURATION_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
+#: Milliseconds in each unit, smallest first.
+_DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(?:(b)|([kmgt])(?:i?b)?)", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)\s*(ms|s|m|h|d)", re.ASCII)
 _BARE = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
@@ -29,7 +32,7 @@ def parse_size(text: str) -> int:
     cleaned = text.strip()
     match = _SIZE.fullmatch(cleaned)
     if match:
-        size = Decimal(match[1]) * _SIZE_UNITS[(match[2] or match[3]).lower()]
+        size = _number(match[1]) * _SIZE_UNITS[(match[2] or match[3]).lower()]
         if size > MAX_SIZE:
             raise ValueError('a size beyond every machine. The most that can be written is "1048576t".')
         return int(size)
@@ -49,7 +52,7 @@ def parse_duration(text: str) -> float:
     cleaned = text.strip()
     match = _DURATION.fullmatch(cleaned)
     if match:
-        seconds = float(Decimal(match[1]) * _DURATION_UNITS[match[2]])
+        seconds = float(_number(match[1]) * _DURATION_UNITS[match[2]] / 1000)
         if seconds > MAX_DURATION:
             raise ValueError('longer than ten years. The most that can be written is "3650d".')
         return seconds
@@ -65,7 +68,7 @@ def exact_size(size: int) -> str:
     for unit in ("t", "g", "m", "k"):
         factor = _SIZE_UNITS[unit]
         if size >= factor and size * 4 % factor == 0:  # quarters are exact in decimals
-            return f"{Decimal(size) / factor:f}{unit}"
+            return f"{_decimal(size) / factor:f}{unit}"
     return f"{size}b"
 
 
@@ -73,11 +76,22 @@ def exact_duration(seconds: float) -> str:
     """Text that `parse_duration` reads as this many seconds: `2h`, `90s`, `1.5s`, `250ms`, `0s`."""
     if seconds and seconds % 1 == 0:
         for unit in ("d", "h", "m"):
-            if seconds % int(_DURATION_UNITS[unit]) == 0:
-                return f"{int(seconds) // int(_DURATION_UNITS[unit])}{unit}"
+            length = _DURATION_UNITS[unit] // 1000
+            if seconds % length == 0:
+                return f"{int(seconds) // length}{unit}"
     if 0 < seconds < 1 and (seconds * 1000) % 1 == 0:
         return f"{int(seconds * 1000)}ms"
-    return f"{Decimal(repr(seconds)).normalize():f}s"
+    return f"{_decimal(repr(seconds)).normalize():f}s"
+
+
+def _number(text: str) -> int | Decimal:
+    return _decimal(text) if "." in text else int(text)
+
+
+def _decimal(number: str | int) -> Decimal:
+    from decimal import Decimal  # 3 ms, and most numbers that people write are whole
+
+    return Decimal(number)
 
 
 def format_size(size: int) -> str:

@@ -12,7 +12,8 @@ import pytest
 
 import tony
 from tests.config.jobs import mistakes, resolve, write
-from tony.config.site import check_again, default_site_files
+from tony.config.site import check_again
+from tony.config.site_files import default_site_files
 from tony.model.job import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.states import TlsMode
 

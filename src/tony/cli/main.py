@@ -6,13 +6,11 @@ Commands are loaded when they are used, so that `tony --help` stays quick.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import io
 import os
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, cast
@@ -88,6 +86,8 @@ class Commands(click.Group):
         """As click does, with the nearest command named when there is none of that name."""
         name = args[0] if args else ""
         if args and not name.startswith("-") and name not in COMMANDS:
+            import difflib  # 10 ms, and only after a mistake
+
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {name!r}.{hint}")
@@ -204,6 +204,8 @@ def _explain(error: TonyError) -> None:
 
 
 def _bug(error: BaseException) -> int:
+    import traceback
+
     text = "".join(traceback.format_exception(error))
     warn(f"a bug of ours: {type(error).__name__}: {error}")
     try:

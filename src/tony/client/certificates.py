@@ -6,7 +6,7 @@ the job, can make another certificate later. Their names are explained in `tony.
 
 from __future__ import annotations
 
-import secrets
+import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ def make_credentials(*, tls: bool) -> JobCredentials:
     Args:
         tls: make certificates as well (about 2 ms, and 50 ms once to load what makes them).
     """
-    token = secrets.token_hex(32)
+    token = os.urandom(32).hex()
     if not tls:
         plain = Credentials(token=token)
         return JobCredentials(am=plain, executors=plain)
@@ -47,7 +47,7 @@ class _Authority:
         # P-256: the curve that every OpenSSL has ready in assembler, and small on the wire.
         self._key = ec.generate_private_key(ec.SECP256R1())
         # No two jobs' authorities share a name: an error then says "unknown authority", not "bad signature".
-        self._name = f"tony job {secrets.token_hex(4)}"
+        self._name = f"tony job {os.urandom(4).hex()}"
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         builder = self._builder(self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import secrets
+import os
 from collections.abc import Collection
 from datetime import UTC, datetime
 
@@ -25,7 +24,7 @@ def new_job_id(scheduler: str, now: float) -> str:
     Args:
         now: seconds since 1970; written as UTC.
     """
-    return f"{scheduler}-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    return f"{scheduler}-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
 
 
 def known(home: Home) -> list[str]:
@@ -73,6 +72,8 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
         return f"{len(matches)} jobs match {text!r}: {_some(matches[::-1])}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} holds no job yet."
+    import difflib  # 10 ms, and only after a mistake
+
     near = difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_some(ids[::-1])}."
     return f"there is no job {text!r} in {home.jobs}; {hint}"

@@ -16,7 +16,8 @@ from tony.config.flags import from_environment, from_params, from_sets
 from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.providers import framework_mistakes, unknown_names
 from tony.config.sheet import read
-from tony.config.site import broken_finals, default_site_files, over_limits, read_sites
+from tony.config.site import broken_finals, over_limits, read_sites
+from tony.config.site_files import default_site_files
 from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec

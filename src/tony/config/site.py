@@ -16,7 +16,6 @@ library only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tony.config.nearest import did_you_mean, known_are
 from tony.config.schema import find, settings
 from tony.config.sheet import Sheet, read, shown
 from tony.config.show import as_written, canonical
+from tony.config.site_files import is_absent
 from tony.dataclass import dataclass, replace
 from tony.errors import Problem
 from tony.model.job import JobSpec, Role
@@ -61,20 +61,12 @@ class Site:
     limits: Mapping[str, tuple[int, str]]
 
 
-def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where site files lie: the machine's, then the user's own."""
-    config = environ.get("XDG_CONFIG_HOME", "")
-    home = environ.get("HOME") or os.path.expanduser("~")
-    folder = Path(config) if config.startswith("/") else Path(home, ".config")
-    return Path("/etc/tony/tony.toml"), folder / "tony" / "tony.toml"
-
-
 def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
     """Reads the site files that there are, in their order, and tells what is wrong with them."""
     sites: list[Site] = []
     problems: list[Problem] = []
     for path in paths:
-        if _is_absent(path):
+        if is_absent(path):
             continue
         try:
             layer = read_layer(path, str(path), path.parent)
@@ -83,16 +75,6 @@ def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
         else:
             sites.append(_site(layer, problems))
     return sites, problems
-
-
-def _is_absent(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):
-        pass  # it is there and we may not read it: that is told, its rules may not be passed over
-    return False
 
 
 def _site(layer: Layer, problems: list[Problem]) -> Site:

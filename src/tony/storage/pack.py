@@ -15,7 +15,6 @@ import errno
 import hashlib
 import os
 import stat
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +28,8 @@ from tony.storage.manifest import Kind
 from tony.storage.scan import Found
 
 _RECORD = 512
-_TYPES = {Kind.FILE: tarfile.REGTYPE, Kind.FOLDER: tarfile.DIRTYPE, Kind.LINK: tarfile.SYMTYPE}
+#: REGTYPE, DIRTYPE and SYMTYPE of a tar's header.
+_TYPES = {Kind.FILE: b"0", Kind.FOLDER: b"5", Kind.LINK: b"2"}
 
 
 class FileChangedError(Exception):
@@ -166,6 +166,8 @@ def packed_size(found: Iterable[Found]) -> int:
 
 
 def _header(f: Found, size: int) -> bytes:
+    import tarfile  # it loads every compressor; most submissions find nothing new to pack
+
     info = tarfile.TarInfo(f.path)
     info.type = _TYPES[f.kind]
     info.mode, info.size, info.linkname, info.mtime = f.mode, size, f.target, FIXED_TIME

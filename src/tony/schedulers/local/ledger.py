@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import os
 import pwd
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -181,7 +180,7 @@ def new_claim(*, job: str, job_name: str, memory: int, gpus: int) -> Claim:
     """A claim with a new ticket, which waits."""
     # Time since boot, the same for all processes of a machine: a wall clock that is set back would let others pass.
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    ticket = f"{now:020d}-{os.getpid()}-{secrets.token_hex(4)}"
+    ticket = f"{now:020d}-{os.getpid()}-{os.urandom(4).hex()}"
     return Claim(ticket=ticket, job=job, job_name=job_name, memory=memory, gpus=gpus)
 
 

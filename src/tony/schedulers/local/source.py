@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
+import os
 from collections.abc import Coroutine, Sequence
 from enum import Enum
 
@@ -226,7 +226,7 @@ class LocalSource(ContainerSource):
             work_folder=str(folder.work_of(name)),
             log_folder=str(folder.logs),
             inherit_env=True,
-            marker=f"{marker}{secrets.token_hex(8)}",
+            marker=f"{marker}{os.urandom(8).hex()}",
             python_path=interpreter.python_path,
             python_env=interpreter.python_env,
             gpu_devices=held.devices,
