@@ -234,7 +234,7 @@ def test_the_live_view(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "b\ufffd" in text
     assert "the [b]connection[/b]\\n broke" in text
     assert "running" in text
-    assert text.endswith("\x1b[2K")
+    assert text.endswith("\x1b[J")
 
 
 def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import pty
+import struct
+import termios
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.cli.text import age, clock_time, columns_of, cut, safe, safe_line, table, width
+from tony.cli.text import age, clock_time, columns_of, cut, safe, safe_line, size_of, table, width
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,18 @@ def test_times_are_for_people() -> None:
     assert age(now - 12, now) == "12 s"
     assert age(now + 12, now) == "0 s"
     assert age(None, now) == "-"
+
+
+def test_a_terminals_size_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment says counts for more; one that knows no size, or no terminal at all, has 80 columns."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LINES", raising=False)
+    ours, theirs = pty.openpty()
+    with open(ours, "rb"), open(theirs, "w", encoding="utf-8") as terminal:
+        assert size_of(terminal) == (80, 24)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 40, 0, 0))
+        assert size_of(terminal) == (40, 50)
+        monkeypatch.setenv("COLUMNS", "33")
+        monkeypatch.setenv("LINES", "many")
+        assert size_of(terminal) == (33, 50)
+    assert size_of(io.StringIO()) == (33, 24)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import sys
 import time
 import unicodedata
@@ -70,7 +70,18 @@ def cut(text: str, columns: int) -> str:
 def columns_of(stream: TextIO | None = None) -> int | None:
     """How wide the terminal behind a stream is; None if there is none: then nothing is cut."""
     stream = sys.stdout if stream is None else stream
-    return shutil.get_terminal_size().columns if is_terminal(stream) else None
+    return size_of(stream).columns if is_terminal(stream) else None
+
+
+def size_of(stream: TextIO) -> os.terminal_size:
+    """Columns and rows of the terminal behind a stream: what COLUMNS and LINES say, what it says itself, or 80 and 24."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        found = os.terminal_size((0, 0))
+    told = (os.environ.get("COLUMNS", ""), os.environ.get("LINES", ""))
+    columns, lines = (int(word) if word.isascii() and word.isdigit() else 0 for word in told)
+    return os.terminal_size((columns or found.columns or 80, lines or found.lines or 24))
 
 
 def is_terminal(stream: TextIO) -> bool:

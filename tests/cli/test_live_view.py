@@ -1,0 +1,123 @@
+"""The live table: below the output, never in it, and gone at the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.cli.screen import Screen, Terminal, shown
+from tests.client.played_master import recorded, standing, succeeded
+from tony.cli.live_view import LiveView
+from tony.client.log_names import LogName
+from tony.client.log_reader import Line
+from tony.model.layout import Home
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+
+WORKER = LogName("worker", 0, 1, 1, "out")
+
+
+@pytest.fixture(autouse=True)
+def size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns and 24 lines that shows colours."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def report(home: Home) -> JobReport:
+    """Two workers run."""
+    report = standing(*recorded(home), JobState.RUNNING, TaskState.RUNNING)
+    return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks))
+
+
+def test_output_scrolls_above_the_table(report: JobReport) -> None:
+    """Every line once, in order; one table, below them."""
+    terminal = Terminal()
+    with LiveView(terminal) as view:
+        view.saw(report)
+        view.printed([Line(WORKER, b"one"), Line(WORKER, b"two")])
+        view.saw(report)
+        view.printed([Line(WORKER, b"three")])
+        rows = shown(terminal, 80)
+        assert [row for row in rows if row.startswith("worker:0 |")] == [
+            "worker:0 | one",
+            "worker:0 | two",
+            "worker:0 | three",
+        ]
+        table = rows[rows.index("worker:0 | three") + 1 :]
+        assert [row.split()[0] for row in table] == ["running", "TASK", "worker:0", "worker:1"]
+        assert sum(row.startswith("TASK") for row in rows) == 1
+
+
+def test_the_table_goes_at_the_end(home: Home, report: JobReport) -> None:
+    """What programs printed and what was told stays."""
+    terminal = Terminal()
+    with LiveView(terminal) as view:
+        view.saw(report)
+        view.printed([Line(WORKER, b"one")])
+        view.saw(succeeded(*recorded(home)))
+    rows = shown(terminal, 80)
+    assert "worker:0 | one" in rows
+    assert not any(row.startswith("TASK") for row in rows)
+    assert "succeeded" in rows[-1]
+
+
+def test_long_lines_fold_and_leave_the_table_whole(report: JobReport) -> None:
+    """Output is not cut, whatever its length."""
+    terminal = Terminal()
+    with LiveView(terminal) as view:
+        view.saw(report)
+        view.printed([Line(WORKER, b"x" * 200)])
+        view.printed([Line(WORKER, b"end")])
+        rows = shown(terminal, 80)
+    assert "".join(rows).count("x") == 200
+    assert sum(row.startswith("TASK") for row in rows) == 1
+
+
+def test_a_window_that_is_made_narrower(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folded table is wiped as a whole; the next one fits."""
+    terminal, screen = Terminal(), Screen(80)
+    with LiveView(terminal) as view:
+        view.saw(report)
+        before = terminal.text
+        screen.feed(before)
+        screen.narrow(20)
+        monkeypatch.setenv("COLUMNS", "20")
+        view.saw(report)
+        view.printed([Line(WORKER, b"end")])
+        screen.feed(terminal.text[len(before) :])
+    assert sum(row.startswith("TASK") for row in screen.rows) == 1
+    assert screen.rows[screen.rows.index("worker:0 | end") + 2].startswith("TASK")
+
+
+def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is never higher than the screen: what scrolled away could not be wiped."""
+    monkeypatch.setenv("LINES", "3")
+    terminal = Terminal()
+    with LiveView(terminal) as view:
+        for _ in range(3):
+            view.saw(report)
+            view.printed([Line(WORKER, b"one")])
+    rows = shown(terminal, 80, lines=3)
+    assert [row for row in rows[:-3] if not row.startswith("worker:")] == rows[: len(rows) - 5]
+    assert rows[-3:] == ["worker:0 | one"] * 3
+
+
+def test_colours_only_where_they_are_wanted(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR leaves the table as it is, without any."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    with LiveView(terminal) as view:
+        view.saw(report)
+        view.noticed("something")
+    assert re.search("\x1b\\[\\d*m", terminal.text) is None
+    monkeypatch.delenv("NO_COLOR")
+    coloured = Terminal()
+    with LiveView(coloured) as view:
+        view.saw(report)
+    assert "\x1b[36mrunning\x1b[0m" in coloured.text
