@@ -1,8 +1,7 @@
 """The live table: how the job and its tasks stand now, below what programs print.
 
 Output scrolls as on any terminal. The table stands below it, and is wiped and drawn again with whatever is written, in
-one piece. A row of it is one of the screen, cut to its width; a window that was made narrower since has folded it, which
-is reckoned with.
+one piece. A row of it is one of the screen, cut to its width; a window that was made narrower since has folded it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def columns_of(stream: TextIO | None = None) -> int | None:
 
 
 def size_of(stream: TextIO) -> os.terminal_size:
-    """Columns and rows of the terminal behind a stream: what COLUMNS and LINES say, what it says itself, or 80 and 24."""
+    """Columns and rows of the terminal behind a stream: as COLUMNS and LINES say, as it says itself, or 80 and 24."""
     try:
         found = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
