@@ -113,11 +113,19 @@ class _Stager:
     def plan_role(self, role: str, source: _Asked | None, files: tuple[_Asked, ...]) -> _Plan:
         own = self.spec.effective_roles[role].python
         key, text = (f"roles.{role}.python", own) if own else ("python", self.spec.python)
-        python = self.once(key, text, lambda: wishes.python(text, same_host=self.same_host)) if text else None
+        python = self.once(key, text, lambda: self.plan_python(text)) if text else None
         first = (source,) if source else ()
         if isinstance(python, Wish) and text:
             return _Plan(asked=(*first, *files, _Asked(key=key, text=text, wish=python)), python=None)
         return _Plan(asked=(*first, *files), python=python if isinstance(python, str) else None)
+
+    def plan_python(self, text: str) -> Wish | str:
+        if ":" in str(self.home.path):
+            raise Refused(
+                f"programs would not find it: it is put on PATH through {self.home.path}, and PATH is divided at every "
+                "`:`. Set TONY_HOME to a folder without one."
+            )
+        return wishes.python(text, same_host=self.same_host)
 
     def plan_files(self, role: str) -> tuple[_Asked, ...]:
         keys = [("files", text) for text in self.spec.files]

@@ -98,13 +98,14 @@ def from_node(python: str, beside: Path) -> Interpreter:
     path = Path(os.path.abspath(found))
     require_runnable(path, f'python = "{python}"')
     environment = environment_of(path.parent.parent)
-    if all(_is_same(path, path.with_name(name)) for name in _NAMES):
+    own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is divided at every `:`
+    if own and all(_is_same(path, path.with_name(name)) for name in _NAMES):
         return Interpreter(python_path=(str(path.parent),), python_env=environment)
     with explained(f"write {beside}", beside):
         beside.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _NAMES:
             _write_script(beside / name, path)
-    return Interpreter(python_path=(str(beside), str(path.parent)), python_env=environment)
+    return Interpreter(python_path=(str(beside), *own), python_env=environment)
 
 
 def environment_of(prefix: Path) -> dict[str, str]:
