@@ -56,11 +56,18 @@ def random_job(chance: Random) -> JobSpec:
         stop_on=chance.choice(list(StopOn)),
         distributed_mode=chance.choice(list(DistributedMode)),
         failure_policy=chance.choice(list(FailurePolicy)),
-        timeouts=Timeouts(**{name: chance.choice((None, None, 1.0, 30.0)) for name in _LIMITS}),
+        timeouts=Timeouts(**{name: chance.choice(limits) for name, limits in _LIMITS.items()}),
     )
 
 
-_LIMITS = ("allocation", "registration", "startup", "execution", "job")
+#: Seconds of each time-out, or none; short ones hide whatever else might happen, so they are rare.
+_LIMITS: Mapping[str, tuple[float | None, ...]] = {
+    "allocation": (None, None, None, 1.0, 30.0),
+    "registration": (None, None, 30.0, 900.0),
+    "startup": (None, None, None, 1.0, 30.0),
+    "execution": (None, None, None, 1.0, 30.0),
+    "job": (None, None, None, None, None, 50.0),
+}
 
 
 class Life:
@@ -80,12 +87,13 @@ class Life:
         self.cluster = Simulation(self.spec, capacity=capacity)
         self.capacity = capacity
         picked = [name for name in self._faults() if chance.random() < 0.35] if faults is None else faults
-        self._steps: list[tuple[Callable[[], None], int]] = [
+        steps: list[tuple[Callable[[], None], int]] = [
             (self._deliver, chance.choice((20, 60, 60))),
-            (self._exit, chance.choice((2, 10, 20))),
+            (self._exit, chance.choice((1, 3, 10))),
             (self._deadline, chance.choice((1, 5))),
             *((self._faults()[name], chance.randint(1, 6)) for name in picked),
         ]
+        self._doing, self._weights = [step for step, _ in steps], [weight for _, weight in steps]
         self.in_order = chance.random() < 0.3
 
     def _faults(self) -> Mapping[str, Callable[[], None]]:
@@ -113,11 +121,14 @@ class Life:
     def live(self, steps: int, settings: str = "x") -> None:
         """So many random steps, or fewer if the job ends."""
         self.cluster.begin(settings)
-        doing, weights = [step for step, _ in self._steps], [weight for _, weight in self._steps]
         for _ in range(steps):
             if self.cluster.finished:
                 return
-            self.chance.choices(doing, weights)[0]()
+            self.step()
+
+    def step(self) -> None:
+        """One random thing happens, or nothing."""
+        self.chance.choices(self._doing, self._weights)[0]()
 
     def end(self) -> None:
         """Lets the job come to its end: there is room, what runs succeeds, what stands still is found to be silent."""

@@ -1,160 +1,148 @@
-"""Random lives of random jobs: whatever order things happen in, the machine keeps its promises."""
+"""Random lives of random jobs: whatever order things happen in, the machine keeps its promises and the log tells all.
+
+A life is a number. `lived(7)` is the life that a failing test names.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.core.specs import COLLISION, FAILED, OK, SEGV
+from tests.core.causes import unexplained
+from tests.core.lives import Life, random_job
+from tests.core.specs import OK
 from tony.core import events as ev
-from tony.core.fingerprint import fingerprint
 from tony.core.machine import Application
-from tony.model.exit import ExitStatus
-from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.states import (
-    AfterCondition,
-    DistributedMode,
-    FailurePolicy,
-    OnTimeout,
-    RoleKind,
-    StopOn,
-)
-from tony.schedulers.local.peak import peak
+from tony.core.view import Surroundings, report
+from tony.history.log import VERSION, Entry, Header, LogWriter, read, settings_digest
+from tony.history.replay import replay
+from tony.model.job import Timeouts
 from tony.testing.simulation import Simulation
 
-_NAMES = ("chief", "worker", "ps", "evaluator")
+#: Events between two digests in the logs of these jobs.
+SNAPSHOT_EVERY = 5
+AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 
 
-@st.composite
-def _jobs(draw: st.DrawFn) -> JobSpec:
-    names = draw(st.lists(st.sampled_from(_NAMES), min_size=1, max_size=4, unique=True))
-    roles: dict[str, Role] = {}
-    for index, name in enumerate(names):
-        before = draw(st.lists(st.sampled_from(names[:index]), unique=True)) if index else []
-        kind = RoleKind.TRACKED if index == 0 else draw(st.sampled_from(RoleKind))
-        limit = TimeoutAfter(group="first", limit=5.0, on_timeout=draw(st.sampled_from(OnTimeout)))
-        roles[name] = Role(
-            instances=draw(st.integers(1, 3)),
-            kind=kind,
-            after={other: draw(st.sampled_from(AfterCondition)) for other in before},
-            stop_on_failure=draw(st.integers(0, 9)) == 0,
-            timeout_after=limit if index and draw(st.booleans()) else None,
-        )
-    times = st.one_of(st.none(), st.sampled_from([1.0, 30.0]))
-    return JobSpec(
-        command="x",
-        roles=roles,
-        groups={"first": (names[0],)},
-        max_restarts=draw(st.integers(0, 3)),
-        stop_on=draw(st.sampled_from(StopOn)),
-        distributed_mode=draw(st.sampled_from(DistributedMode)),
-        failure_policy=draw(st.sampled_from(FailurePolicy)),
-        timeouts=Timeouts(
-            allocation=draw(times),
-            registration=draw(times),
-            startup=draw(times),
-            execution=draw(times),
-            job=draw(times),
-        ),
-    )
+def lived(chance: Random, folder: Path) -> Life:
+    """A whole life, with everything that must hold of it."""
+    life = Life(chance)
+    life.live(chance.randint(0, 250), settings_digest(life.spec))
+    life.end()
+    life.drain()
+    check_end(life.cluster)
+    check_log(life.cluster, folder)
+    return life
 
 
-def _on_a_claim(spec: JobSpec) -> Simulation:
-    """The job on a cluster that has just the room for which the embedded scheduler asks: stages must not block."""
-    return Simulation(spec, capacity=peak(spec).memory // GIB)
+def check_end(cluster: Simulation) -> None:
+    """Nothing is left, and the result follows from what happened."""
+    assert unexplained(cluster) == []
+    assert cluster.app.state.containers == {}
+    if not cluster.deaf:
+        assert (cluster.containers, cluster.running()) == ({}, [])
 
 
-_STATUSES: tuple[ExitStatus, ...] = (OK, OK, OK, FAILED, SEGV, COLLISION)
+def check_log(cluster: Simulation, folder: Path) -> None:
+    """Written and read back, the log is every event once, in order; replayed, it meets every digest and the report."""
+    path = folder / "events.1.jsonl"
+    spec = cluster.app.state.spec
+    header = Header(format="tony-events", version=VERSION, job="sim", attempt=1, settings=settings_digest(spec))
+    writer = LogWriter(path, header)
+    fed: list[ev.Event] = []
+    for number, (event, at) in enumerate(cluster.log):
+        if number and number % SNAPSHOT_EVERY == 0:
+            fed.append(ev.Snapshot(digest=cluster.digests[number - 1]))
+            writer.append(fed[-1], at, 1000.0 + at)
+        fed.append(event)
+        writer.append(event, at, 1000.0 + at)
+    fed.append(ev.Snapshot(digest=cluster.digests[-1]))
+    writer.append(fed[-1], cluster.now, 1000.0 + cluster.now)
+    writer.close()
+    entries: list[Entry] = list(read([path]))
+    path.unlink()
+    assert [entry.event for entry in entries] == fed
+    assert [entry.seq for entry in entries] == list(range(1, len(fed) + 1))
+    result = replay("sim", spec, entries)
+    assert (result.mismatch, result.events) == (None, len(fed))
+    assert result.checked == sum(isinstance(event, ev.Snapshot) for event in fed)
+    assert report(result.app, cluster.now, AROUND) == report(cluster.app, cluster.now, AROUND)
 
 
-def _live(simulation: Simulation, data: st.DataObject, steps: int) -> None:
-    """Random good and bad luck."""
-    simulation.begin()
-    for _ in range(steps):
-        if simulation.finished:
-            return
-        choice = data.draw(st.integers(0, 101))
-        pick = data.draw(st.integers(0, 30))
-        running = simulation.running()
-        if choice < 55 and simulation.pending:
-            simulation.deliver_pending(pick, twice=choice < 5)
-        elif choice < 75 and running:
-            simulation.exit(running[pick % len(running)].task, _STATUSES[pick % len(_STATUSES)])
-        elif choice < 80 and simulation.containers:
-            simulation.lose(list(simulation.containers)[pick % len(simulation.containers)])
-        elif choice < 83 and simulation.executors:
-            executor = list(simulation.executors.values())[pick % len(simulation.executors)]
-            simulation.deliver(ev.Silent(task=executor.task, incarnation=executor.incarnation, silence=25.0))
-        elif choice < 84:
-            simulation.deliver(ev.UserCommand(actor="me", what="kill-now" if pick % 2 else "kill"))
-        elif choice < 86 and simulation.log:
-            old, _ = simulation.log[pick % len(simulation.log)]
-            if not isinstance(old, ev.AttemptStarted | ev.SessionOpened | ev.ReconcileClosed):
-                simulation.deliver(old)
-        elif choice < 88 and simulation.containers:
-            container = list(simulation.containers)[pick % len(simulation.containers)]
-            simulation.containers.pop(container)
-            simulation.executors.pop(container, None)
-            simulation.deliver(ev.ActionFailed(action="launch", cause="no", container=container))
-        elif choice < 90:
-            simulation.now += pick
-        elif choice < 100:
-            simulation.advance()
-        elif simulation.running():
-            simulation.stubborn.add(running[pick % len(running)].task)
+@contextmanager
+def named(seed: int) -> Iterator[None]:
+    """Says which life it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in life {seed}")
+        raise
 
 
-def _end(simulation: Simulation) -> None:
-    """Lets everything come to its end: what runs succeeds."""
-    for _ in range(10_000):
-        if simulation.finished:
-            return
-        if simulation.pending:
-            simulation.deliver_pending()
-        elif simulation.running():
-            simulation.exit(simulation.running()[0].task, OK)
-        elif not simulation.advance():
-            break
-    assert simulation.finished, f"stuck: {fingerprint(simulation.app.state)}"
+@pytest.mark.parametrize("block", range(6))
+def test_every_life_ends_and_keeps_every_promise(block: int, tmp_path: Path) -> None:
+    """Invariants and promises hold after each event, the job ends with its true reason, and its log replays."""
+    for seed in range(block * 50, (block + 1) * 50):
+        with named(seed):
+            lived(Random(seed), tmp_path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(_jobs(), st.data())
-def test_every_life_ends_and_keeps_every_promise(spec: JobSpec, data: st.DataObject) -> None:
-    """Invariants hold after each event, programs of two sessions never overlap, and every job ends with a result."""
-    simulation = _on_a_claim(spec)
-    simulation.unlaunchable |= set(data.draw(st.lists(st.sampled_from(spec.task_ids), max_size=1)))
-    _live(simulation, data, steps=data.draw(st.integers(0, 120)))
-    _end(simulation)
-    assert simulation.finished is not None
-    assert simulation.finished.exit_code in (0, 1, 3, 4)
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(1, 41))
+def test_thousands_of_lives(block: int, tmp_path: Path) -> None:
+    """As above, so often that the rare coincidences come as well."""
+    for seed in range(block * 1000, (block + 1) * 1000):
+        with named(seed):
+            lived(Random(seed), tmp_path)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(_jobs(), st.data())
-def test_the_same_events_lead_to_the_same_state(spec: JobSpec, data: st.DataObject) -> None:
-    """A fresh machine fed with the same events at the same times reaches the same digest after each."""
-    simulation = Simulation(spec)
-    _live(simulation, data, steps=60)
-    twin = Application("sim", spec)
-    for event, at in simulation.log:
-        twin.handle(event, at)
-    assert simulation.app.digest() == twin.digest()
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_lives_that_are_sought_for_trouble(chance: Random) -> None:
+    """The same under a searcher that also makes what it finds small."""
+    with tempfile.TemporaryDirectory() as folder:
+        lived(chance, Path(folder))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(_jobs())
-def test_without_bad_luck_a_job_succeeds(spec: JobSpec) -> None:
-    """Programs that all succeed make a successful job, under every policy and start order."""
-    simulation = _on_a_claim(replace(spec, timeouts=Timeouts()))
-    simulation.begin()
-    for _ in range(1000):
-        simulation.run()
-        if simulation.finished:
-            break
-        for program in simulation.running():
-            simulation.exit(program.task, OK)
-    assert simulation.finished is not None
-    assert simulation.finished.exit_code == 0
+@pytest.mark.parametrize("seed", range(60))
+def test_without_bad_luck_a_job_succeeds(seed: int) -> None:
+    """Programs that all succeed make a successful job, under every policy and start order, in any order of events."""
+    chance = Random(seed)
+    spec = random_job(chance)
+    patient = {name: replace(role, timeout_after=None) for name, role in spec.roles.items()}
+    life = Life(chance, replace(spec, roles=patient, timeouts=Timeouts()), faults=())
+    life.live(chance.randint(0, 100))
+    life.end()
+    assert life.cluster.finished
+    assert life.cluster.finished.exit_code == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_events_lead_to_the_same_state(seed: int) -> None:
+    """A fresh machine fed with the same events at the same times asks for the same and reaches each digest."""
+    chance = Random(seed)
+    life = Life(chance)
+    life.live(120)
+    twin = Application("sim", life.spec)
+    asked = []
+    for (event, at), digest in zip(life.cluster.log, life.cluster.digests, strict=True):
+        asked += twin.handle(event, at)
+        assert twin.digest() == digest
+    assert asked == life.cluster.actions
+
+
+def test_a_life_is_its_number() -> None:
+    """The same number gives the same life, or a failure could not be lived again."""
+    once, again = Life(Random(3)), Life(Random(3))
+    once.live(100)
+    again.live(100)
+    assert once.cluster.log == again.cluster.log
+    assert OK in {event.status for event, _ in once.cluster.log if isinstance(event, ev.Exited)} or once.cluster.log

@@ -217,9 +217,11 @@ class Simulation:
             self.lose(container, "its executor was refused")
             return
         executor.connected = True
-        for action in self.app.wanted(container, executor.incarnation):
-            self._perform(action)
         self._speak(executor)
+        for action in self.app.wanted(container, executor.incarnation):
+            if isinstance(action, act.Release):  # what runs in it was to be ended by force, and was not
+                self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+            self._perform(action)
 
     # --- performing -----------------------------------------------------------------------------------------------
 
