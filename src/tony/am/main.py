@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tony import clock
+from tony.am import open_files
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.verdict import broken_off
@@ -54,14 +55,17 @@ LOCK_TRIES, LOCK_PAUSE = 50, 0.02
 GOODBYE = 5.0
 #: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
 CLOSING = 60.0
-#: Open files that this program needs whatever the job; its scheduler takes more for its containers.
-_OPEN_FILES = 40
 
 
 def main() -> int:
     """Runs one attempt; `sys.argv[1]` is the job's folder. Answers the exit code of the process."""
+    return run(_source)
+
+
+def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
+    """Like `main`, with containers from elsewhere than the job's scheduler."""
     folder = JobFolder(Path(sys.argv[1]))
-    allow_open_files(_OPEN_FILES)
+    allow_open_files(open_files.OWN)
     set_not_dumpable()  # token and keys are in our memory
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
@@ -74,7 +78,7 @@ def main() -> int:
         log.error("%s has ended already", folder.job_id)
         return ExitCode.BUG
     try:
-        asyncio.run(attempt(folder))
+        asyncio.run(attempt(folder, source))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
@@ -134,6 +138,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     """Everything up to the moment in which the job can run."""
     record, folder = job.record, job.folder
     _obey_the_site(record.spec)
+    open_files.allow_connections(record.spec)
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text()), ignore_unknown=True)

@@ -1,0 +1,32 @@
+"""Room for the connections of all executors: each is an open file of the application master."""
+
+from __future__ import annotations
+
+import socket
+
+from tony.errors import InfraError
+from tony.frameworks.gang import roles_together
+from tony.linux.limits import allow_open_files
+from tony.model.job import JobSpec
+
+#: What this program needs besides: log, sockets, modules being loaded; its scheduler may take more for its containers.
+OWN = 40
+#: Those who look on, and connections of executors that come back before the old ones are known to be dead.
+_MORE = 200
+
+
+def allow_connections(spec: JobSpec) -> None:
+    """Raises our limit of open files to what the job takes.
+
+    Raises:
+        InfraError: it cannot be raised far enough for the tasks that must all be connected before any of them starts.
+    """
+    together = max((sum(role.instances for role in roles.values()) for roles in roles_together(spec)), default=0)
+    needed = OWN + together
+    limit = allow_open_files(OWN + len(spec.task_ids) + _MORE)
+    if limit < needed:
+        raise InfraError(
+            f"{together} tasks start together, and each keeps a connection to the application master: that takes "
+            f"{needed} open files, and a process on {socket.gethostname()} may have {limit} (RLIMIT_NOFILE, "
+            "ulimit -Hn). Raise it, or ask for fewer tasks."
+        )
