@@ -9,7 +9,7 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.model.report import JobReport
 from tony.protocol import messages as msg
-from tony.protocol.framing import encode
+from tony.protocol.framing import encode_for_many
 from tony.rpc.connection import Connection
 
 #: A report may cost so many times less than the pause after it: watching a huge job stays cheap.
@@ -55,7 +55,7 @@ class Watchers:
     def _send(self) -> None:
         self._timer = None
         began = clock.monotonic()
-        frame = encode(msg.Report(report=self._report()))
+        frame = encode_for_many(msg.Report(report=self._report()))
         self._pause = _PAUSE_PER_COST * (clock.monotonic() - began)
         late = False
         for watcher in list(self._watchers.values()):
@@ -70,7 +70,7 @@ class Watchers:
         """Sends the last report and waits until it is on its way, at most `patience` seconds."""
         if self._timer:
             self._timer.cancel()
-        frame = encode(msg.Report(report=report, final=True))
+        frame = encode_for_many(msg.Report(report=report, final=True))
         for watcher in list(self._watchers.values()):
             watcher.connection.send_frame(frame)
         drains = [watcher.connection.drain() for watcher in self._watchers.values()]

@@ -25,9 +25,9 @@ MAX_FROM_AM = 32 * 2**20
 
 _LENGTH = struct.Struct(">I")
 #: In the length: the body is compressed.
-_COMPRESSED = 1 << 31
-#: Bytes of a body from which on it is compressed for many. A shorter one goes out in one piece either way.
-_WORTH_IT = 1024
+COMPRESSED = 1 << 31
+#: Bytes of a body from which on it is compressed for many: smaller jobs do without, and never load what it takes.
+_WORTH_IT = 16 << 10
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
@@ -58,7 +58,7 @@ def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
 
         compressed = zlib.compress(body)
         if len(compressed) < len(body):
-            return _LENGTH.pack(len(compressed) | _COMPRESSED) + compressed
+            return _LENGTH.pack(len(compressed) | COMPRESSED) + compressed
     return _LENGTH.pack(len(body)) + body
 
 
@@ -94,7 +94,7 @@ class Decoder:
         if len(buffer) < _LENGTH.size:
             return None
         (word,) = _LENGTH.unpack_from(buffer)
-        length = word & ~_COMPRESSED
+        length = word & ~COMPRESSED
         try:
             if length > self._limit:
                 raise ProtocolError(Code.TOO_LONG, f"a frame of {length} bytes; at most {self._limit} are allowed")
@@ -103,7 +103,7 @@ class Decoder:
                 return None
             body = bytes(memoryview(buffer)[_LENGTH.size : end])
             del buffer[:end]
-            return decode(_expanded(body, self._limit) if word & _COMPRESSED else body)
+            return decode(_expanded(body, self._limit) if word & COMPRESSED else body)
         except ProtocolError as error:
             self._error = error
             buffer.clear()
