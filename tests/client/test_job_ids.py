@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.client.played_master import recorded
-from tony.client.job_ids import ending, known, new_job_id, resolve
+from tony.client.job_ids import ending, known, new_job_id, remember, resolve
 from tony.errors import UnknownJobError
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
@@ -62,6 +63,27 @@ def test_the_newest_was_submitted_last(home: Home) -> None:
     recorded(home, A, submitted=300.0)
     recorded(home, C, submitted=200.0)
     assert resolve(home, "last") == A
+
+
+def test_a_clock_that_was_set_back_does_not_make_another_job_the_last(home: Home) -> None:
+    """What was noted at its submission counts, until its record is gone or the note makes no sense."""
+    recorded(home, A, submitted=7200.0)
+    recorded(home, C, submitted=3600.0)
+    remember(home, C)
+    assert resolve(home, "last") == C
+    home.last.write_text("../../etc/passwd")
+    assert resolve(home, "last") == A
+    home.last.write_bytes(b"\xff")
+    assert resolve(home, "last") == A
+    remember(home, B)
+    assert resolve(home, "last") == A
+    assert [path.name for path in home.path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_home_that_cannot_be_written_has_no_note(tmp_path: Path) -> None:
+    """It is a help, nothing more."""
+    (tmp_path / "file").touch()
+    remember(Home(tmp_path / "file"), A)
 
 
 def test_the_end_of_an_id_that_is_enough() -> None:

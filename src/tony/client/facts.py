@@ -104,4 +104,5 @@ def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
         since, patience = folder.am_lock.stat().st_mtime, _LOCKING
     except FileNotFoundError:
         since, patience = record.submitted, _SUBMITTING
-    return clock.wall() - since < patience and not log.segments(folder.path)
+    # A clock that was set back meanwhile must not have us believe this for as long as it was set back.
+    return abs(clock.wall() - since) < patience and not log.segments(folder.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -27,6 +28,17 @@ def new_job_id(scheduler: str, now: float) -> str:
     return f"{scheduler}-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
 
 
+def remember(home: Home, job_id: str) -> None:
+    """Notes which job was submitted last: the times on the records do not tell once a clock was set back."""
+    draft = home.last.with_name(f".{home.last.name}.{os.urandom(4).hex()}.new")
+    with contextlib.suppress(OSError):
+        try:
+            draft.write_text(job_id, encoding="ascii")
+            draft.replace(home.last)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
 def known(home: Home) -> list[str]:
     """Ids of all jobs that have a record, oldest first."""
     try:
@@ -44,7 +56,7 @@ def resolve(home: Home, text: str) -> str:
     """
     if JOB_ID.fullmatch(text) and home.job(text).job.exists():
         return text
-    if text == LAST and (last := newest(home)):
+    if text == LAST and (last := _last(home)):
         return last
     ids = known(home)
     matches = [job_id for job_id in ids if text and _matches(text, job_id)]
@@ -61,6 +73,14 @@ def ending(job_id: str, ids: Collection[str]) -> str:
         if len(end) >= _ENOUGH and not any(end in other for other in ids if other != job_id):
             return end
     return job_id
+
+
+def _last(home: Home) -> str | None:
+    """What was noted when it was submitted; the newest by its record if that job is gone, or nothing was noted."""
+    noted = ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        noted = home.last.read_text(encoding="ascii")
+    return noted if JOB_ID.fullmatch(noted) and home.job(noted).job.exists() else newest(home)
 
 
 def _matches(text: str, job_id: str) -> bool:

@@ -14,7 +14,7 @@ import tony
 from tony import clock
 from tony.client.certificates import make_credentials
 from tony.client.home import prepare
-from tony.client.job_ids import new_job_id
+from tony.client.job_ids import new_job_id, remember
 from tony.client.staging import stage
 from tony.client.user import user_name
 from tony.config.load import Resolved, with_sources
@@ -72,6 +72,7 @@ class Prepared:
         write_json(self.job.folder.job, to_plain(_redacted(self.job.record)))
         await self.submitter.submit(self.job)
         self.accepted.set()
+        remember(self.job.home, self.job.record.job_id)
         return self.job.record.job_id
 
 

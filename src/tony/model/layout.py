@@ -3,6 +3,7 @@
 <home>/                 $TONY_HOME, default ~/.tony; readable by its owner only
   cache/                staged objects by digest; trees/ holds them unpacked, unpacked/ interpreters
   index.jsonl           one line for each job that has ended, for lists; may be deleted
+  last                  the id of the job that was submitted last; may be deleted
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
     am.json             the living application master: pid, host, attempt, address
@@ -41,6 +42,11 @@ class Home:
     def index(self) -> Path:
         """One line for each job that has ended: a cache for lists."""
         return self.path / "index.jsonl"
+
+    @property
+    def last(self) -> Path:
+        """The id of the job that was submitted last, whatever the clock said then."""
+        return self.path / "last"
 
     @property
     def jobs(self) -> Path:
