@@ -21,7 +21,7 @@ WAYS: Mapping[TaskState, tuple[TaskMove, ...]] = {
     TaskState.STOPPING: (*_UP, TaskMove.STOP),
     TaskState.SUCCEEDED: (*_UP, TaskMove.SUCCEED),
     TaskState.FAILED: (*_UP, TaskMove.FAIL),
-    TaskState.STOPPED: (*_UP, TaskMove.END),
+    TaskState.STOPPED: (*_UP, TaskMove.STOP, TaskMove.END),
     TaskState.LOST: (*_UP, TaskMove.LOSE),
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
 from tony.core.invariants import broken
-from tony.core.state import Container, State
+from tony.core.state import Container, Hold, State
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 
@@ -31,6 +31,12 @@ def timer(name: str) -> Callable[[State], None]:
     return lambda s: s.timers.set(name, 1.0)
 
 
+def report_of_nobody(state: State) -> None:
+    """The last word of a program is waited for that never ran."""
+    set_state("worker:0", TaskState.PENDING)(state)
+    state.tasks[task("worker:0")].gone_at = 1.0
+
+
 DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (set_state("worker:0", TaskState.STOPPING), "the counters of worker are not its tasks' states"),
     (lambda s: setattr(s.roles["worker"], "started", 1), "worker counts 1 started programs"),
@@ -45,6 +51,14 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which is gone"),
     (lambda s: setattr(s.tasks[task("worker:0")], "container", None), "worker:0 lives without a container"),
     (lambda s: setattr(s.tasks[task("worker:0")], "session", 0), "a program of worker:0 from session 0 lives in sess"),
+    (
+        lambda s: setattr(s.containers["c-1"], "hold", Hold.RELEASED),
+        "worker:0 is running in c-1, which was given back",
+    ),
+    (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are sought for {0}, and set() need one"),
+    (set_state("worker:0", TaskState.STOPPING), "worker:0 was told to stop for no reason"),
+    (lambda s: setattr(s, "job", JobState.RESTARTING), "worker:0 was not told to stop, and the job is restarting"),
+    (report_of_nobody, "a report of worker:0 is waited for, which is pending"),
     (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),
     (timer("report:worker:0"), "report:worker:0 is set and worker:0 is running"),
     (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),

@@ -70,9 +70,18 @@ def _containers(state: State) -> list[str]:
             wrong.append(f"{task.id} holds {task.container}, which is gone")
         if task.incarnation and not task.container:
             wrong.append(f"{task.id} has an executor without a container")
-        if task.state in (TaskState.STARTING, TaskState.REGISTERED) and not task.container:
-            wrong.append(f"{task.id} is {task.state.value} without a container")
+        wrong += _use(state, task)
     return wrong
+
+
+def _use(state: State, task: Task) -> list[str]:
+    """What a task needs a container for, it does not do in one that was given back."""
+    if task.state not in (TaskState.STARTING, TaskState.REGISTERED, TaskState.RUNNING):
+        return []
+    if not task.container:
+        return [] if task.living else [f"{task.id} is {task.state.value} without a container"]
+    held = state.containers.get(task.container)
+    return [f"{task.id} is {task.state.value} in {held.id}, which was given back"] if held and held.given_back else []
 
 
 def _programs(state: State) -> list[str]:
@@ -82,6 +91,12 @@ def _programs(state: State) -> list[str]:
             wrong.append(f"a program of {task.id} from session {task.session} lives in session {state.session}")
         if task.living and not task.container and task.gone_at is None:
             wrong.append(f"{task.id} lives without a container")
+        if task.gone_at is not None and not task.living:
+            wrong.append(f"a report of {task.id} is waited for, which is {task.state.value}")
+        if task.state is TaskState.RUNNING and not state.active:
+            wrong.append(f"{task.id} was not told to stop, and the job is {state.job.value}")
+        if task.state is TaskState.STOPPING and state.active and not task.judged:
+            wrong.append(f"{task.id} was told to stop for no reason")
     return wrong
 
 

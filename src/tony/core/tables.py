@@ -49,9 +49,9 @@ class JobMove(Enum):
 
 
 _T, _J = TaskState, JobState
-_WAITING_TASKS = (_T.PENDING, _T.REQUESTED, _T.STARTING, _T.REGISTERED)
+_PREPARING = (_T.REQUESTED, _T.STARTING, _T.REGISTERED)
 _OVER = (_T.SUCCEEDED, _T.FAILED, _T.STOPPED, _T.LOST)
-_ACTIVE_JOBS = (_J.SUBMITTED, _J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
+_LIVING_JOBS = (_J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
 
 TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     (_T.PENDING, TaskMove.REQUEST): _T.REQUESTED,
@@ -63,10 +63,10 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     (_T.REGISTERED, TaskMove.START): _T.RUNNING,
     (_T.RUNNING, TaskMove.STOP): _T.STOPPING,
     **{(state, TaskMove.SUCCEED): _T.SUCCEEDED for state in (_T.RUNNING, _T.STOPPING)},
-    **{(state, TaskMove.FAIL): _T.FAILED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.FAIL): _T.FAILED for state in (_T.STARTING, _T.REGISTERED, _T.RUNNING, _T.STOPPING)},
     **{(state, TaskMove.LOSE): _T.LOST for state in (_T.RUNNING, _T.STOPPING)},
-    **{(state, TaskMove.END): _T.STOPPED for state in (*_WAITING_TASKS, _T.RUNNING, _T.STOPPING)},
-    **{(state, TaskMove.RESET): _T.PENDING for state in (*_WAITING_TASKS, *_OVER)},
+    **{(state, TaskMove.END): _T.STOPPED for state in (_T.PENDING, *_PREPARING, _T.STOPPING)},
+    **{(state, TaskMove.RESET): _T.PENDING for state in (*_PREPARING, *_OVER)},
 }
 
 JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
@@ -77,7 +77,7 @@ JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
     (_J.QUEUED, JobMove.RUN): _J.RUNNING,
     **{(state, JobMove.RESTART): _J.RESTARTING for state in (_J.STARTING, _J.QUEUED, _J.RUNNING)},
     (_J.RESTARTING, JobMove.OPEN): _J.STARTING,
-    **{(state, JobMove.STOP): _J.STOPPING for state in _ACTIVE_JOBS},
+    **{(state, JobMove.STOP): _J.STOPPING for state in _LIVING_JOBS},
     (_J.STOPPING, JobMove.SUCCEED): _J.SUCCEEDED,
     (_J.STOPPING, JobMove.FAIL): _J.FAILED,
     (_J.STOPPING, JobMove.KILL): _J.KILLED,

@@ -10,11 +10,9 @@ from tony.model.states import TaskState
 def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
     """What to tell the executor of that incarnation in a container; what it was told before may have been lost."""
     held = state.containers[container]
-    if held.given_back:
+    if held.given_back or held.task is None:
         return [act.Release(container=container)]
-    task = state.tasks[held.task] if held.task else None
-    if task is None:
-        return []
+    task = state.tasks[held.task]
     if task.state is TaskState.RUNNING:
         return [_start(task)]
     if task.state is TaskState.STOPPING:

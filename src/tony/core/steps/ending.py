@@ -41,8 +41,8 @@ def finish(turn: Turn, result: JobState, failure: Failure | None, reason: str, g
     state = turn.state
     if state.final:
         return
-    state.final = Final(result, failure)
     state.move_job(JobMove.STOP)
+    state.final = Final(result, failure)
     state.queue_reason = ""
     state.timers.clear()
     for role in state.roles.values():

@@ -69,12 +69,11 @@ def lost(turn: Turn, task: Task) -> Failure | None:
     """
     state = turn.state
     at = turn.now if task.gone_at is None else task.gone_at
-    told_to_stop = not state.active and task.state is TaskState.STOPPING and at >= task.since
     if task.judged:
         over(turn, task, TaskMove.LOSE, at)
         return None
     task.note = task.gone_why
-    if told_to_stop:
+    if task.state is TaskState.STOPPING and at >= task.since:
         over(turn, task, TaskMove.END, at)
         return None
     over(turn, task, TaskMove.LOSE, at)

@@ -45,12 +45,11 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         return
     status, at = event.status, min(event.at, turn.now)
     task.status, task.note = status, status.describe()
-    by_us = task.state is TaskState.STOPPING or not state.active
     if task.judged:  # its own end is no second failure, and no success
         programs.over(turn, task, TaskMove.FAIL, at)
     elif status.ok:
         programs.over(turn, task, TaskMove.SUCCEED, at)
-    elif by_us and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
+    elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         programs.over(turn, task, TaskMove.END, at)
     else:
         programs.over(turn, task, TaskMove.FAIL, at)
