@@ -48,4 +48,4 @@ docs: env ## write the generated docs again
 clean: ## remove everything that make made, .venv included
 	rm -rf .venv .cache build dist demo-output src/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
-	find src tests scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
