@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.client.played_master import recorded
+from tests.client.played_master import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.errors import (
@@ -25,6 +25,7 @@ from tony.errors import (
     RecordError,
     UnknownJobError,
 )
+from tony.history.record import write_summary
 from tony.model.layout import Home
 
 RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
@@ -91,6 +92,29 @@ def test_help_loads_nothing_heavy(home: Home) -> None:
         check=False,
     )
     assert done.stderr.decode().strip() == "set()"
+
+
+@pytest.mark.parametrize("words", [["list"], ["status", JOB], ["logs", JOB], ["status", "last"]])
+def test_jobs_that_have_ended_are_told_of_without_loading_what_talks_to_living_ones(
+    home: Home, words: list[str]
+) -> None:
+    """Nor what draws, or knows schedulers: half of the time of these commands."""
+    folder, record = recorded(home)
+    write_summary(folder, succeeded(folder, record))
+    heavy = ["asyncio", "ssl", "tony.rpc", "tony.protocol.messages", "tony.schedulers", "tony.core.events", "yaml"]
+    check = (
+        f"import sys; from tony.cli.main import main; code = main({words}); "
+        f"sys.exit(str((code, set({heavy}) & set(sys.modules))))"
+    )
+    source = str(Path(front.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        env={**os.environ, "PYTHONPATH": source, "TONY_HOME": str(home.path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.decode().strip().splitlines()[-1] == "(<ExitCode.SUCCEEDED: 0>, set())"
 
 
 def test_an_unknown_command_gets_the_nearest(tony: Tony) -> None:

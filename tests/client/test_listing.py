@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.client.played_master import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
-from tony.client.listing import Filter, list_jobs
+from tony.client.listing import Filter, ended_jobs, list_jobs
 from tony.history.files import write_json
 from tony.history.record import write_summary
 from tony.model.job import JobSpec
@@ -65,8 +65,19 @@ async def test_filters(jobs: Home) -> None:
     assert await ids(jobs, until=LONG_AGO + 10) == [A]
 
 
+async def test_ended_jobs_are_listed_without_asking(jobs: Home) -> None:
+    """As long as no wanted job is open."""
+    assert ended_jobs(jobs, Filter()) is None
+    quick = ended_jobs(jobs, Filter(name="eval-*"))
+    assert quick is not None
+    assert [head.job for head in quick.heads] == [B]
+    assert await ids(jobs) == [B, C, A]
+    assert ended_jobs(jobs, Filter()) == await list_jobs(jobs, Filter())
+
+
 async def test_what_cannot_be_learnt_is_said(jobs: Home) -> None:
     """The others are listed all the same."""
+    jobs.index.unlink()
     jobs.job(A).job.write_text("{")
     folder, _ = recorded(jobs, C)
     write_json(folder.job, {**job_of(folder), "spec": {**job_of(folder)["spec"], "scheduler": "abacus"}})

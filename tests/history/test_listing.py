@@ -10,10 +10,11 @@ import pytest
 
 from tests.client.played_master import JOB, LONG_AGO, failed, job_of, recorded, succeeded
 from tony.history.files import write_json
-from tony.history.listing import JobHead, head_of_report, scan
+from tony.history.index import JobHead, head_of_report
+from tony.history.listing import scan
 from tony.history.record import write_summary
 from tony.model.job import JobSpec
-from tony.model.layout import Home
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 
 OTHER = "local-20260102-000000-0a1b2c"
@@ -74,6 +75,26 @@ def test_an_ended_job_is_read_once(home: Home) -> None:
     assert scan(home).ended == (head(),)
 
 
+def test_whoever_closes_a_record_adds_it_to_the_index(home: Home) -> None:
+    """So the first list after a thousand jobs reads no record either; it counts no job twice."""
+    home.job(JOB).summary.write_text("{")
+    home.job(JOB).job.write_text("{")
+    assert scan(home).ended == (head(),)
+    folder, record = recorded(home, OTHER)
+    write_summary(folder, failed(folder, record))
+    assert {each.job for each in scan(home).ended} == {JOB, OTHER}
+    assert home.index.read_text().count("{") == 2
+
+
+def test_a_record_that_lies_elsewhere_has_no_index(tmp_path: Path) -> None:
+    """A copy of a job's folder is looked at and closed without leaving a file beside it."""
+    folder, record = recorded(Home(tmp_path / "home"))
+    copy = JobFolder(tmp_path / "copy" / JOB)
+    copy.path.mkdir(parents=True)
+    write_summary(copy, succeeded(folder, record))
+    assert [path.name for path in tmp_path.rglob("index.jsonl")] == []
+
+
 def test_a_removed_job_is_not_listed(home: Home) -> None:
     """The index never makes up jobs."""
     scan(home)
@@ -129,6 +150,7 @@ def test_a_job_without_roles_has_one_task(home: Home) -> None:
 
 def test_a_home_that_cannot_be_written_is_listed(home: Home) -> None:
     """The index is a help, not a need."""
+    home.index.unlink()
     home.index.mkdir()
     assert scan(home).ended == (head(),)
 

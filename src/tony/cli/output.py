@@ -30,8 +30,8 @@ def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
 
 def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:
     """Prints several lines."""
-    for line in lines:
-        say(line, to=to)
+    text = "".join(f"{safe(line)}\n" for line in lines)
+    (sys.stdout if to is None else to).write(text)
 
 
 def warn(text: str) -> None:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from tony import clock
 from tony.cli.text import age, clock_time, safe, table
 from tony.client.failure import page
-from tony.history.sessions import session_reasons
 from tony.model.layout import JobFolder
 from tony.model.report import FailureClass, JobReport, TaskReport
 from tony.units import format_duration
@@ -47,6 +46,8 @@ def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
     """Session -> why it began, for every session but the first; nothing is read for a job that has no other."""
     if report.session < 2:
         return {}
+    from tony.history.sessions import session_reasons
+
     reasons = session_reasons(folder)
     return {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
 

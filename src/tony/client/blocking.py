@@ -32,6 +32,7 @@ from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.client.master import tell_log_level
 from tony.history.log import Entry
+from tony.history.record import record_of
 from tony.linux.threads import beside
 from tony.model.job import JobSpec
 from tony.model.layout import Home
@@ -225,7 +226,7 @@ class Job:
     ) -> AsyncGenerator[list[str], None]:
         if stream is not None and stream not in STREAMS:
             raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
-        tasks = facts.record_of(self._home, self.id).spec.task_ids
+        tasks = record_of(self._home, self.id).spec.task_ids
         chosen = named_tasks(self.id, tasks, () if task is None else (task,))
         selection = Selection(tasks=chosen, streams=STREAMS if stream is None else (stream,))
         prefix = len(chosen or tasks) != 1

@@ -9,6 +9,7 @@ from tony.client import facts
 from tony.client.inotify import FolderWatch
 from tony.history.event_tail import EventTail
 from tony.history.log import Entry
+from tony.history.record import record_of
 from tony.model.layout import Home
 
 #: Seconds without an event after which it is looked whether anybody is left to write one.
@@ -23,7 +24,7 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
         RecordError: its log cannot be read.
     """
     folder = home.job(job_id)
-    record = facts.record_of(home, job_id)
+    record = record_of(home, job_id)
     tail = EventTail(folder)
     with FolderWatch() as changes:
         changes.add(folder.path)

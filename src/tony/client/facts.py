@@ -11,9 +11,9 @@ import asyncio
 from tony import clock
 from tony.client.closing import close_lost
 from tony.client.master import PATIENCE, ask_report
-from tony.errors import ConnectionFailed, InfraError, UnknownJobError
+from tony.errors import ConnectionFailed, InfraError
 from tony.history import log
-from tony.history.record import pending_report, read_job, read_summary
+from tony.history.record import pending_report, read_summary, record_of
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -26,19 +26,6 @@ _SUBMITTING = 30.0
 _LOCKING = 2.0
 #: Seconds between two looks at a job that is just coming up, ending, or being closed by somebody else.
 _LOOK_AGAIN = 0.02
-
-
-def record_of(home: Home, job_id: str) -> JobRecord:
-    """Who submitted what.
-
-    Raises:
-        UnknownJobError: there is no such job.
-        RecordError: a newer version wrote it.
-    """
-    record = read_job(home.job(job_id))
-    if record is None:
-        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}.")
-    return record
 
 
 def submitter_of(home: Home, record: JobRecord) -> Submitter:

@@ -18,6 +18,7 @@ from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.errors import ConnectionFailed
+from tony.history.record import record_of
 from tony.history.sessions import session_reasons
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
@@ -69,7 +70,7 @@ async def follow(
     Raises:
         UnknownJobError: there is no such job.
     """
-    facts.record_of(home, job_id)
+    record_of(home, job_id)
     with LogTail(home.job(job_id).logs, selection or Selection(), keep, live=live) as tail:
         printer = _Printer(tail, viewer)
         with first_error():

@@ -41,11 +41,15 @@ def remember(home: Home, job_id: str) -> None:
 
 def known(home: Home) -> list[str]:
     """Ids of all jobs that have a record, oldest first."""
+    return [job_id for job_id in _folders(home) if home.job(job_id).job.exists()]
+
+
+def _folders(home: Home) -> list[str]:
     try:
-        names = [path.name for path in home.jobs.iterdir()]
+        names = os.listdir(home.jobs)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((name for name in names if JOB_ID.fullmatch(name) and home.job(name).job.exists()), key=_age)
+    return sorted((name for name in names if JOB_ID.fullmatch(name)), key=_age)
 
 
 def resolve(home: Home, text: str) -> str:
@@ -58,11 +62,11 @@ def resolve(home: Home, text: str) -> str:
         return text
     if text == LAST and (last := _last(home)):
         return last
-    ids = known(home)
-    matches = [job_id for job_id in ids if text and _matches(text, job_id)]
+    found = [job_id for job_id in _folders(home) if text and _matches(text, job_id)]
+    matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
-    raise UnknownJobError(_explain(home, text, ids, matches))
+    raise UnknownJobError(_explain(home, text, known(home), matches))
 
 
 def ending(job_id: str, ids: Collection[str]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from tony.client import facts
 from tony.dataclass import dataclass
 from tony.errors import TonyError
-from tony.history.listing import JobHead, head_of_report, scan
-from tony.linux.threads import beside
+from tony.history.index import JobHead, head_of_report
+from tony.history.listing import Listing, scan
 from tony.model.layout import Home
 from tony.model.states import JobState
 
@@ -56,11 +54,23 @@ class Jobs:
     problems: tuple[str, ...]
 
 
+def ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
+    """As `list_jobs`, if no wanted job is open; else None. Blocking; loads nothing of what talks to living masters."""
+    listing = scan(home)
+    return None if _open(listing, wanted) else _chosen(listing, (), (), wanted)
+
+
 async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     """All jobs of a home that are wanted. Jobs whose application master died are closed on the way."""
+    # Half of what a list of ended jobs would cost.
+    import asyncio
+
+    from tony.client import facts
+    from tony.linux.threads import beside
+
     listing = await beside(scan, home)
-    problems = [f"{job_id}: {why}" for job_id, why in sorted(listing.unreadable.items())]
     slots = asyncio.Semaphore(_AT_ONCE)
+    problems: list[str] = []
 
     async def ask(head: JobHead) -> JobHead:
         async with slots:
@@ -70,8 +80,17 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 problems.append(f"{head.job}: {error}")
                 return head
 
+    living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
+    return _chosen(listing, living, problems, wanted)
+
+
+def _open(listing: Listing, wanted: Filter) -> list[JobHead]:
+    return [head for head in listing.open if wanted.takes(head)]
+
+
+def _chosen(listing: Listing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
     ended = [head for head in listing.ended if wanted.takes(head)]
-    living = await asyncio.gather(*(ask(head) for head in listing.open if wanted.takes(head)))
     heads = [head for head in (*ended, *living) if wanted.states is None or head.state in wanted.states]
     heads.sort(key=lambda head: (head.submitted, head.job), reverse=True)
-    return Jobs(heads=tuple(heads), problems=tuple(problems))
+    unreadable = [f"{job_id}: {why}" for job_id, why in sorted(listing.unreadable.items())]
+    return Jobs(heads=tuple(heads), problems=(*unreadable, *problems))

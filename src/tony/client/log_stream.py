@@ -9,6 +9,7 @@ from tony.client import facts
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
+from tony.history.record import record_of
 from tony.model.layout import Home
 
 #: Seconds for which more lines gather before they are read.
@@ -31,7 +32,7 @@ async def lines(
         UnknownJobError: there is no such job.
     """
     folder = home.job(job_id)
-    record = facts.record_of(home, job_id)
+    record = record_of(home, job_id)
     with LogTail(folder.logs, selection, keep) as tail:
         tail.also_watch(folder.path)
         changed = None

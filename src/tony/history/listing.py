@@ -1,52 +1,27 @@
 """All jobs of a home at a glance, without reading all of every record each time.
 
-`index.jsonl` in the home keeps one line for each job that has ended: what ended never changes. It is a cache and
-nothing more: it may be deleted, torn or out of date, and what it lacks is read from the records and added.
+Of those that have ended the index tells; the rest is read from the records, and added to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
+from tony.history import index
 from tony.history.files import read_json
+from tony.history.index import JobHead
 from tony.history.record import check_version
-from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import JOB_ID
-from tony.model.json_text import loads
 from tony.model.layout import Home, JobFolder
-from tony.model.report import JobReport
 from tony.model.states import JobState
 
-#: Lines of jobs that are gone, after which the index is written anew.
+#: Lines of the index about jobs that are gone, or that stand in it twice, after which the index is written anew.
 _STALE = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHead:
-    """One job in a list.
-
-    Attributes:
-        submitted, ended: seconds since 1970.
-        tasks: how many it has.
-        reason: why it failed, one sentence; empty otherwise.
-    """
-
-    job: str
-    name: str
-    state: JobState
-    user: str
-    scheduler: str
-    framework: str
-    tasks: int
-    submitted: float
-    ended: float | None = None
-    exit_code: int | None = None
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +45,7 @@ def scan(home: Home) -> Listing:
         ids = [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
     except (FileNotFoundError, NotADirectoryError):
         ids = []
-    indexed, lines = _read_index(home)
+    indexed, lines = index.read(home)
     ended: dict[str, JobHead] = {}
     still_open: list[JobHead] = []
     unreadable: dict[str, str] = {}
@@ -150,28 +125,12 @@ def head_of(folder: JobFolder) -> JobHead | None:
         raise RecordError(f"{folder.path} is not a job's record: {error}") from error
 
 
-def head_of_report(report: JobReport) -> JobHead:
-    """One job as its application master tells."""
-    return JobHead(
-        job=report.job,
-        name=report.name,
-        state=report.state,
-        user=report.user,
-        scheduler=report.scheduler,
-        framework=report.framework,
-        tasks=len(report.tasks),
-        submitted=report.submitted or 0.0,
-        ended=report.ended,
-        exit_code=report.exit_code,
-        reason=report.failure.reason if report.failure else "",
-    )
-
-
 def _count(spec: Mapping[str, Json]) -> int | None:
     """How many tasks a job has; None, which is refused where the head is read, if the record makes no sense."""
     roles = _table(spec, "roles")
     counts = [role.get("instances", 1) if isinstance(role, Mapping) else None for role in roles.values()]
-    return (sum(counts) if roles else 1) if all(type(count) is int for count in counts) else None
+    whole = [count for count in counts if type(count) is int]
+    return (sum(whole) if roles else 1) if len(whole) == len(counts) else None
 
 
 def _table(data: Json, key: str) -> Mapping[str, Json]:
@@ -179,33 +138,9 @@ def _table(data: Json, key: str) -> Mapping[str, Json]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read_index(home: Home) -> tuple[dict[str, JobHead], int]:
-    """Job id -> what the index says of it, and how many lines it has. Lines that make no sense are left out."""
-    heads: dict[str, JobHead] = {}
-    lines: list[bytes] = []
-    with contextlib.suppress(OSError):
-        lines = home.index.read_bytes().splitlines()
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            head = from_plain(JobHead, loads(line, halves=True))
-            if head.state.ended:
-                heads[head.job] = head
-    return heads, len(lines)
-
-
 def _update_index(home: Home, indexed: Mapping[str, JobHead], ended: Mapping[str, JobHead], lines: int) -> None:
     new = [head for job_id, head in ended.items() if job_id not in indexed]
-    # A home that cannot be written can be listed all the same.
-    with contextlib.suppress(OSError):
-        if lines - len(ended) > _STALE:
-            draft = home.index.with_name(f".{home.index.name}.{os.getpid()}.new")
-            draft.write_bytes(_lines(ended.values()))
-            draft.replace(home.index)
-        elif new:
-            descriptor = os.open(home.index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb", buffering=0) as file:
-                file.write(b"\n" + _lines(new))
-
-
-def _lines(heads: Iterable[JobHead]) -> bytes:
-    return b"".join(json.dumps(to_plain(head), separators=(",", ":")).encode() + b"\n" for head in heads)
+    if lines - len(ended) > _STALE:
+        index.write(home, ended.values())
+    elif new:
+        index.add(home, new)

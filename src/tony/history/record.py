@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from tony.errors import NewerRecordError, RecordError
+from tony.errors import NewerRecordError, RecordError, UnknownJobError
+from tony.history import index
 from tony.history.files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
-from tony.model.layout import JobFolder
+from tony.model.layout import Home, JobFolder
 from tony.model.record import RECORD_VERSION, JobRecord
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -28,6 +29,19 @@ def read_job(folder: JobFolder) -> JobRecord | None:
         return None
     check_version(folder, data)
     return _decode(folder, JobRecord, data, "job.json")
+
+
+def record_of(home: Home, job_id: str) -> JobRecord:
+    """Who submitted what.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: a newer version wrote it.
+    """
+    record = read_job(home.job(job_id))
+    if record is None:
+        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}.")
+    return record
 
 
 def check_version(folder: JobFolder, data: Json) -> None:
@@ -65,6 +79,9 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
         StorageError: the file system refused.
     """
     write_json(folder.summary, to_plain(report), durable=True)
+    home = Home(folder.path.parent.parent)
+    if home.job(folder.job_id) == folder:
+        index.add(home, [index.head_of_report(report)])
 
 
 def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:

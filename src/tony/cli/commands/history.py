@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
+from tony.cli.standing import report_of
 from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of, table
 from tony.model.layout import JobFolder
@@ -19,10 +19,8 @@ from tony.model.layout import JobFolder
 @json_option("Print the places and the report as JSON.")
 def command(job: str, as_json: bool) -> None:
     """Show where JOB's record lies, and its summary."""
-    from tony.client import facts
-
     home, name = job_id(job)
-    report = asyncio.run(facts.report(home, name))
+    report = report_of(home, name)
     places = _places(home.job(name))
     if as_json:
         print_json(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -14,7 +13,8 @@ from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.text import clock_time, columns_of, cut, safe, table
 from tony.client.job_ids import ending, known
-from tony.history.listing import JobHead
+from tony.client.listing import Filter, Jobs, ended_jobs
+from tony.history.index import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
@@ -71,13 +71,11 @@ def command(
     as_json: bool,
 ) -> None:
     """List jobs, running and finished, newest first."""
-    from tony.client.listing import Filter, list_jobs
-
     wanted = Filter(
         states=frozenset(JobState(state) for state in states) or None, name=name, user=user, since=since, until=until
     )
     place = home()
-    jobs = asyncio.run(list_jobs(place, wanted))
+    jobs = ended_jobs(place, wanted) or _ask(place, wanted)
     heads = jobs.heads[:limit]
     for problem in jobs.problems:
         warn(problem)
@@ -87,6 +85,14 @@ def command(
         _show(place, heads)
     else:
         say(f"no jobs in {place.jobs}" + (" match" if wanted != Filter() else ""))
+
+
+def _ask(place: Home, wanted: Filter) -> Jobs:
+    import asyncio
+
+    from tony.client.listing import list_jobs
+
+    return asyncio.run(list_jobs(place, wanted))
 
 
 def _show(place: Home, heads: Sequence[JobHead]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
@@ -11,12 +10,12 @@ import click
 from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
+from tony.cli.standing import report_of
 from tony.cli.text import is_terminal
-from tony.client import facts
-from tony.client.following import follow
 from tony.client.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
 from tony.client.log_reader import Line, portions, readers
 from tony.errors import UserError
+from tony.history.record import record_of
 from tony.model.layout import Home
 from tony.model.report import JobReport
 from tony.units import exact_size
@@ -47,7 +46,7 @@ def command(
     carry their task in front.
     """
     home, name = job_id(job)
-    spec = facts.record_of(home, name).spec
+    spec = record_of(home, name).spec
     selected = named_tasks(name, spec.task_ids, tasks)
     if session is not None:
         _check_session(home, name, session, following)
@@ -57,10 +56,18 @@ def command(
         _tell_rotated(home, name, selection, spec.log_limit)
     if following:
         live = is_terminal(sys.stdout) and not as_json
-        asyncio.run(follow(home, name, _Printing(printer), selection, tail, live=live))
+        _follow(home, name, _Printing(printer), selection, tail, live=live)
     elif not _print_all(home, name, selection, tail, printer):
         yet = "" if home.job(name).summary.exists() else " yet"
         warn(f"nothing was printed{yet}; see: tony status {name}")
+
+
+def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail: int | None, *, live: bool) -> None:
+    import asyncio
+
+    from tony.client.following import follow
+
+    asyncio.run(follow(home, job, viewer, selection, tail, live=live))
 
 
 def _check_session(home: Home, job: str, session: int, following: bool) -> None:
@@ -71,7 +78,7 @@ def _check_session(home: Home, job: str, session: int, following: bool) -> None:
     """
     if find(home.job(job).logs, Selection(session=session)):
         return
-    report = asyncio.run(facts.report(home, job))
+    report = report_of(home, job)
     if session > report.session and (report.state.ended or not following):
         there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
         raise UserError(f"job {job} has no session {session}; it has {there}")

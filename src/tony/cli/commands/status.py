@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
+from tony.cli.standing import report_of
 from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of
 
@@ -20,10 +19,8 @@ def command(job: str, as_json: bool) -> None:
 
     JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
     """
-    from tony.client import facts
-
     home, name = job_id(job)
-    report = asyncio.run(facts.report(home, name))
+    report = report_of(home, name)
     if as_json:
         print_json(report)
     else:
