@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tony.linux.numbers import whole
 from tony.linux.process import send
 
 _PARENT = "tony"
@@ -65,8 +66,8 @@ def oom_kills(folders: Sequence[str]) -> int:
         for file in ("memory.events", "memory.oom_control"):
             for line in _read(f"{folder}/{file}").splitlines():
                 key, _, count = line.partition(" ")
-                if key == "oom_kill":
-                    return int(count)
+                if key == "oom_kill" and (number := whole(count)) is not None:
+                    return number
     return 0
 
 
@@ -118,7 +119,8 @@ def processes(folders: Sequence[str]) -> list[int]:
     found: dict[int, None] = {}
     for folder in folders:
         for path, _, _ in os.walk(folder):
-            found.update(dict.fromkeys(int(pid) for pid in _read(f"{path}/cgroup.procs").split()))
+            pids = map(whole, _read(f"{path}/cgroup.procs").split())
+            found.update((pid, None) for pid in pids if pid is not None)
     return list(found)
 
 
@@ -267,8 +269,9 @@ def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
     """Our group per hierarchy: its controllers (none for v2) and its path. v1 first: there memory is, if mixed."""
     groups = []
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups.append((tuple(filter(None, controllers.split(","))), path))
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if path.startswith("/") and "\0" not in path:
+            groups.append((tuple(filter(None, controllers.split(","))), path))
     return sorted(groups, key=lambda group: not group[0])
 
 
@@ -286,32 +289,33 @@ def _mount(kind: str, controller: str | None, root: Path) -> Path | None:
     for line in _read(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         found, _, options = (*after.split(" "), "", "")[:3]
-        if found == kind and (controller is None or controller in options.split(",")):
-            return root / before.split(" ")[4].lstrip("/")
+        place = (*before.split(" "), "", "", "", "", "")[4]
+        if found == kind and "\0" not in place and (controller is None or controller in options.split(",")):
+            return root / place.lstrip("/")
     return None
 
 
 def _number(folders: Sequence[str], *files: str) -> int | None:
     for folder in folders:
         for file in files:
-            text = _read(f"{folder}/{file}").strip()
-            if text.isdigit():
-                return int(text)
+            number = whole(_read(f"{folder}/{file}").strip())
+            if number is not None:
+                return number
     return None
 
 
 def _idle_cache(folders: Sequence[str]) -> int:
     for folder in folders:
         found = dict(line.partition(" ")[::2] for line in _read(f"{folder}/memory.stat").splitlines())
-        idle = found.get("total_inactive_file", found.get("inactive_file", ""))
-        if idle.isdigit():
-            return int(idle)
+        idle = whole(found.get("total_inactive_file", found.get("inactive_file", "")))
+        if idle is not None:
+            return idle
     return 0
 
 
 def _read(path: str | Path) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

@@ -65,7 +65,7 @@ class Inotify:
             return []
         happened = []
         offset = 0
-        while offset < len(data):
+        while offset + _HEADER.size <= len(data):
             number, change, _, length = _HEADER.unpack_from(data, offset)
             name = data[offset + _HEADER.size : offset + _HEADER.size + length].rstrip(b"\0")
             offset += _HEADER.size + length

@@ -7,10 +7,15 @@ through its table of all connections, however few there are: 7 ms on a machine w
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 import sys
+from collections.abc import Iterable
+from itertools import islice
+
+from tony.linux.numbers import whole
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN_IN_TABLE = "0A"
@@ -45,13 +50,13 @@ def _ask(port: int) -> dict[int, int]:
         for family in (socket.AF_INET, socket.AF_INET6):
             request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _TCP_LISTEN, port.to_bytes(2, "big"))
             link.send(_HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0) + request)
-            while _take(link.recv(_BUFFER), port, found):
+            while read_packet(link.recv(_BUFFER), port, found):
                 pass
     return found
 
 
-def _take(data: bytes, port: int, found: dict[int, int]) -> bool:
-    """Adds what one packet tells; answers whether more will come.
+def read_packet(data: bytes, port: int, found: dict[int, int]) -> bool:
+    """Adds what one packet of the kernel's answer tells; answers whether more will come.
 
     Raises:
         OSError: the kernel refuses.
@@ -62,9 +67,11 @@ def _take(data: bytes, port: int, found: dict[int, int]) -> bool:
         body = offset + _HEADER.size
         if kind == _DONE:
             return False
+        if body + size > len(data) + _HEADER.size or (kind == _SOCK_DIAG_BY_FAMILY and body + _ANSWER.size > len(data)):
+            raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
         if kind == _ERROR:
             number = -int.from_bytes(data[body : body + 4], sys.byteorder, signed=True)
-            raise OSError(number, os.strerror(number))
+            raise OSError(number, os.strerror(number) if 0 < number < 4096 else "unknown error")
         if kind == _SOCK_DIAG_BY_FAMILY:
             *_, source, _expires, _received, _sent, uid, inode = _ANSWER.unpack_from(data, body)
             if source == port.to_bytes(2, "big"):
@@ -74,15 +81,23 @@ def _take(data: bytes, port: int, found: dict[int, int]) -> bool:
 
 
 def _read_tables(port: int) -> dict[int, int]:
-    found = {}
+    found: dict[int, int] = {}
     for table in _TABLES:
         try:
             with open(table, encoding="ascii") as lines:
-                next(lines, None)
-                for line in lines:
-                    fields = line.split()
-                    if fields[3] == _LISTEN_IN_TABLE and int(fields[1].rpartition(":")[2], 16) == port:
-                        found[int(fields[9])] = int(fields[7])
+                found.update(read_table(lines, port))
         except OSError:
             continue
+    return found
+
+
+def read_table(lines: Iterable[str], port: int) -> dict[int, int]:
+    """What `/proc/net/tcp` says; its first line is a heading."""
+    found = {}
+    for line in islice(lines, 1, None):
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == _LISTEN_IN_TABLE and fields[1].endswith(f":{port:04X}"):
+            inode, user = whole(fields[9]), whole(fields[7])
+            if inode is not None and user is not None:
+                found[inode] = user
     return found

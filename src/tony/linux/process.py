@@ -271,15 +271,23 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _stat(pid: int) -> tuple[int, int, bool] | None:
-    """Parent, start time, whether it is a zombie. The command's name may hold blanks and brackets: split behind it.
-
-    A process whose first thread has ended looks like a zombie, but is none as long as it has other threads.
-    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+            return parse_stat(stat.read())
+    except OSError:
+        return None
+
+
+def parse_stat(text: bytes) -> tuple[int, int, bool] | None:
+    """Parent, start time, whether it is a zombie, from `/proc/<pid>/stat`; None if that makes no sense.
+
+    The command's name may hold blanks and brackets: split behind it. A process whose first thread has ended looks like
+    a zombie, but is none as long as it has other threads.
+    """
+    try:
+        fields = text.rpartition(b")")[2].split()
         return int(fields[1]), int(fields[19]), fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tony.dataclass import dataclass
+from tony.linux.numbers import whole
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 
@@ -62,8 +63,8 @@ def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
 def _total_memory(root: Path) -> int:
     for line in _read(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
-        if name == "MemTotal":
-            return int(value.split()[0]) * 1024
+        if name == "MemTotal" and (kib := whole(value.removesuffix("kB").strip())):
+            return kib * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -71,7 +72,9 @@ def _memory_limit(root: Path) -> int | None:
     """The lowest limit from our own control group up to the root, versions 1 and 2; None without any."""
     limits = []
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
+        _, controllers, group = (*line.split(":", 2), "", "")[:3]
+        if not group.startswith("/"):
+            continue
         if controllers == "":
             mount, file = root / "sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
@@ -80,9 +83,9 @@ def _memory_limit(root: Path) -> int | None:
             continue
         folder = mount / group.lstrip("/")
         for place in (folder, *folder.parents):
-            text = _read(place / file).strip()
-            if text.isdigit():  # "max" means none
-                limits.append(int(text))
+            limit = whole(_read(place / file).strip())
+            if limit is not None:  # "max" means none
+                limits.append(limit)
             if place == mount:
                 break
     return min(limits, default=None)
@@ -126,11 +129,16 @@ def _gpus_of_smi() -> tuple[str, ...]:
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ()
-    return tuple(_UUID.findall(answer.stdout)) if answer.returncode == 0 else ()
+    return gpus_listed(answer.stdout) if answer.returncode == 0 else ()
+
+
+def gpus_listed(answer: str) -> tuple[str, ...]:
+    """UUIDs of the devices in what `nvidia-smi -L` printed."""
+    return tuple(_UUID.findall(answer))
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except (OSError, ValueError):  # or a NUL in the path
         return ""

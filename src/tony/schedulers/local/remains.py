@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.linux import cgroup, process
+from tony.linux.numbers import whole
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
@@ -128,8 +129,8 @@ def noted(file: Path) -> Noted:
             continue
         if kind == "group":
             groups.append(rest)
-        elif kind == "executor" and pid.isdigit() and start.isdigit():
-            executors[int(pid)] = int(start)
+        elif kind == "executor" and (number := whole(pid)) and (since := whole(start)) is not None:
+            executors[number] = since
     return Noted(executors=executors, groups=tuple(groups))
 
 
