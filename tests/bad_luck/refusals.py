@@ -1,0 +1,57 @@
+"""What must be true whenever tony says no: a message, an exit code, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.lab import CEILING, Lab
+
+
+def refused(lab: Lab, done: subprocess.CompletedProcess[str], *mistakes: str) -> None:
+    """A job with mistakes: each is told on a line of its own and nothing else is; nothing was made, nothing runs."""
+    count = f"{len(mistakes)} mistake{'s' if len(mistakes) != 1 else ''}"
+    assert [*mistakes, f"tony: {count}; nothing was started."] == done.stderr.splitlines()
+    assert (2, "") == (done.returncode, done.stdout)
+    nothing_left(lab)
+
+
+def nothing_left(lab: Lab) -> None:
+    """No job, no half of one, no object half staged, no claim on the machine, no report of a crash, no process."""
+    assert [] == lab.jobs()
+    home = [path.relative_to(lab.home) for path in lab.home.rglob("*")] if lab.home.exists() else []
+    assert {"cache", "jobs"} >= {path.parts[0] for path in home}
+    assert [] == [path for path in home if path.suffix in (".part", ".new")]
+    ledger = lab.root / "ledger"
+    assert [] == ([path.name for path in ledger.iterdir() if path.stat().st_size] if ledger.exists() else [])
+    assert [] == running(lab)
+
+
+def running(lab: Lab) -> list[str]:
+    """Command lines of processes that name the lab's folder."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            except OSError:
+                continue
+            if str(lab.root) in line:
+                found.append(line)
+    return found
+
+
+def python(lab: Lab, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script of the user's that imports tony."""
+    return subprocess.run(
+        [*lab.prefix, sys.executable, "-c", code, *arguments],
+        env=lab.env,
+        cwd=lab.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=CEILING,
+        check=False,
+    )
