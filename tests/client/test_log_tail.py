@@ -90,7 +90,7 @@ async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, mo
         assert [line.text for line in tail.new_lines()] == ["half done"]
         assert tail.due is not None
         assert [line.name.task for line in tail.due_lines()] == ["worker:0", "worker:2"]
-        assert tail.due is None
+        assert [tail.due] == [None]
         assert list(tail.due_lines()) == []
         write_log(folder, "worker-0.s1.t1.out", " of it")
         assert list(tail.new_lines()) == []
