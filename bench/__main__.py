@@ -18,6 +18,7 @@ ROWS = (
     "output",
     "many_jobs",
     "many_tasks",
+    "executors",
     "listing",
 )
 

@@ -1,0 +1,279 @@
+"""One job of very many played executors before one real application master: TCP, TLS, token, acknowledgements.
+
+The application master is a process as in production, with its machine, its server and its event log; only its scheduler
+grants at once. Executors are played (`tony.testing.crowd`), thousands in a process, so that both ends fit on a small
+machine; the work that programs and executors do on nodes of their own is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from bench.harness import CannotRun
+from bench.memory import memory_of
+from tony import clock
+from tony.bootstrap import command
+from tony.client.certificates import make_credentials
+from tony.frameworks import registry
+from tony.model.codec import from_plain, to_plain
+from tony.model.job import JobSpec, Role
+from tony.model.layout import JobFolder
+from tony.model.states import TaskState, TlsMode
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import JobCredentials
+from tony.protocol.messages import GetReport, Report
+from tony.rpc import connect
+from tony.testing.crowd import Casting, Moment
+from tony.testing.jobs import prepared_job
+
+#: Seconds after which something is taken to hang. Far above what anything takes on a loaded machine.
+PATIENCE = 300.0
+#: Players of one process: two processes for ten thousand, on whatever cores the application master leaves.
+_PER_PROCESS = 5000
+_ROLE = "worker"
+#: Seconds for what comes with a registration to be over, and what comes with a start.
+_REST = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowded:
+    """What one job cost its application master. Each `..._cpu` is in seconds of its processor time.
+
+    Attributes:
+        joined: seconds from the first connection until all but one had registered.
+        told: seconds from the last registration until all had their spec.
+        started: seconds from the last registration until each had heard that its start is in the log.
+        ended: seconds from the end of all programs until the application master was gone.
+        steady: seconds of its processor time per second, with nothing but heartbeats.
+        memory: `rss` and `pss` in bytes, then.
+        received: bytes that one executor was sent until then, TLS not counted.
+    """
+
+    tasks: int
+    joined: float
+    joined_cpu: float
+    told: float
+    started: float
+    started_cpu: float
+    ended: float
+    ended_cpu: float
+    steady: float
+    memory: Mapping[str, int]
+    received: float
+
+
+def play(framework: str, tasks: int, steady: float) -> Crowded:
+    """Plays one job from its submission to its end.
+
+    Args:
+        steady: seconds to measure in steady state.
+
+    Raises:
+        CannotRun: something of it failed; the text says what.
+    """
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
+        folder, credentials = _submitted(Path(home), framework, tasks)
+        with _master(folder) as master:
+            try:
+                address = _address_of(folder, master)
+                asyncio.run(_until_granted(address, credentials, tasks))
+                with _crowd(address, credentials, tasks) as crowd:
+                    return _play(master, crowd, tasks, steady)
+            except (CannotRun, OSError) as error:
+                raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
+
+
+def _play(master: subprocess.Popen[bytes], crowd: Sequence[_Players], tasks: int, steady: float) -> Crowded:
+    watch = _Watch(master.pid)
+    joined = _all(crowd, "joined", order="join")
+    joined_cpu = watch.cpu()
+    time.sleep(_REST)
+    registering = _Watch(master.pid)
+    told = _all(crowd, "told", order="register")
+    started = _all(crowd, "started")
+    started_cpu = registering.cpu()
+    time.sleep(_REST)
+    beating = _Watch(master.pid)
+    time.sleep(steady)
+    share = beating.cpu() / beating.wall(time.monotonic())
+    memory = memory_of(master.pid)
+    ending = _Watch(master.pid)
+    _all(crowd, "left", order="exit")
+    total = _cpu_at_end(master)
+    return Crowded(
+        tasks=tasks,
+        joined=watch.wall(max(moment.at for moment in joined)),
+        joined_cpu=joined_cpu,
+        told=registering.wall(max(moment.at for moment in told)),
+        started=registering.wall(max(moment.at for moment in started)),
+        started_cpu=started_cpu,
+        ended=ending.wall(time.monotonic()),
+        ended_cpu=total - ending.cpu_before,
+        steady=share,
+        memory=memory,
+        received=sum(moment.received for moment in started) / tasks,
+    )
+
+
+class _Watch:
+    """What a process has used since now."""
+
+    def __init__(self, pid: int) -> None:
+        self._clock = (
+            ~pid << 3
+        ) | 2  # Linux's clock of another process's processor time, as clock_getcpuclockid makes it
+        self._began = time.monotonic()
+        self.cpu_before = time.clock_gettime(self._clock)
+
+    def cpu(self) -> float:
+        """Seconds of processor time since then."""
+        return time.clock_gettime(self._clock) - self.cpu_before
+
+    def wall(self, at: float) -> float:
+        """Seconds from then to another moment."""
+        return at - self._began
+
+
+# --- the application master ---------------------------------------------------------------------------------------
+
+
+def _submitted(home: Path, framework: str, tasks: int) -> tuple[JobFolder, JobCredentials]:
+    """A job as a client leaves it to its application master."""
+    roles = {_ROLE: Role(instances=tasks)}
+    spec = JobSpec(name="crowded", framework=framework, command="true", roles=roles, tls=TlsMode.ALWAYS)
+    job = prepared_job(home, spec, job_id="bench-1")
+    record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
+    credentials = make_credentials(tls=True)
+    job.folder.secret_job.write_text(json.dumps(to_plain(record)))
+    job.folder.credentials.write_text(json.dumps(to_plain(credentials)))
+    return job.folder, credentials
+
+
+@contextlib.contextmanager
+def _master(folder: JobFolder) -> Iterator[subprocess.Popen[bytes]]:
+    argv = command("tony.testing.prompt_master", str(folder.path))
+    with folder.am_log.open("ab") as output, _process(argv, output.fileno()) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _process(argv: Sequence[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is gone at the end. Its pipes are not buffered, so that they can be waited for."""
+    process = subprocess.Popen(
+        argv, bufsize=0, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
+    until = time.monotonic() + PATIENCE
+    while not folder.am.exists():
+        if master.poll() is not None or time.monotonic() > until:
+            raise CannotRun("the application master did not come up")
+        time.sleep(0.01)
+    return str(json.loads(folder.am.read_text())["address"])
+
+
+async def _until_granted(address: str, credentials: JobCredentials, tasks: int) -> None:
+    """Waits until every task has its container; a second later each may be taken for launched."""
+    connection = await connect(address, credentials.executors, PeerKind.CLIENT)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            connection.send(GetReport())
+            answer = await connection.receive()
+            assert isinstance(answer, Report)
+            if all(task.state is TaskState.STARTING for task in answer.report.tasks):
+                break
+            await asyncio.sleep(0.1)
+    connection.close()
+    await connection.wait_closed()
+    await asyncio.sleep(1.0)
+
+
+def _cpu_at_end(master: subprocess.Popen[bytes]) -> float:
+    """Waits until the application master is gone; seconds of its processor time in all."""
+    _, status, usage = os.wait4(master.pid, 0)
+    master.returncode = os.waitstatus_to_exitcode(status)
+    if master.returncode:
+        raise CannotRun(f"the application master ended with {master.returncode}")
+    return usage.ru_utime + usage.ru_stime
+
+
+# --- the executors ------------------------------------------------------------------------------------------------
+
+
+class _Players:
+    """One process of players."""
+
+    def __init__(self, process: subprocess.Popen[bytes], casting: Casting) -> None:
+        self._process = process
+        self.tell(json.dumps(to_plain(casting)))
+
+    def tell(self, line: str) -> None:
+        """Gives an order."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+    def moment(self, what: str) -> Moment:
+        """Waits until something came true."""
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+            raise CannotRun(f"not all players have {what} within {PATIENCE:g} s")
+        line = self._process.stdout.readline()
+        if not line.startswith(b"{"):
+            rest = self._process.communicate()[0]
+            raise CannotRun(f"players failed before all had {what}: {(line + rest).decode()[-2000:]}")
+        moment = from_plain(Moment, json.loads(line))
+        assert moment.what == what, moment
+        return moment
+
+
+@contextlib.contextmanager
+def _crowd(address: str, credentials: JobCredentials, tasks: int) -> Iterator[Sequence[_Players]]:
+    parts = -(-tasks // _PER_PROCESS)
+    argv = command("tony.testing.crowd")
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(_process(argv, subprocess.PIPE)) for _ in range(parts)]
+        bounds = [tasks * number // parts for number in range(parts + 1)]
+        yield [
+            _Players(process, _casting(address, credentials, first, after, tasks))
+            for process, (first, after) in zip(processes, pairwise(bounds), strict=True)
+        ]
+
+
+def _casting(address: str, credentials: JobCredentials, first: int, after: int, tasks: int) -> Casting:
+    return Casting(
+        address=address,
+        credentials=credentials.executors,
+        role=_ROLE,
+        first=first,
+        count=after - first,
+        understudy=after == tasks,
+    )
+
+
+def _all(crowd: Sequence[_Players], what: str, *, order: str = "") -> list[Moment]:
+    """Waits until something is true of every player."""
+    for players in crowd if order else ():
+        players.tell(order)
+    return [players.moment(what) for players in crowd]
+
+
+if __name__ == "__main__":
+    print(play(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,100 @@
+"""Many executors at once before a real application master in a process of its own, as the bench has them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tony import clock
+from tony.bootstrap import command
+from tony.client.certificates import make_credentials
+from tony.frameworks import registry
+from tony.history.log import read, segments
+from tony.history.record import read_summary
+from tony.history.replay import replay
+from tony.model.codec import to_plain
+from tony.model.job import JobSpec, Role
+from tony.model.layout import JobFolder
+from tony.model.states import JobState, TlsMode
+from tony.protocol.launch import JobCredentials
+from tony.testing.crowd import Casting
+from tony.testing.jobs import prepared_job
+
+#: Far more than anything here takes on a loaded machine.
+CEILING = 120.0
+TASKS = 700
+
+
+def job_of(framework: str) -> JobSpec:
+    """One role."""
+    return JobSpec(framework=framework, command="true", roles={"worker": Role(instances=TASKS)}, tls=TlsMode.ALWAYS)
+
+
+def submitted(home: Path, framework: str) -> tuple[JobFolder, JobCredentials]:
+    """A job as a client leaves it to its application master."""
+    job = prepared_job(home, job_of(framework), job_id="test-1")
+    record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
+    credentials = make_credentials(tls=True)
+    job.folder.secret_job.write_text(json.dumps(to_plain(record)))
+    job.folder.credentials.write_text(json.dumps(to_plain(credentials)))
+    return job.folder, credentials
+
+
+@contextmanager
+def process(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of ours, gone at the end."""
+    running = subprocess.Popen(command(*argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def granted(folder: JobFolder) -> str:
+    """The application master's address, once every task has its container."""
+    until = time.monotonic() + CEILING
+    while not folder.am.exists() or folder.events(1).read_bytes().count(b'"granted"') < TASKS:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return str(json.loads(folder.am.read_text())["address"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: str) -> None:
+    """Nobody is refused, nothing is lost, the log replays; with TensorFlow each is sent the addresses of all."""
+    folder, credentials = submitted(tmp_path, framework)
+    with process("tony.testing.prompt_master", str(folder.path)) as master, process("tony.testing.crowd") as crowd:
+        casting = Casting(
+            address=granted(folder),
+            credentials=credentials.executors,
+            role="worker",
+            first=0,
+            count=TASKS,
+            understudy=True,
+        )
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        told = []
+        for order in (json.dumps(to_plain(casting)), "join", "register", "", "exit"):
+            if order:
+                crowd.stdin.write(order.encode() + b"\n")
+                crowd.stdin.flush()
+            if not order.startswith("{"):
+                told.append(json.loads(crowd.stdout.readline()))
+        assert master.wait(CEILING) == 0
+    assert [moment["what"] for moment in told] == ["joined", "told", "started", "left"]
+    summary = read_summary(folder)
+    assert summary is not None
+    assert (summary.state, summary.exit_code) == (JobState.SUCCEEDED, 0)
+    assert replay("test-1", job_of(framework), read(segments(folder.path))).mismatch is None
+    # The whole list would be 18 KB for each.
+    assert told[1]["received"] < TASKS * (8000 if framework == "tensorflow" else 1000)
