@@ -208,6 +208,17 @@ def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
     )
 
 
+def test_what_has_ended_by_itself_was_started() -> None:
+    """Also if the word that it runs comes after the word that it is over."""
+    simulation = Simulation(roles(prep=Role(instances=2), worker=Role(after={"prep": AfterCondition.STARTED})))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.running()) == 2)
+    simulation.exit(task("prep:0"), OK)
+    while simulation.pending:
+        simulation.deliver_pending(-1)
+    assert states(simulation) == {"prep:0": "succeeded", "prep:1": "running", "worker:0": "running"}
+
+
 def test_ended_does_not_care_how() -> None:
     """`{ ended = [...] }` is satisfied by failures too."""
     spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.ENDED}))

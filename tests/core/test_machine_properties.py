@@ -118,7 +118,7 @@ def test_without_bad_luck_a_job_succeeds(seed: int) -> None:
     chance = Random(seed)
     spec = random_job(chance)
     patient = {name: replace(role, timeout_after=None) for name, role in spec.roles.items()}
-    life = Life(chance, replace(spec, roles=patient, timeouts=Timeouts()), faults=())
+    life = Life(chance, replace(spec, roles=patient, timeouts=Timeouts(registration=None)), faults=())
     life.live(chance.randint(0, 100))
     life.end()
     assert life.cluster.finished

@@ -44,7 +44,7 @@ def demand(turn: Turn, role: RoleState, total: int) -> None:
 def queued(turn: Turn, event: ev.Queued) -> None:
     """The scheduler says why there is nothing yet, or that this is over."""
     state = turn.state
-    state.queue_reason = event.reason if not state.job.ended else ""
+    state.queue_reason = "" if state.final else event.reason
     if event.reason and state.job is JobState.STARTING:
         state.move_job(JobMove.QUEUE)
     elif not event.reason and state.job is JobState.QUEUED:

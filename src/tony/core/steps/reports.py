@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core import failures
+from tony.core.state import Task
 from tony.core.steps import failing, outcomes, programs, progress
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.exit import ExitReason
 from tony.model.states import TaskState
+
+_NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
 
 
 def started(turn: Turn, event: ev.Started) -> None:
@@ -20,12 +23,17 @@ def started(turn: Turn, event: ev.Started) -> None:
     task = programs.current(state, event.task, event.session, event.try_)
     if task is None or task.started:
         return
-    task.pid, task.started = event.pid, True
-    role = state.roles[task.id.role]
-    role.started += 1
+    task.pid = event.pid
     limit = state.spec.timeouts.startup
     if limit and task.state is TaskState.RUNNING:
         state.timers.set(f"startup:{task.name}", turn.now + limit)
+    _seen_to_run(turn, task)
+
+
+def _seen_to_run(turn: Turn, task: Task) -> None:
+    role = turn.state.roles[task.id.role]
+    task.started = True
+    role.started += 1
     if role.started == role.total:
         progress.advance(turn)
 
@@ -44,6 +52,8 @@ def exited(turn: Turn, event: ev.Exited) -> None:
     if task is None:
         return
     status, at = event.status, min(event.at, turn.now)
+    if not task.started and status.reason not in _NEVER_RAN:
+        _seen_to_run(turn, task)
     task.status, task.note = status, status.describe()
     if task.judged:  # its own end is no second failure, and no success
         programs.over(turn, task, TaskMove.FAIL, at)
