@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dataclasses import fields as fields
     from dataclasses import is_dataclass as is_dataclass
     from dataclasses import replace as replace
+
+    def prepare(*classes: type) -> None:
+        """Writes the methods of dataclasses now: for a process that has the time, and forks others that have not."""
 else:
     from operator import attrgetter
 
@@ -107,7 +110,15 @@ else:
             cls.__init__ = _written_init(cls, kw_only, frozen)
             cls.__init__(self, *args, **kwargs)
 
+        __init__.of = kw_only, frozen
         return __init__
+
+    def prepare(*classes):
+        """Writes the methods of dataclasses now: for a process that has the time, and forks others that have not."""
+        for cls in classes:
+            of = getattr(cls.__dict__.get("__init__"), "of", None)
+            if of:
+                cls.__init__ = _written_init(cls, *of)
 
     def _written_init(cls, kw_only, frozen):
         known = {"_MISSING": MISSING}

@@ -12,7 +12,6 @@ import fcntl
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -207,6 +206,8 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         with _whatever_happens("closing the event log"):
             parts.writer.close()
     with _whatever_happens("removing the job's secrets"):
+        import shutil  # late: it loads every compressor
+
         shutil.rmtree(folder.secret)
     for path in (folder.am, folder.am_socket):
         with _whatever_happens(f"removing {path}"):

@@ -6,13 +6,20 @@ import sys
 
 #: Commands that start a job, nearly always one of the local scheduler.
 _STARTING = ("run", "submit")
+#: What both the client and the application master need: loaded once, before the one becomes a fork of the other.
+_SHARED = ("asyncio", "json", "tony.model.record", "tony.model.report", "tony.protocol.launch", "tony.rpc.transport")
 
 
 def main() -> int:
     """Runs one command line; answers the exit code."""
     if sys.argv[1:2] and sys.argv[1] in _STARTING:
+        import gc
+
+        gc.disable()  # nothing of what is loaded ever becomes garbage; `settle` undoes it
+        from tony import bootstrap
         from tony.schedulers.local import standby
 
+        bootstrap.load(*_SHARED)
         standby.prepare()
         try:
             return _main()
@@ -21,6 +28,14 @@ def main() -> int:
             if left:
                 left.dismiss()
     return _main()
+
+
+def settle() -> None:
+    """All is loaded, and from now on we live long: what becomes garbage is collected again."""
+    import gc
+
+    gc.freeze()
+    gc.enable()
 
 
 def _main() -> int:

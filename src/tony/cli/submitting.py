@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tony.cli.entry import settle
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
@@ -76,6 +77,7 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
         return 0
     from tony.cli.following import exit_code, follow_to_end
 
+    settle()
     report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout)
     if manner.as_json:
         print_json(report)

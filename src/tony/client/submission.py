@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -151,6 +150,8 @@ def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
         if not accepted.is_set():
             # The record first: a job that is half there must not be seen.
             folder.job.unlink(missing_ok=True)
+            import shutil  # late: it loads every compressor
+
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 
 from tony.linux import refusals
 
@@ -47,6 +46,8 @@ def _place(program: str, folder: str, path: str) -> str | None:
     if "/" in program:
         place = os.path.join(folder, program)
         return place if os.path.lexists(place) else None
+    import shutil  # late: it loads every compressor
+
     return shutil.which(program, path=path) or shutil.which(program, os.F_OK, path)
 
 

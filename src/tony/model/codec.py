@@ -58,6 +58,15 @@ def from_plain(cls: type[T], data: Json, *, ignore_unknown: bool = False) -> T:
     return cast(T, _decoder(cast(Any, cls), ignore_unknown)(data))
 
 
+def prepare(*classes: type) -> None:
+    """Finds out now how these classes are read, fields of a newer version ignored, and how they are written."""
+    for cls in classes:
+        _encoder(cast(Any, cls))
+        _decoder(cast(Any, cls), True)
+    while _unresolved:
+        _unresolved.pop()()
+
+
 # --- to plain -----------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +138,10 @@ def _key(name: str) -> str:
 
 
 # --- from plain ---------------------------------------------------------------------------------------------------
+
+
+#: Of each dataclass that was met: finds the decoders of its fields.
+_unresolved: list[Callable[[], None]] = []
 
 
 @cache
@@ -310,10 +323,15 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
     decoders: dict[str, tuple[str, _Convert]] = {}
 
     def resolve() -> None:
+        if decoders:
+            return
+        dataclasses.prepare(cls)
         hints = get_type_hints(cls)
         decoders.update(
             {key: (field.name, _decoder(hints[field.name], ignore_unknown)) for key, field in fields.items()}
         )
+
+    _unresolved.append(resolve)
 
     def convert(data: Json) -> Any:
         if not isinstance(data, Mapping):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -157,6 +156,8 @@ def remove_tree(folder: Path) -> None:
     Raises:
         OSError: something in it cannot be removed.
     """
+    import shutil  # late: it loads every compressor
+
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:

@@ -1,19 +1,16 @@
-"""Which kind of archive a file is, told by its content; its name is not trusted."""
+"""Which kind of archive a file is, told by its content; its name is not trusted.
+
+Compressors are loaded when one is met: most jobs are submitted without an archive.
+"""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import tarfile
-import zlib
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from tony.storage.expansion import Readable
-from tony.storage.xz import XzFile
+if TYPE_CHECKING:
+    from tony.storage.expansion import Readable
 
 #: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
 _TAR_RECORD = 512
@@ -41,20 +38,25 @@ class Format(Enum):
 _COMPRESSED = {b"\x1f\x8b": Format.TAR_GZ, b"BZh": Format.TAR_BZ2, b"\xfd7zXZ\x00": Format.TAR_XZ}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 
-_READERS: dict[Format, Callable[[IO[bytes]], Readable]] = {
-    Format.TAR: lambda file: file,
-    Format.TAR_GZ: lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-    Format.TAR_BZ2: bz2.BZ2File,
-    Format.TAR_XZ: XzFile,
-}
-
 #: What to say of a file that is none of them.
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 
 def expanded(file: IO[bytes], kind: Format) -> Readable:
     """The tar inside a file, its compression taken off; errors are those of the compression's own reader."""
-    return _READERS[kind](file)
+    if kind is Format.TAR_GZ:
+        import gzip
+
+        return gzip.GzipFile(fileobj=file, mode="rb")
+    if kind is Format.TAR_BZ2:
+        import bz2
+
+        return bz2.BZ2File(file)
+    if kind is Format.TAR_XZ:
+        from tony.storage.xz import XzFile
+
+        return XzFile(file)
+    return file
 
 
 def detect(path: Path) -> Format | None:
@@ -87,6 +89,9 @@ def unsupported(path: Path) -> str | None:
 
 
 def _holds_tar(path: Path, kind: Format) -> bool:
+    import lzma
+    import zlib
+
     try:
         with path.open("rb") as file:
             return _begins_tar(expanded(file, kind).read(_TAR_RECORD))
@@ -99,6 +104,8 @@ def _holds_tar(path: Path, kind: Format) -> bool:
 def _begins_tar(head: bytes) -> bool:
     if head[_TAR_MAGIC] == b"ustar" or head == bytes(_TAR_RECORD):  # the latter has no members
         return True
+    import tarfile
+
     try:  # without the magic word it is of the time before 1988; its checksum tells
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
     except tarfile.TarError:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +88,8 @@ def from_node(python: str, beside: Path) -> Interpreter:
     Raises:
         StorageError: there is no such program on this node.
     """
+    import shutil  # late: it loads every compressor
+
     found = python if "/" in python else shutil.which(python)
     if found is None:
         raise StorageError(

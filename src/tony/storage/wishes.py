@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.config.paths import is_archive
 from tony.dataclass import dataclass
@@ -19,7 +20,9 @@ from tony.storage.formats import KNOWN, Format, detect, unsupported
 from tony.storage.interpreters import no_python, prefix_in
 from tony.storage.links import MAX_FOLLOWED, resolve
 from tony.storage.scan import Scan, scan
-from tony.storage.unpack import Contents, check
+
+if TYPE_CHECKING:
+    from tony.storage.unpack import Contents
 
 
 class Refused(ValueError):  # noqa: N818 - a verdict, as it reads where it is raised
@@ -151,6 +154,8 @@ def _require_sound(wish: Wish, kind: Format, cache: Cache, stored: Stored, *, sa
         return
     is_python = wish.placement is Placement.PYTHON
     try:
+        from tony.storage.unpack import check  # with every compressor
+
         contents = check(cache.object(stored.digest), kind, wish.path.name, outside_links=is_python)
         if is_python:
             _require_python(contents, wish.path.name, same_host=same_host)

@@ -30,9 +30,12 @@ from typing import Any, NoReturn
 
 from tony import bootstrap
 from tony.linux import identity
+from tony.model import codec
+from tony.protocol.launch import LaunchContext
+from tony.protocol.messages import MESSAGES
 
 #: What an executor is made of; loaded once, by the server.
-EXECUTOR_MODULES = ("tony.executor.main", "tony.executor.life")
+_EXECUTOR = ("tony.executor.main", "tony.executor.life")
 #: Bytes of a message, and open files that come with one, at most.
 _MOST, _FILES = 128 << 10, 16
 #: Seconds in which the server has to answer.
@@ -131,6 +134,12 @@ class ForkServer:
         return answer
 
 
+def load_executor() -> None:
+    """Loads the program that will be forked, and prepares what each fork would have to prepare for itself."""
+    bootstrap.load(*_EXECUTOR)
+    codec.prepare(LaunchContext, *MESSAGES.values())
+
+
 def main() -> int:
     """The server in a fresh interpreter; `sys.argv[1]` is the number of its socket."""
     os.set_inheritable(int(sys.argv[1]), False)
@@ -176,8 +185,7 @@ def _be_server(connection: socket.socket) -> NoReturn:
 
 
 def _serve(connection: socket.socket) -> None:
-    bootstrap.load(*EXECUTOR_MODULES)
-    gc.collect()
+    load_executor()
     gc.freeze()  # a collection in a fork would copy every page of it
     while True:
         packet, files, _, _ = socket.recv_fds(connection, _MOST, _FILES)

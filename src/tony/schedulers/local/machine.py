@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-from fractions import Fraction
 from pathlib import Path
 
 from tony.dataclass import dataclass
@@ -15,7 +13,7 @@ from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 
 #: What jobs may hold of the memory; the rest is for the system, application masters and executors.
-SHARE = Fraction(9, 10)
+SHARE = 0.9
 #: Seconds that nvidia-smi may take: it wakes sleeping devices one after the other.
 _SMI_TIMEOUT = 30.0
 _UUID = re.compile(r"\bGPU-[0-9a-f]{8}-[0-9a-f-]{27}\b")
@@ -57,7 +55,7 @@ def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
     limit = _memory_limit(root)
     whole = total if limit is None else min(total, limit)
     what = "" if whole == total else " limit of our control group"
-    return int(whole * SHARE), f"{format_size(whole)}{what} x {float(SHARE):g}"
+    return int(whole * SHARE), f"{format_size(whole)}{what} x {SHARE:g}"
 
 
 def _total_memory(root: Path) -> int:
@@ -120,6 +118,8 @@ def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
 
 
 def _gpus_of_smi() -> tuple[str, ...]:
+    import shutil  # late: it loads every compressor
+
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()

@@ -188,7 +188,7 @@ class LocalSource(ContainerSource):
             return
         held.stage = _Stage.STARTING
         try:
-            interpreter = await beside(self._lay_down, held.id, TaskId(task.role, task.index))
+            interpreter = await beside(self._lay_down, held, TaskId(task.role, task.index))
             if held.cause or self._sink is None:
                 self._bury_unstarted(held)
             else:
@@ -204,22 +204,23 @@ class LocalSource(ContainerSource):
                 f"the executor of {task.role}:{task.index} cannot be started: {refusals.said(error)}"
             ) from error
 
-    def _lay_down(self, container: str, task: TaskId) -> Interpreter:
-        """Makes a task's working directory. Runs in a thread: archives are unpacked."""
+    def _lay_down(self, held: _Container, task: TaskId) -> Interpreter:
+        """Makes a task's working directory and control group. Runs in a thread: archives are unpacked."""
         folder = self._job.folder.work_of(task)
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        marks = {remains.PROGRAM_VARIABLE: remains.marker(self._job.folder.job_id, container)}
-        return localize(staged, self._job.home.cache, folder, marks)
+        marks = {remains.PROGRAM_VARIABLE: remains.marker(self._job.folder.job_id, held.id)}
+        interpreter = localize(staged, self._job.home.cache, folder, marks)
+        held.groups = cgroup.create(
+            f"{self._job.folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
+        )
+        remains.note(self._job.folder.remains, groups=held.groups)
+        return interpreter
 
     async def _start(
         self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter
     ) -> None:
         name = TaskId(task.role, task.index)
         folder = self._job.folder
-        held.groups = cgroup.create(
-            f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
-        )
-        remains.note(folder.remains, groups=held.groups)
         marker = remains.marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,

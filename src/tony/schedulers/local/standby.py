@@ -18,8 +18,8 @@ from typing import NoReturn
 from tony import bootstrap
 from tony.linux import identity
 
-#: What a master and its executors are made of.
-_MODULES = ("tony.am.main", "tony.schedulers.local.source", "tony.executor.main", "tony.executor.life")
+#: What a master is made of.
+_MASTER = ("tony.am.main", "tony.schedulers.local.source")
 
 
 class Standby:
@@ -109,6 +109,21 @@ def take() -> Standby | None:
     return taken
 
 
+def _load() -> None:
+    """Loads what master and executors are made of, and prepares what each of them would prepare for itself."""
+    bootstrap.load(*_MASTER)
+    from tony import dataclass
+    from tony.core.events import EVENTS
+    from tony.model import codec
+    from tony.model.record import JobRecord
+    from tony.protocol.launch import JobCredentials
+    from tony.schedulers.local.fork_server import load_executor
+
+    load_executor()
+    codec.prepare(JobRecord, JobCredentials)
+    dataclass.prepare(*EVENTS.values())
+
+
 def _wait(pipe: int) -> NoReturn:
     try:
         os.setsid()  # no signal of the client's terminal reaches it
@@ -117,7 +132,8 @@ def _wait(pipe: int) -> NoReturn:
             os.dup2(nothing, target)
         os.close(nothing)
         bootstrap.seclude()
-        bootstrap.load(*_MODULES)
+        gc.disable()
+        _load()
         with open(pipe, "rb") as words:
             content = words.read()
         if not content:
@@ -128,8 +144,8 @@ def _wait(pipe: int) -> NoReturn:
             os.dup2(output, target)
         os.close(output)
         os.chdir(folder)
-        gc.collect()
         gc.freeze()  # what is loaded by now stays: collections need not look at it
+        gc.enable()
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -123,12 +122,18 @@ def _set_ledger(folder: JobFolder) -> Path | None:
         return None
 
 
+def _is_on_path(program: str) -> bool:
+    import shutil  # late: it loads every compressor
+
+    return shutil.which(program) is not None
+
+
 def _no_interpreter(spec: JobSpec) -> list[Problem]:
     """Interpreters given by name alone that the tasks, which inherit our PATH, would not find."""
     problems = []
     for name, role in spec.effective_roles.items():
         python = spec.python_of(name)
-        if python and os.sep not in python and shutil.which(python) is None:
+        if python and os.sep not in python and not _is_on_path(python):
             key = f"roles.{name}.python" if role.python else "python"
             message = "no program of that name is on PATH. Give its full path, or install it."
             problem = Problem(key=key, value=python, message=message)
