@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tony.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from tony.storage.quick_glob import quick
 
 OWN_FILE = ".tonyignore"
 GIT_FILE = ".gitignore"
+#: Bytes of such a file, characters of a line of it, and times that `**` may stand in one: each multiplies the time that
+#: a path takes by the number of its folders.
+_LARGEST, _LONGEST_LINE, _MOST_DEPTHS = 1 << 20, 4096, 4
+#: Characters of a line that a message shows.
+_SHOWN = 80
 #: pathspec's group for the slash after a folder's name.
 _FOLDER_MARK = "ps_d"
 
@@ -29,16 +33,24 @@ class IgnoreFileError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One line; `!` in front of it takes back in what others leave out."""
+
+    regex: re.Pattern[str]
+    leaves_out: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The patterns that hold in one folder.
 
     Attributes:
         levels: the folder that patterns are relative to (empty for the top, else with a trailing slash), and the
-            patterns; deepest last.
+            patterns, in the order of their lines; deepest last.
         nested: look for more patterns in folders below.
     """
 
-    levels: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    levels: tuple[tuple[str, tuple[_Pattern, ...]], ...] = ()
     nested: bool = False
 
     def enter(self, folder: Path, prefix: str) -> Rules:
@@ -59,8 +71,8 @@ class Rules:
         """
         if path == ".git" or path.endswith("/.git"):
             return True
-        for prefix, spec in reversed(self.levels):
-            verdict = _verdict(spec, path[len(prefix) :], is_folder)
+        for prefix, patterns in reversed(self.levels):
+            verdict = _verdict(patterns, path[len(prefix) :], is_folder)
             if verdict is not None:
                 return verdict
         return False
@@ -81,15 +93,15 @@ def rules_for(top: Path, *, git: bool) -> Rules:
     return Rules(nested=git).enter(top, "")
 
 
-def _verdict(spec: GitIgnoreSpec, path: str, is_folder: bool) -> bool | None:
+def _verdict(patterns: tuple[_Pattern, ...], path: str, is_folder: bool) -> bool | None:
     """What the last line says that means this very path.
 
     Asked as a whole, a spec answers for paths in general: there `!models/` speaks for everything below `models` too,
     and `data/**` for `data` itself. We come from the top, where git looks at each folder for itself.
     """
-    for pattern in reversed(spec.patterns):
-        if pattern.regex is not None and _means(pattern.regex, path, is_folder):
-            return bool(pattern.include)
+    for pattern in reversed(patterns):
+        if _means(pattern.regex, path, is_folder):
+            return pattern.leaves_out
     return None
 
 
@@ -103,26 +115,40 @@ def _means(regex: re.Pattern[str], path: str, is_folder: bool) -> bool:
     return any(match.end(_FOLDER_MARK) == len(path) + 1 for match in regex.finditer(f"{path}/"))
 
 
-def _read(file: Path) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec  # only where there is such a file: start-up time
-
+def _read(file: Path) -> tuple[_Pattern, ...]:
     try:
-        text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        with file.open("rb") as opened:
+            data = opened.read(_LARGEST + 1)
     except OSError as error:
         raise IgnoreFileError(f"{file} cannot be read ({error.strerror}). Make it readable.") from error
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
-        number, line = next((n, line) for n, line in enumerate(lines, 1) if not _is_pattern(line))
-        raise IgnoreFileError(f"{file}:{number}: `{line}` is no pattern. Mend or remove that line.") from None
+    if len(data) > _LARGEST:
+        raise IgnoreFileError(f"{file} has more than {_LARGEST} bytes. Name folders instead of single files in it.")
+    lines = data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").split("\n")
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found += _patterns(line.rstrip("\r"))
+        except (ValueError, re.error, RecursionError):
+            shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+            shown = shown if shown.isprintable() else ascii(shown)
+            raise IgnoreFileError(f"{file}:{number}: `{shown}` is no pattern. Mend or remove that line.") from None
+    return tuple(found)
 
 
-def _is_pattern(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
+def _patterns(line: str) -> Iterator[_Pattern]:
+    """What a line says: nothing, or one pattern.
 
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
+    Raises:
+        ValueError, re.error, RecursionError: it is none.
+    """
+    from pathspec import GitIgnoreSpec  # only where there is such a file: start-up time
+
+    if len(line) > _LONGEST_LINE or line.count("**") > _MOST_DEPTHS:
+        raise ValueError(line)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # sets in sets: `[[` is no mistake of ours
+        for pattern in GitIgnoreSpec.from_lines([line]).patterns:
+            if pattern.regex is not None:
+                made = pattern.regex.pattern
+                better = quick(made)
+                yield _Pattern(pattern.regex if better == made else re.compile(better), bool(pattern.include))
