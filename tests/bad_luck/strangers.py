@@ -13,10 +13,9 @@ from tests.e2e.lab import TONY, Lab
 
 #: Nobody has it: Debian gives out none between its system users and 60000 but to people, who begin at 1000.
 UID = 12345
-BECOME = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups")
 
 
-def become_stranger(lab: Lab) -> Lab:
+def become_stranger(lab: Lab, uid: int = UID) -> Lab:
     """Has every command of a lab run as that user, who owns the lab's folder from now on.
 
     Skips the test where that cannot be done.
@@ -25,18 +24,19 @@ def become_stranger(lab: Lab) -> Lab:
         pytest.skip("only root can become another user")
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv (util-linux) is not installed")
-    probe = subprocess.run([*BECOME, TONY, "version"], cwd="/", capture_output=True, text=True, check=False)
+    become = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    probe = subprocess.run([*become, TONY, "version"], cwd="/", capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         pytest.skip(f"another user cannot run {TONY}: {probe.stderr.strip()[-200:]}")
-    own(lab.root)
-    lab.prefix = BECOME
+    own(lab.root, uid)
+    lab.prefix = become
     return lab
 
 
-def own(folder: Path) -> None:
-    """Gives a folder and all below it to the stranger."""
+def own(folder: Path, uid: int = UID) -> None:
+    """Gives a folder and all below it to a user."""
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, UID, UID, follow_symlinks=False)
+        os.chown(path, uid, uid, follow_symlinks=False)
 
 
 @pytest.fixture
