@@ -124,7 +124,7 @@ def _read(file: Path) -> tuple[_Pattern, ...]:
     if len(data) > _LARGEST:
         raise IgnoreFileError(f"{file} has more than {_LARGEST} bytes. Name folders instead of single files in it.")
     lines = data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").split("\n")
-    found = []
+    found: list[_Pattern] = []
     for number, line in enumerate(lines, start=1):
         try:
             found += _patterns(line.rstrip("\r"))

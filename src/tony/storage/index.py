@@ -76,7 +76,7 @@ def load(folder: Path, source: Path) -> Index:
     """Reads what is known of `source`; nothing, if that cannot be read."""
     try:
         return _from_plain(json.loads(_place(folder, source).read_text(encoding="ascii")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Index()
 
 
@@ -117,11 +117,10 @@ def _to_plain(index: Index) -> Json:
 def _from_plain(data: Json) -> Index:
     if data["version"] != _VERSION:
         return Index()
-    digest, size = data["object"]
-    return Index(
-        files={path: (Stamp(*stamp), digest) for path, *stamp, digest in data["files"]},
-        tree=data["tree"],
-        object_digest=digest,
-        object_size=size,
-        checked=tuple(data["checked"]),
-    )
+    made, size = data["object"]
+    files = {path: (Stamp(*stamp), digest) for path, *stamp, digest in data["files"]}
+    checked = tuple(data["checked"])
+    texts = (made, data["tree"], *files, *(digest for _, digest in files.values()), *checked)
+    if type(size) is not int or any(type(text) is not str for text in texts):
+        raise ValueError("no index")
+    return Index(files=files, tree=data["tree"], object_digest=made, object_size=size, checked=checked)

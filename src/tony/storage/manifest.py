@@ -10,6 +10,9 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.model.codec import Json
 
+#: Parts that no path has which stays where it is laid.
+_ASTRAY = frozenset(("", ".", ".."))
+
 
 class Kind(Enum):
     """What an entry is. Hard links are files, everything else is refused."""
@@ -52,11 +55,18 @@ def load(path: Path) -> tuple[Entry, ...]:
         OSError: it cannot be read.
         ValueError: it is not a whole manifest.
     """
-    rows: Json = json.loads(path.read_text(encoding="ascii"))
     try:
-        return tuple(
-            Entry(kind=Kind(kind), path=name, mode=mode, size=size, mtime=mtime, target=target)
-            for kind, name, mode, size, mtime, target in rows
-        )
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+        rows: Json = json.loads(path.read_text(encoding="ascii"))
+        return tuple(_entry(*row) for row in rows)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"no manifest: {error}") from error
+
+
+def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: Json) -> Entry:
+    """One row, judged: what it says is laid into tasks' folders."""
+    texts, numbers = (path, target), (mode, size, mtime)
+    if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
+        raise ValueError("no manifest: an entry of other types")
+    if not _ASTRAY.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
+        raise ValueError(f"no manifest: an entry that cannot be: {path[:80]!a}")
+    return Entry(kind=Kind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)
