@@ -182,7 +182,7 @@ def test_50_mb_without_a_newline(lab: Lab) -> None:
 def test_1_gb_without_a_newline(lab: Lab) -> None:
     """Far beyond what is kept of it: the newest stays, the rest is rotated away, which is told who asks."""
     print_without_newline(lab, 1_000_000_000)
-    done = lab.tony("logs", "last", "--tail", "1")
+    done = lab.tony("logs", "last", "--stdout", "--tail", "1")
     assert set(done.stdout) == {"x", "\n"}
     counted, told = count(lab, "logs", "last")
     assert 100 * MIB < counted <= 256 * MIB
