@@ -6,10 +6,10 @@ import asyncio
 
 from tony import clock
 from tony.client import facts
-from tony.client.master import PATIENCE, tell_kill
+from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed
-from tony.model.layout import Home
+from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
 _LOOK_AGAIN = 0.05
@@ -31,26 +31,28 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
         ConnectionFailed: the application master lives and cannot be reached.
     """
     give_up = clock.monotonic() + PATIENCE
+    folder = home.job(job_id)
     while True:
-        report = await facts.report(home, job_id)
-        if report.state.ended:
-            return report
         try:
-            await tell_kill(home.job(job_id), user_name(), now)
+            report = await facts.report(home, job_id)
+            if report.state.ended:
+                return report
+            await tell_kill(folder, user_name(), now)
             return report
         except ConnectionFailed as error:
             # It may be coming up, or just have ended: then the next look at the job tells.
             if not error.gone:
-                raise _with_advice(error, report) from error
+                raise _with_advice(error, folder) from error
             if clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)
 
 
-def _with_advice(error: ConnectionFailed, report: JobReport) -> ConnectionFailed:
-    if report.am is None:
+def _with_advice(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed:
+    there = whereabouts(folder)
+    if there is None:
         return error
     return ConnectionFailed(
-        f"{error}. If it hangs, end it with `kill -9 {report.am.pid}` on {report.am.host}; "
-        f"`tony status {report.job}` then ends what it left."
+        f"{error}. If it hangs, end it with `kill -9 {there.pid}` on {there.host}; "
+        f"`tony status {folder.job_id}` then ends what it left."
     )

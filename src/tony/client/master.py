@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
 from tony.history.files import read_json
+from tony.linux import process
 from tony.model.codec import DecodeError, from_plain
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
@@ -52,6 +54,14 @@ def whereabouts(folder: JobFolder) -> Whereabouts | None:
         raise RecordError(f"{folder.am} is not what it should be: {error}") from error
 
 
+def _explained(error: ConnectionFailed, there: Whereabouts) -> ConnectionFailed:
+    """Says why nobody answers, if it can be seen from here."""
+    if error.gone or there.host != socket.gethostname() or not process.is_stopped(there.pid):
+        return error
+    text = f"{error}: its process {there.pid} was stopped; to let it go on: kill -CONT {there.pid}"
+    return ConnectionFailed(text)
+
+
 @asynccontextmanager
 async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[Connection]:
     """A connection to the application master, closed at the end.
@@ -69,8 +79,12 @@ async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[C
         connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
     except ValueError as error:
         raise RecordError(f"{folder.am} and {folder.credentials} do not fit together: {error}") from error
+    except ConnectionFailed as error:
+        raise _explained(error, there) from error
     try:
         yield connection
+    except ConnectionFailed as error:
+        raise _explained(error, there) from error
     finally:
         # Whatever was asked has been answered, or will not be: there is nothing to wait for.
         connection.abort()
