@@ -2,7 +2,7 @@
 
 Every start of a program of ours defines a hundred and more of these classes, and uses some twenty. The standard
 library compiles five methods for each of them, which made up half of the time of all our imports (decision 0014). Here
-a class costs what its body costs; `__init__` is compiled when the first object is made, and nothing else is compiled.
+a class costs what its body costs; `__init__` is compiled when a class turns out to be used often, and nothing else is.
 
 For type checkers this *is* the standard library's, and its functions (`fields`, `replace`, `asdict`...) take our
 classes as their own. What is not used in this project is left out: `slots=False`, `order`, `InitVar`...
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from dataclasses import fields as fields
     from dataclasses import is_dataclass as is_dataclass
     from dataclasses import replace as replace
-
-    def prepare(*classes: type) -> None:
-        """Writes the methods of dataclasses now: for a process that has the time, and forks others that have not."""
 else:
     from operator import attrgetter
 
@@ -29,6 +26,8 @@ else:
     MISSING = object()
     #: What a class keeps of its fields, own and inherited: name -> Field.
     _OWN = "__tony_fields__"
+    #: From this many objects on it pays to compile `__init__`: some 100 microseconds, a few less for each object.
+    _OFTEN = 32
 
     class Field:
         """What is known of one field."""
@@ -105,20 +104,59 @@ else:
         return ()
 
     def _first_init(kw_only, frozen):
-        def __init__(self, *args, **kwargs):  # noqa: N807
+        """An `__init__` that needs no compiling, for the first objects. What is unusual it leaves to the other."""
+        plan, left = None, _OFTEN
+
+        def __init__(self, /, *args, **kwargs):  # noqa: N807
+            nonlocal plan, left
+            plan = plan or _Plan(type(self), kw_only)
+            left -= 1
+            given = plan.bound(args, kwargs)
+            if left > 0 and given is not None and plan.fill(self, given):
+                return
             cls = next(each for each in type(self).__mro__ if each.__dict__.get("__init__") is __init__)
             cls.__init__ = _written_init(cls, kw_only, frozen)
             cls.__init__(self, *args, **kwargs)
 
-        __init__.of = kw_only, frozen
         return __init__
 
-    def prepare(*classes):
-        """Writes the methods of dataclasses now: for a process that has the time, and forks others that have not."""
-        for cls in classes:
-            of = getattr(cls.__dict__.get("__init__"), "of", None)
-            if of:
-                cls.__init__ = _written_init(cls, *of)
+    class _Plan:
+        """How objects of a class are filled, step by step."""
+
+        __slots__ = ("names", "steps")
+
+        def __init__(self, cls, kw_only):
+            every = getattr(cls, _OWN)
+            self.names = () if kw_only else tuple(every)
+            self.steps = [
+                (name, getattr(cls, name).__set__, each.default, each.default_factory) for name, each in every.items()
+            ]
+            if hasattr(cls, "__post_init__"):
+                self.steps = None
+
+        def bound(self, args, kwargs):
+            """The arguments by name; None if they do not fit."""
+            if not args:
+                return kwargs
+            given = {**dict(zip(self.names, args, strict=False)), **kwargs}
+            return given if len(given) == len(args) + len(kwargs) else None
+
+        def fill(self, it, given):
+            """Whether it could be done; if not, the object is as good as new."""
+            if self.steps is None:
+                return False
+            known = 0
+            for name, put, default, make in self.steps:
+                if name in given:
+                    known += 1
+                    put(it, given[name])
+                elif default is not MISSING:
+                    put(it, default)
+                elif make is not MISSING:
+                    put(it, make())
+                else:
+                    return False
+            return known == len(given)
 
     def _written_init(cls, kw_only, frozen):
         known = {"_MISSING": MISSING}

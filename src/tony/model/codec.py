@@ -325,7 +325,6 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
     def resolve() -> None:
         if decoders:
             return
-        dataclasses.prepare(cls)
         hints = get_type_hints(cls)
         decoders.update(
             {key: (field.name, _decoder(hints[field.name], ignore_unknown)) for key, field in fields.items()}

@@ -112,8 +112,6 @@ def take() -> Standby | None:
 def _load() -> None:
     """Loads what master and executors are made of, and prepares what each of them would prepare for itself."""
     bootstrap.load(*_MASTER)
-    from tony import dataclass
-    from tony.core.events import EVENTS
     from tony.model import codec
     from tony.model.record import JobRecord
     from tony.protocol.launch import JobCredentials
@@ -121,7 +119,6 @@ def _load() -> None:
 
     load_executor()
     codec.prepare(JobRecord, JobCredentials)
-    dataclass.prepare(*EVENTS.values())
 
 
 def _wait(pipe: int) -> NoReturn:
