@@ -33,7 +33,7 @@ from bench.harness import (
 #: Tasks -> rounds, and seconds in steady state, several intervals of heartbeats.
 _SIZES: Mapping[int, tuple[int, float]] = {100: (3, 10.0), 1_000: (3, 10.0), 10_000: (1, 20.0)}
 _FRAMEWORKS = ("pytorch", "tensorflow")
-_LARGEST = max(_SIZES)
+_FEW, _LARGEST = min(_SIZES), max(_SIZES)
 _TARGETS: Mapping[str, Target] = {"told": at_most(5.0), "steady": at_most(25.0), "rss": at_most(10**9)}
 #: Costs per task must be flat; twice leaves room for a machine that others use.
 _FLAT = at_most_times(2.0)
@@ -54,11 +54,10 @@ _COSTS = (
 
 def measure(quick: bool) -> Result:
     """Every size, with both frameworks in turn."""
-    sizes = {100: (1, 2.0)} if quick else _SIZES
+    sizes = {_FEW: (1, 2.0)} if quick else _SIZES
     stories = {tasks: _rounds(tasks, *how) for tasks, how in sizes.items()}
-    lines = [line for tasks, rounds in stories.items() for line in _lines(tasks, rounds)]
-    if not quick:
-        lines += _flatness(stories)
+    few = {_LARGEST: stories[_FEW]}
+    lines = [line for tasks, rounds in stories.items() for line in _lines(tasks, rounds, few.get(tasks))]
     largest = max(sizes)
     sent = {name: f"{stories[largest].median(name, 'received'):,.0f}" for name in _FRAMEWORKS}
     notes = (
@@ -90,7 +89,8 @@ def _figures(framework: str, tasks: int, steady: float) -> Figures:
     }
 
 
-def _lines(tasks: int, rounds: Rounds) -> list[Line]:
+def _lines(tasks: int, rounds: Rounds, few: Rounds | None) -> list[Line]:
+    """The lines of one size; what a task costs there against what it costs among few, if that is asked for."""
     lines = []
     for framework in _FRAMEWORKS:
         head = f"{tasks:,} × {framework}: "
@@ -98,27 +98,13 @@ def _lines(tasks: int, rounds: Rounds) -> list[Line]:
             target = _TARGETS.get(figure) if tasks == _LARGEST else None
             line = rounds.line(head + title, framework, figure, unit=unit, target=target)
             lines.append(line if figure in ("told", "started") else replace(line, cpu=None))
-        lines += [replace(rounds.line(head + title, framework, figure), cpu=None) for figure, title in _COSTS]
-    return lines
-
-
-def _flatness(stories: Mapping[int, Rounds]) -> list[Line]:
-    """What a task costs among ten thousand, against one among a hundred."""
-    least = min(stories)
-    lines = []
-    for framework in _FRAMEWORKS:
         for figure, title in _COSTS:
-            ours, theirs = (stories[tasks].median(framework, figure) for tasks in (_LARGEST, least))
-            lines.append(
-                Line(
-                    what=f"{_LARGEST:,} × {framework}: {title}",
-                    ours=ours,
-                    against=f"{least} tasks",
-                    theirs=theirs,
-                    ratio=ours / theirs,
-                    target=_FLAT,
-                )
-            )
+            line = replace(rounds.line(head + title, framework, figure), cpu=None)
+            if few:
+                theirs = few.median(framework, figure)
+                ratio = rounds.median(framework, figure) / theirs
+                line = replace(line, against=f"{_FEW} tasks", theirs=theirs, ratio=ratio, target=_FLAT)
+            lines.append(line)
     return lines
 
 
