@@ -21,6 +21,8 @@ _BARE = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 MAX_SIZE = 1024**6
 #: Ten years. More is a slip of the pen, and timers elsewhere overflow at some 292 years.
 MAX_DURATION = 3650 * 86400.0
+#: Seconds, ten thousand years: what lasts longer was not measured.
+_FOR_EVER = 3_650_000 * 86400.0
 
 
 def parse_size(text: str) -> int:
@@ -105,7 +107,7 @@ def format_size(size: int) -> str:
 
 def format_duration(seconds: float) -> str:
     """Text for a duration as people say it: `40 ms`, `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
-    if not math.isfinite(seconds):
+    if not math.isfinite(seconds) or abs(seconds) > _FOR_EVER:
         return "for ever" if seconds > 0 else "unknown"
     if seconds < 0:
         return f"-{format_duration(-seconds)}"

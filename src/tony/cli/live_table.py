@@ -23,7 +23,7 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
     """
     took = f" for {age(report.submitted, now)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
-    lines = [cut(f"{report.state.value}{took}{session}  {safe(report.name)}  {report.job}", columns)]
+    lines = [cut(f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}", columns)]
     if len(report.tasks) <= rows:
         lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
     else:
@@ -37,13 +37,13 @@ def _task(task: TaskReport, now: float) -> tuple[str, ...]:
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
     return (
-        task.task,
+        safe(task.task),
         task.state.value,
         safe(task.host or "-"),
         "-" if task.pid is None else str(task.pid),
         age(task.since, now),
         output,
-        safe(note_of(task)) or ended,
+        safe(note_of(task) or ended),
     )
 
 
@@ -53,6 +53,6 @@ def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
     for task in tasks:
         counts.setdefault(task.role, Counter())[task.state] += 1
     return [
-        (role, ", ".join(f"{number} {state.value}" for state, number in counter.items()))
+        (safe(role), ", ".join(f"{number} {state.value}" for state, number in counter.items()))
         for role, counter in counts.items()
     ]

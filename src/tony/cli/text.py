@@ -62,9 +62,12 @@ def cut(text: str, columns: int) -> str:
     """Text that takes at most so many columns; ends in `…` if something is missing."""
     if width(text) <= columns:
         return text
-    while text and width(text) > columns - 1:
-        text = text[:-1]
-    return f"{text}…" if columns > 0 else ""
+    left = columns - 1
+    for number, char in enumerate(text):
+        left -= _columns(char)
+        if left < 0:
+            return f"{text[:number]}…" if columns > 0 else ""
+    return f"{text}…"
 
 
 def columns_of(stream: TextIO | None = None) -> int | None:
@@ -115,7 +118,10 @@ def clock_time(seconds: float | None) -> str:
     """A wall-clock time for people: `12:03:04` today, else with its date; `-` for None."""
     if seconds is None:
         return "-"
-    then = time.localtime(seconds)
+    try:
+        then = time.localtime(seconds)
+    except (OverflowError, ValueError, OSError):  # a time that no calendar has, in a record that somebody damaged
+        return "?"
     today = time.localtime()
     same_day = then[:3] == today[:3]
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)

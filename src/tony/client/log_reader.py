@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -173,10 +175,20 @@ def readers(
 
 
 def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
+    """A file to read from; None if it is not there, is no plain file, or cannot be read (a loop of links)."""
     try:
-        return stack.enter_context(path.open("rb"))
-    except FileNotFoundError:
+        # Never waiting for a writer, as the opening of a pipe does.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return stack.enter_context(open(descriptor, "rb"))
 
 
 def _inode(file: BinaryIO) -> int:
