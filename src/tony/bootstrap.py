@@ -62,8 +62,14 @@ def load(*modules: str) -> None:
 def enter(argv: Sequence[str]) -> NoReturn:
     """Goes on as the program of an argv of `command`, and ends this process, a fork, with its exit code."""
     module = module_of(argv)
-    assert module is not None, argv
+    if module is None:
+        raise ValueError(f"no program of ours: {argv}")
     sys.argv = ["-c", *argv[6:]]
+    # Whatever our parent had made of its own: buffers, captures, handlers of its log.
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    if "logging" in sys.modules:
+        sys.modules["logging"].getLogger().handlers.clear()
     code = 1
     try:
         answer = import_module(module).main()
