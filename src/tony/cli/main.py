@@ -161,7 +161,18 @@ def _prepare_output() -> None:
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
         elif isinstance(stream, io.TextIOWrapper):
+            if isinstance(stream.buffer, io.RawIOBase):
+                stream = _buffered(stream)
+                setattr(sys, name, stream)
+                setattr(sys, f"__{name}__", stream)
             stream.reconfigure(errors="backslashreplace")
+
+
+def _buffered(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    """Under PYTHONUNBUFFERED a stream writes only what its reader takes at once, and the rest is lost."""
+    encoding = stream.encoding
+    raw = cast(io.RawIOBase, stream.detach())
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=True)
 
 
 def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:

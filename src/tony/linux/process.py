@@ -76,6 +76,15 @@ def name(pid: int) -> str:
         return "?"
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still (SIGSTOP, Ctrl-Z, a debugger) until somebody lets it go on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):
+        return False
+
+
 def descendants(pid: int) -> list[int]:
     """All living processes below `pid`, itself not included, parents before children. Zombies are not listed."""
     families: dict[int, list[int]] = {}
