@@ -18,6 +18,7 @@ class Change(IntFlag):
     """What can happen, with the kernel's numbers."""
 
     MODIFY = 0x00000002
+    ATTRIB = 0x00000004  #: a file lost a name, as when it is removed, or its owner, mode or times changed
     CLOSE_WRITE = 0x00000008  #: a file's last writer is gone, killed too
     MOVED_TO = 0x00000080
     CREATE = 0x00000100
@@ -56,6 +57,15 @@ class Inotify:
         """
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), int(changes | _ONLY_FOLDERS))
         self._folders[_checked(number)] = folder
+
+    def add_file(self, file: Path, changes: Change) -> None:
+        """Watches one file, whatever its name becomes.
+
+        Raises:
+            OSError: as of `add`; or we may not read it.
+        """
+        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(file), int(changes))
+        self._folders[_checked(number)] = file
 
     def read(self) -> list[Happened]:
         """What happened since the last call; empty if nothing has."""

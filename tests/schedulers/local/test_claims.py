@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.schedulers.local.claims import MAX_BYTES, Claim, decide, decode, encode
+from tony.schedulers.local.claims import MAX_BYTES, Claim, blocker, decide, decode, encode
 from tony.schedulers.local.machine import Machine
 
 MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
@@ -185,3 +185,70 @@ def check_sound(living: dict[str, Claim], newest: Claim) -> None:
         still = decide(replace(older), rest, MACHINE)
         blocked_by_it = isinstance(still, Claim) and isinstance(decide(older, [*rest, newest], MACHINE), str)
         assert not blocked_by_it
+
+
+def test_who_stands_behind_whom() -> None:
+    """The nearest who is short of what we want; nobody who is not, or wants other things."""
+    holder = claim("1", 60, devices=())
+    big, small, board = claim("2", 60), claim("3", 10), claim("4", 10, gpus=9)
+    assert blocker(big, [holder], MACHINE) is None
+    assert blocker(small, [holder, big], MACHINE) is big
+    assert blocker(claim("5", 1), [holder, big, small], MACHINE) is small
+    assert blocker(claim("5", 1), [holder, board], MACHINE) is None
+
+
+@given(wishes)
+def test_who_only_hears_of_one_sleeps_through_nothing(wanted: list[tuple[int, int, int]]) -> None:
+    """Who has a blocker looks only when that one changes, who has none at every end: all that may be granted is."""
+    line = Line()
+    for number, (memory, gpus, ends) in enumerate(wanted):
+        line.come(claim(f"{number:03d}", memory, gpus))
+        for done in [c.ticket for c in line.living.values() if c.granted][:ends]:
+            line.go(done)
+    while line.living:
+        line.go(next(c.ticket for c in line.living.values() if c.granted))
+
+
+class Line:
+    """Claims and whom each listens to."""
+
+    def __init__(self) -> None:
+        self.living: dict[str, Claim] = {}
+        self._listens: dict[str, str | None] = {}
+
+    def come(self, mine: Claim) -> None:
+        """Somebody joins the line; nobody else wakes."""
+        self.living[mine.ticket] = mine
+        self._look(mine.ticket)
+        self._check()
+
+    def go(self, ticket: str) -> None:
+        """Somebody gives back what he holds: those wake who stand behind nobody, or behind him."""
+        del self.living[ticket]
+        self._listens.pop(ticket, None)
+        self._wake([each for each, behind in self._listens.items() if behind in (None, ticket)])
+        self._check()
+
+    def _wake(self, tickets: list[str]) -> None:
+        for ticket in tickets:
+            if ticket in self._listens:
+                self._look(ticket)
+
+    def _look(self, ticket: str) -> None:
+        mine = self.living[ticket]
+        others = [c for c in self.living.values() if c is not mine]
+        outcome = decide(mine, others, MACHINE)
+        if isinstance(outcome, str):
+            behind = blocker(mine, others, MACHINE)
+            self._listens[ticket] = behind.ticket if behind else None
+            return
+        self.living[ticket] = outcome
+        self._listens.pop(ticket, None)
+        self._wake([each for each, behind in self._listens.items() if behind == ticket])
+
+    def _check(self) -> None:
+        for ticket in self._listens:
+            mine = self.living[ticket]
+            others = [c for c in self.living.values() if c is not mine]
+            assert isinstance(decide(mine, others, MACHINE), str), f"{ticket} sleeps"
+        assert sum(behind is None for behind in self._listens.values()) <= 2

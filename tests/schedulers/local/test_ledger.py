@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tony.schedulers.local import line
 from tony.schedulers.local.claims import MAX_BYTES, Claim, encode
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.line import obtain
@@ -50,6 +51,13 @@ class Claimer:
         while line := self.next():
             if line.startswith(beginning):
                 return line
+        raise AssertionError("it ended")
+
+    def until_says(self, words: str, no_more: "Claimer") -> str:
+        """What it says next with these words in it that is not about somebody."""
+        while said := self.next():
+            if words in said and f"{words}{no_more.process.pid}" not in said:
+                return said
         raise AssertionError("it ended")
 
     def give_back(self) -> None:
@@ -237,6 +245,92 @@ def test_killed_waiter_leaves_the_line(claimer: Callable[..., Claimer]) -> None:
     second.process.send_signal(signal.SIGKILL)
     third.until("granted")
     assert time.monotonic() - began < PROMPT
+
+
+def test_only_the_next_in_line_wakes(claimer: Callable[..., Claimer]) -> None:
+    """Who stands behind somebody hears of him alone: the last of three says nothing when the first is granted."""
+    holder = claimer(100)
+    holder.until("granted")
+    first, second, third = [in_line(claimer) for _ in range(3)]
+    holder.give_back()
+    first.until("granted")
+    assert f"held by job-{first.process.pid}" in second.until_says("held by job-", holder)
+    first.give_back()
+    second.until("granted")
+    said = third.until_says("held by job-", holder)
+    assert f"held by job-{second.process.pid}" in said, "it had no business to wake before"
+    second.give_back()
+    third.until("granted")
+
+
+def in_line(claimer: Callable[..., Claimer]) -> Claimer:
+    """One that waits by now: nobody who comes later comes before it."""
+    made = claimer(100)
+    assert made.next().startswith("waiting")
+    return made
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_all_of_a_line_get_their_turn(
+    tmp_path: Path, ledger: Ledger, deaf: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order in which they came, also where the kernel tells nobody of changes."""
+    if deaf:
+        monkeypatch.setattr(line, "_DEAF", 0.01)
+        for name in ("DeparturesWatch", "FileWatch"):
+            monkeypatch.setattr(line, name, refuse)
+    holder = posted(ledger, 100)
+    order: list[int] = []
+
+    async def take_turn(number: int, claim: Claim) -> None:
+        own = Ledger(tmp_path)
+        held = await obtain(own, claim, Machine(memory=100), lambda reason: None)
+        order.append(number)
+        await asyncio.sleep(0)
+        held.withdraw()
+        own.close()
+
+    async def scenario() -> None:
+        claims = [new_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for number, claim in enumerate(claims):
+                group.create_task(take_turn(number, claim))
+            while len(os.listdir(tmp_path)) < 7:
+                await asyncio.sleep(0.001)
+            holder.withdraw()
+
+    asyncio.run(scenario())
+    assert order == list(range(6))
+
+
+def refuse(*arguments: object) -> None:
+    """As the kernel does when a user has too many watches."""
+    raise OSError(28, "No space left on device")
+
+
+def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: Ledger, tmp_path: Path) -> None:
+    """At the next look: whoever cleans up does not know what waits."""
+    holder = posted(ledger, 100)
+    before = set(os.listdir(tmp_path))
+
+    async def scenario() -> None:
+        claim = new_claim(job="job", job_name="name", memory=60, gpus=0)
+        own = Ledger(tmp_path)
+        waiting = asyncio.ensure_future(obtain(own, claim, Machine(memory=100), lambda reason: None))
+        async with asyncio.timeout(60):
+            while not (mine := [path for path in others() if path.suffix == ".claim"]):
+                await asyncio.sleep(0.001)
+            mine[0].unlink()
+            while not mine[0].exists():
+                await asyncio.sleep(0.001)
+            holder.withdraw()
+            (await waiting).withdraw()
+        own.close()
+
+    def others() -> list[Path]:
+        return [path for path in tmp_path.iterdir() if path.name not in before]
+
+    asyncio.run(scenario())
 
 
 def test_gpus_are_never_shared(claimer: Callable[..., Claimer]) -> None:

@@ -92,8 +92,38 @@ def decode(content: bytes, ticket: str, user: str) -> Claim | None:
     )
 
 
+def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | None:
+    """The youngest older claim that must change before this one, which waits, can be granted; None if there is none.
+
+    An older one that is short of memory: then this one, which may have only what is left beside it, is shorter still.
+    For one that wants GPUs likewise. So of a whole line only those without a blocker need to hear what others give
+    back, two at most: the first that is short of memory, and one before it that is short of GPUs only.
+    """
+    granted, older = _before(claim, others, machine)
+    memory, devices = _free(granted, machine)
+    found = None
+    for each in sorted(older, key=lambda each: each.ticket):
+        if each.memory > memory or (0 < each.gpus > len(devices) and claim.gpus):
+            found = each
+        memory -= each.memory
+        devices = devices[each.gpus :]
+    return found
+
+
 def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | str:
     """The claim with its devices if it may be granted now, else the reason why it waits."""
+    granted, older = _before(claim, others, machine)
+    memory, devices = _free(granted, machine)
+    short_of_memory = claim.memory > memory - sum(other.memory for other in older)
+    short_of_gpus = claim.gpus > 0 and claim.gpus > len(devices) - sum(other.gpus for other in older)
+    if not short_of_memory and not short_of_gpus:
+        return replace(claim, devices=tuple(devices[: claim.gpus]))
+    wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
+    return f"waiting for {wants}{_behind(granted, older, gpus_only=not short_of_memory)}"
+
+
+def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[list[Claim], list[Claim]]:
+    """Whoever holds something, and the older ones that wait and can ever be granted."""
     granted: list[Claim] = []
     older: list[Claim] = []
     for other in others:
@@ -101,15 +131,17 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
             granted.append(other)
         elif other.ticket < claim.ticket and _possible(other, claim, machine):
             older.append(other)
-    memory = machine.memory - sum(other.memory for other in granted)
-    held = {device for other in granted for device in other.devices or ()}
-    devices = [device for device in machine.gpus if device not in held]
-    short_of_memory = claim.memory > memory - sum(other.memory for other in older)
-    short_of_gpus = claim.gpus > 0 and claim.gpus > len(devices) - sum(other.gpus for other in older)
-    if not short_of_memory and not short_of_gpus:
-        return replace(claim, devices=tuple(devices[: claim.gpus]))
-    wants = _wants(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
-    return f"waiting for {wants}{_behind(granted, older, gpus_only=not short_of_memory)}"
+    return granted, older
+
+
+def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
+    """Bytes and devices that nobody holds; the former may be less than nothing."""
+    memory = machine.memory
+    held: set[str] = set()
+    for other in granted:
+        memory -= other.memory
+        held.update(other.devices or ())
+    return memory, [device for device in machine.gpus if device not in held]
 
 
 def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:

@@ -1,4 +1,4 @@
-"""Calls back when something in a folder changed."""
+"""Calls back when something in a folder, or a file, changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tony.linux.inotify import Change, Inotify
 
 #: A file's last writer is gone (killed, too), one appeared, one was removed; or the folder itself went.
 _CHANGES = Change.CLOSE_WRITE | Change.MOVED_TO | Change.DELETE | Change.DELETE_SELF | Change.MOVE_SELF
+
+_OF_A_FILE = Change.MODIFY | Change.CLOSE_WRITE | Change.ATTRIB | Change.DELETE_SELF | Change.MOVE_SELF
 
 
 class FolderWatch:
@@ -24,7 +26,7 @@ class FolderWatch:
         self._loop = asyncio.get_running_loop()
         self._inotify = Inotify()
         try:
-            self._inotify.add(folder, _CHANGES)
+            self._add(folder)
         except OSError:
             self._inotify.close()
             raise
@@ -36,6 +38,27 @@ class FolderWatch:
             self._loop.remove_reader(self._inotify.descriptor)
             self._inotify.close()
 
+    def _add(self, folder: Path) -> None:
+        self._inotify.add(folder, _CHANGES)
+
     def _read(self) -> None:
         if self._inotify.read():
             self._changed()
+
+
+class DeparturesWatch(FolderWatch):
+    """As `FolderWatch`, but does not tell of files that come."""
+
+    def _add(self, folder: Path) -> None:
+        self._inotify.add(folder, _CHANGES & ~Change.MOVED_TO)
+
+
+class FileWatch(FolderWatch):
+    """Calls back, on the running loop, soon after a file was written, closed by its last writer, or removed.
+
+    Raises:
+        OSError: the kernel has no more watches for this user, or the file is gone, or not for us to read.
+    """
+
+    def _add(self, folder: Path) -> None:
+        self._inotify.add_file(folder, _OF_A_FILE)

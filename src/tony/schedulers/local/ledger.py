@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import pwd
 import stat
@@ -72,12 +73,20 @@ class Ledger:
             names = [entry.name for entry in entries]
         for name in names:
             if name.endswith(_SUFFIX):
-                claim = self._look(name)
+                claim = self._look(name, tidy=True)
                 if claim:
                     found.append(claim)
             elif name.endswith(_DRAFT):
                 self._remove_leftover(name)  # its writer died: it would hold the folder locked
         return found
+
+    def claim_of(self, ticket: str) -> Claim | None:
+        """One living claim, as it stands at this moment."""
+        return self._look(f"{ticket}{_SUFFIX}", tidy=False)
+
+    def place_of(self, ticket: str) -> Path:
+        """The file of a claim."""
+        return self.path / f"{ticket}{_SUFFIX}"
 
     def post(self, claim: Claim) -> HeldClaim:
         """Writes a claim down. Only while `locked`.
@@ -92,7 +101,7 @@ class Ledger:
         try:
             os.fchmod(descriptor, 0o644)  # whatever our umask: others have to see it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = HeldClaim(self.path / name, descriptor, claim)
+            held = HeldClaim(self.place_of(claim.ticket), descriptor, claim)
             held.update(claim)
             os.rename(draft, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError:
@@ -108,7 +117,7 @@ class Ledger:
         except OSError:
             return False
 
-    def _look(self, name: str) -> Claim | None:
+    def _look(self, name: str, *, tidy: bool) -> Claim | None:
         """The claim in a file, if it is one and its holder lives."""
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):
@@ -121,7 +130,8 @@ class Ledger:
             if not stat.S_ISREG(status.st_mode):
                 return None
             if not _is_locked(descriptor):
-                self._remove_leftover(name)
+                if tidy:
+                    self._remove_leftover(name)
                 return None
             content = os.read(descriptor, MAX_BYTES + 1)
         except OSError:
@@ -155,6 +165,11 @@ class HeldClaim:
         os.ftruncate(self.descriptor, len(content))
         self.claim = claim
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether the file still has its name; False if somebody has removed it."""
+        return os.fstat(self.descriptor).st_nlink > 0
+
     def refresh(self) -> bool:
         """Marks the file as used, so that no cleaner of temporary files takes it.
 
@@ -164,7 +179,7 @@ class HeldClaim:
         if self.descriptor < 0:
             return True
         os.utime(self.descriptor)
-        return os.fstat(self.descriptor).st_nlink > 0
+        return self.is_seen
 
     def withdraw(self) -> None:
         """Gives everything back. May be called twice."""
@@ -192,6 +207,7 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
+@functools.cache  # where users are kept on another machine, to ask for one takes a while
 def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -1,22 +1,27 @@
-"""Standing in line for memory and GPUs: from wanting to having, woken by the kernel and not by a clock."""
+"""Standing in line for memory and GPUs: from wanting to having, woken by the kernel and not by a clock.
+
+Who stands behind somebody listens to him alone: to the file of his claim, which changes when it is granted and when it
+goes. Only the first in line listen to the whole folder. So when one of a hundred jobs ends, one or two wake.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tony import clock
-from tony.schedulers.local.claims import Claim, decide
-from tony.schedulers.local.inotify import FolderWatch
+from tony.schedulers.local.claims import Claim, blocker, decide
+from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatch
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy
 from tony.schedulers.local.machine import Machine
 
 #: Seconds after a change at which to look again: the kernel tells that a file was closed just before it unlocks it.
 _LOOK_AGAIN = (0.01, 0.1)
-#: Seconds between looks when nothing is heard, and when nothing can be heard (no inotify left for this user).
-_SAFETY, _DEAF = 5.0, 0.5
+#: Seconds between looks of the first in line when nothing is heard, and when nothing can be heard (no inotify left for
+#: this user); and between looks of those behind, who would only say anew who is before them.
+_SAFETY, _DEAF, _BEHIND = 5.0, 0.5, 30.0
 #: Seconds between tries for a ledger that is locked, doubling; decisions take milliseconds.
 _BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
 #: Seconds that the ledger may be locked by others before that is said.
@@ -52,22 +57,21 @@ class _Place:
         self._machine = machine
         self._say = say
         self._held: HeldClaim | None = None
+        self._before: Claim | None = None
         self._news = asyncio.Event()
         self._watch: FolderWatch | None = None
 
     async def wait_granted(self) -> HeldClaim:
-        held = await self._look()
-        if held:
-            return held
-        with contextlib.suppress(OSError):
-            self._watch = FolderWatch(self._ledger.path, self._news.set)
-        pauses = iter(_LOOK_AGAIN)
-        while True:
-            held = await self._look()
-            if held:
-                return held
-            if await self._changed(next(pauses, _SAFETY if self._watch else _DEAF)):
+        listening: str | None = ""  # to nobody yet; later to a ticket, or None: to the folder
+        pauses: Iterator[float] = iter(())
+        while (held := await self._look()) is None:
+            behind = self._before.ticket if self._before else None
+            if behind != listening:
+                self._listen(behind)  # and look again: something may have changed before
+                listening, pauses = behind, iter(() if behind else _LOOK_AGAIN)
+            elif await self._changed(pauses):
                 pauses = iter(_LOOK_AGAIN)
+        return held
 
     def leave(self) -> None:
         if self._held:
@@ -76,15 +80,38 @@ class _Place:
     def stop_listening(self) -> None:
         if self._watch:
             self._watch.close()
+            self._watch = None
 
-    async def _changed(self, timeout: float) -> bool:
+    def _listen(self, behind: str | None) -> None:
+        self.stop_listening()
+        self._news.clear()
+        with contextlib.suppress(OSError):
+            if behind is None:
+                self._watch = DeparturesWatch(self._ledger.path, self._news.set)
+            else:
+                self._watch = FileWatch(self._ledger.place_of(behind), self._news.set)
+
+    async def _changed(self, pauses: Iterator[float]) -> bool:
+        """Waits until it is time to look; answers whether something was heard."""
+        if self._before and not self._watch:
+            return await self._differs(self._before)
+        pause = next(pauses, _BEHIND if self._before else _SAFETY if self._watch else _DEAF)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(pause):
                 await self._news.wait()
         except TimeoutError:
             return False
         self._news.clear()
         return True
+
+    async def _differs(self, before: Claim) -> bool:
+        """The same without hearing anything: one small file is read, and not the whole ledger."""
+        until = clock.monotonic() + _BEHIND
+        while clock.monotonic() < until:
+            await asyncio.sleep(_DEAF)
+            if self._ledger.claim_of(before.ticket) != before:
+                return True
+        return False
 
     async def _look(self) -> HeldClaim | None:
         """Decides as soon as nobody else does."""
@@ -103,6 +130,10 @@ class _Place:
     def _decide(self) -> HeldClaim | None:
         others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
         outcome = decide(self._claim, others, self._machine)
+        self._before = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
+        if self._held and not self._held.is_seen:  # somebody has removed the file: for others we are not in line
+            self._held.withdraw()
+            self._held = None
         if self._held is None:
             self._held = self._ledger.post(self._claim if isinstance(outcome, str) else outcome)
         elif isinstance(outcome, Claim):
