@@ -161,7 +161,7 @@ def _prepare_output() -> None:
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
         elif isinstance(stream, io.TextIOWrapper):
-            if isinstance(stream.buffer, io.RawIOBase):
+            if isinstance(stream.buffer, io.RawIOBase) and stream is getattr(sys, f"__{name}__"):
                 stream = _buffered(stream)
                 setattr(sys, name, stream)
                 setattr(sys, f"__{name}__", stream)
