@@ -113,6 +113,38 @@ async def test_files_that_cannot_be_staged_leave_nothing_behind(home: Home, desk
     assert folders(home) == []
 
 
+async def test_two_jobs_that_draw_the_same_id(
+    home: Home, desk: Desk, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one draws again, and neither gets into the other's folder."""
+    drawn = iter(["local-20260131-000000-aaaaaa"] * 3 + ["local-20260131-000000-bbbbbb"])
+    monkeypatch.setattr(submission, "new_job_id", lambda scheduler, now: next(drawn))
+    first = await submit(resolved, home, print)
+    assert await submit(resolved, home, print) == "local-20260131-000000-bbbbbb"
+    assert sorted(folders(home)) == [first, "local-20260131-000000-bbbbbb"]
+    monkeypatch.setattr(submission, "new_job_id", lambda scheduler, now: first)
+    with pytest.raises(StorageError, match="100 ids in a row are taken"):
+        await submit(resolved, home, print)
+    assert read_job(home.job(first)) is not None
+
+
+async def test_a_folder_that_cannot_be_filled_is_removed(
+    home: Home, desk: Desk, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there was room for the job's folder and for nothing in it."""
+    mkdir = Path.mkdir
+
+    def no_room(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path.name == "secret":
+            raise OSError(28, "No space left on device")
+        mkdir(path, mode, parents, exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", no_room)
+    with pytest.raises(StorageError, match=r"cannot make .*/secret: No space left on device"):
+        await submit(resolved, home, print)
+    assert folders(home) == []
+
+
 async def test_a_home_that_cannot_be_made(home: Home, desk: Desk, resolved: Resolved) -> None:
     """It is said, and nothing is handed over."""
     (home.path / "file").touch()

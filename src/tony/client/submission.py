@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import socket
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ from tony.model.states import TlsMode
 from tony.schedulers import registry as schedulers
 from tony.schedulers.base import PreparedJob, Submitter
 
+#: Ids that are drawn at most for one job. That even one is taken happens once in millions.
+_DRAWS = 100
 #: Takes a sentence for the person who waits.
 Notice = Callable[[str], None]
 
@@ -91,7 +94,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
         notice(sentence)
     prepare(home)
     now = clock.wall()
-    folder = home.job(new_job_id(resolved.spec.scheduler, now))
+    folder = _new_folder(home, resolved.spec.scheduler, now)
     with _complete_or_gone(folder) as accepted:
         same_host = submitter.capabilities.same_host
         staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
@@ -112,9 +115,7 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
         SchedulerError: the scheduler refused it. Nothing is left behind.
     """
     with ExitStack() as stack:
-        entering = asyncio.get_running_loop().create_task(
-            beside(stack.enter_context, prepared(resolved, home, notice))
-        )
+        entering = asyncio.get_running_loop().create_task(beside(stack.enter_context, prepared(resolved, home, notice)))
         try:
             ready = await asyncio.shield(entering)
         except asyncio.CancelledError:
@@ -136,15 +137,31 @@ def rendered(resolved: Resolved, home: Home) -> Json:
     return submitter.render(PreparedJob(home=home, folder=folder, record=record))
 
 
+def _new_folder(home: Home, scheduler: str, now: float) -> JobFolder:
+    """A folder, just made, of an id that no other job has: two of one moment may draw the same."""
+    for _ in range(_DRAWS):
+        folder = home.job(new_job_id(scheduler, now))
+        with _making(folder.path), contextlib.suppress(FileExistsError):
+            folder.path.mkdir(mode=0o700)
+            return folder
+    raise StorageError(f"cannot make a folder in {home.jobs}: {_DRAWS} ids in a row are taken")
+
+
+@contextmanager
+def _making(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+
+
 @contextmanager
 def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
     accepted = asyncio.Event()
     try:
-        for path in (folder.path, folder.logs, folder.secret):
-            path.mkdir(mode=0o700)
-    except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
-    try:
+        for path in (folder.logs, folder.secret):
+            with _making(path):
+                path.mkdir(mode=0o700)
         yield accepted
     except BaseException:
         if not accepted.is_set():
