@@ -16,6 +16,11 @@ def wall() -> float:
     return time.time()
 
 
+def processor() -> float:
+    """Seconds of processor time of this thread: what something costs, however busy the machine is."""
+    return time.thread_time()
+
+
 def stamp(seconds: float) -> str:
     """ISO 8601 text, UTC, to the millisecond, for a wall-clock time in seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import cast
 
+import pytest
+
 from tests.am.played_job import until
 from tony.am.watchers import Watchers
 from tony.model.report import JobReport
@@ -53,7 +55,7 @@ class Played:
 
 
 class Counted:
-    """Makes reports that are told apart by their session, and takes its time if told so."""
+    """Makes reports that are told apart by their session, and takes so many seconds of the processor for each."""
 
     def __init__(self, cost: float = 0.0) -> None:
         self.made = 0
@@ -61,7 +63,9 @@ class Counted:
 
     def __call__(self) -> JobReport:
         self.made += 1
-        time.sleep(self._cost)
+        until_then = time.thread_time() + self._cost
+        while time.thread_time() < until_then:
+            pass
         return report(self.made)
 
 
@@ -145,6 +149,41 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
         client.backlog = 0
         await until(lambda: len(client.reports) == 2)
         assert client.reports[-1].report.session >= 3
+
+    asyncio.run(run())
+
+
+def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of ten thousand tasks costs something, whether or not anybody gets it."""
+    monkeypatch.setattr("tony.am.watchers._LATE", 0.005)
+
+    async def run() -> None:
+        counted, client = Counted(), Played()
+        watchers = Watchers(counted)
+        watchers.add(client.me, gather=0.01)
+        client.backlog = 10 << 20
+        watchers.changed()
+        await asyncio.sleep(0.1)
+        assert counted.made == 1
+        client.backlog = 0
+        await until(lambda: len(client.reports) == 2)
+
+    asyncio.run(run())
+
+
+def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a report takes, something is heard of a job that changes."""
+    monkeypatch.setattr("tony.am.watchers._LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("tony.am.watchers._PAUSE_PER_COST", 10_000.0)
+
+    async def run() -> None:
+        client = Played()
+        watchers = Watchers(Counted(cost=0.01))
+        watchers.add(client.me, gather=0.01)
+        async with asyncio.timeout(30):
+            while len(client.reports) < 4:
+                watchers.changed()
+                await asyncio.sleep(0.005)
 
     asyncio.run(run())
 

@@ -12,8 +12,12 @@ from tony.protocol import messages as msg
 from tony.protocol.framing import encode_for_many
 from tony.rpc.connection import Connection
 
-#: A report may cost so many times less than the pause after it: watching a huge job stays cheap.
+#: A report may cost so many times less processor time than the pause after it: watching a huge job stays cheap.
 _PAUSE_PER_COST = 20.0
+#: Seconds without a report, at most, while something changes.
+_LONGEST_PAUSE = 5.0
+#: Seconds until we look again whether somebody who was behind has read.
+_LATE = 1.0
 #: Bytes that a client may leave unread before it gets no further reports until it has read.
 _BACKLOG = 4 << 20
 
@@ -54,17 +58,15 @@ class Watchers:
 
     def _send(self) -> None:
         self._timer = None
-        began = clock.monotonic()
-        frame = encode_for_many(msg.Report(report=self._report()))
-        self._pause = _PAUSE_PER_COST * (clock.monotonic() - began)
-        late = False
-        for watcher in list(self._watchers.values()):
-            if watcher.connection.backlog > _BACKLOG:
-                late = True
-            else:
-                watcher.connection.send_frame(frame)
-        if late:
-            self._timer = asyncio.get_running_loop().call_later(1.0, self._send)
+        ready = [each.connection for each in self._watchers.values() if each.connection.backlog <= _BACKLOG]
+        if ready:
+            began = clock.processor()
+            frame = encode_for_many(msg.Report(report=self._report()))
+            for connection in ready:
+                connection.send_frame(frame)
+            self._pause = min(_PAUSE_PER_COST * (clock.processor() - began), _LONGEST_PAUSE)
+        if len(ready) < len(self._watchers):
+            self._timer = asyncio.get_running_loop().call_later(max(_LATE, self._pause), self._send)
 
     async def finish(self, report: JobReport, patience: float) -> None:
         """Sends the last report and waits until it is on its way, at most `patience` seconds."""
