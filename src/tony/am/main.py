@@ -57,7 +57,11 @@ CLOSING = 60.0
 
 
 def main() -> int:
-    """Runs one attempt; `sys.argv[1]` is the job's folder. Answers the exit code of the process."""
+    """Runs one attempt; answers the exit code of the process.
+
+    `sys.argv[1]` is the job's folder. A second argument is the number of a pipe that is closed as soon as clients can
+    connect: whoever started us waits for its end.
+    """
     return run(_source)
 
 
@@ -77,7 +81,7 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
         log.error("%s has ended already", folder.job_id)
         return ExitCode.BUG
     try:
-        asyncio.run(attempt(folder, source))
+        asyncio.run(attempt(folder, source, _close_pipe))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
@@ -110,11 +114,21 @@ def _locked(lock: int) -> bool:
     return False
 
 
-async def attempt(folder: JobFolder, source: Callable[[PreparedJob], ContainerSource] = _source) -> None:
+def _close_pipe() -> None:
+    for number in sys.argv[2:3]:
+        os.close(int(number))
+
+
+async def attempt(
+    folder: JobFolder,
+    source: Callable[[PreparedJob], ContainerSource] = _source,
+    up: Callable[[], None] = lambda: None,
+) -> None:
     """Runs the job to its end, and writes down what it was.
 
     Args:
         source: makes the job's container source.
+        up: called once clients can connect.
 
     Raises:
         PlatformError: there is no job in that folder that could be run.
@@ -123,6 +137,7 @@ async def attempt(folder: JobFolder, source: Callable[[PreparedJob], ContainerSo
     parts = _Parts()
     try:
         started = await _begin(job, parts, source)
+        up()
         assert parts.master is not None
         await parts.master.run(started)
         report = parts.master.report()

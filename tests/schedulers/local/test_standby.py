@@ -24,7 +24,8 @@ assert standby.take() is None
 print(one.pid, flush=True)
 what, folder = sys.argv[1:]
 if what == "send":
-    one.send(bootstrap.command("tony.rpc.address", "word"), Path(folder), Path(folder, "log"))
+    ready = one.become(bootstrap.command("tony.rpc.address", "word"), Path(folder), Path(folder, "log"))
+    assert os.read(ready, 1) == b""
     print(one.wait(), one.poll(), flush=True)
 if what == "dismiss":
     one.dismiss()
@@ -35,7 +36,7 @@ if what == "gone":
     os.kill(one.pid, signal.SIGKILL)
     os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
     try:
-        one.send(["x"], Path(folder), Path(folder, "log"))
+        one.become(["x"], Path(folder), Path(folder, "log"))
     except OSError as error:
         print(type(error).__name__)
     one.dismiss()

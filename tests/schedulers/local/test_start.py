@@ -30,6 +30,7 @@ print("hello")
 assert os.getsid(0) == os.getpid() and not sys.stdin.read()
 open("am.json.new", "w").write(str(os.getpid()))
 os.rename("am.json.new", "am.json")
+os.close(int(sys.argv[1]))
 time.sleep(600)
 """
 

@@ -30,30 +30,38 @@ class Standby:
         returncode: as of `subprocess.Popen`: None until the end was seen.
     """
 
-    def __init__(self, pid: int, pipe: int) -> None:
+    def __init__(self, pid: int, orders: int, ready: int) -> None:
+        """Takes the ends of two pipes that are ours."""
         self.pid = pid
         self.returncode: int | None = None
-        self._pipe = pipe
+        self._orders = orders
+        self._ready = ready
 
-    def send(self, argv: Sequence[str], folder: Path, log: Path) -> None:
-        """Makes it the program of an argv of `bootstrap.command`.
+    def become(self, argv: Sequence[str], folder: Path, log: Path) -> int:
+        """Makes it the program of an argv of `bootstrap.command`, which gets the number of a pipe as last argument.
 
         Args:
             folder: its working directory.
             log: file that takes what it prints.
 
+        Returns:
+            The other end of that pipe, now the caller's.
+
         Raises:
             OSError: it is gone.
         """
-        with open(self._pipe, "wb") as pipe:
-            self._pipe = -1
-            pipe.write(os.fsencode("\0".join((str(folder), str(log), *argv))))
+        with open(self._orders, "wb") as orders:
+            self._orders = -1
+            orders.write(os.fsencode("\0".join((str(folder), str(log), *argv))))
+        ready, self._ready = self._ready, -1
+        return ready
 
     def dismiss(self) -> None:
         """Ends it; nobody needs it."""
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
+        for pipe in (self._orders, self._ready):
+            if pipe >= 0:
+                os.close(pipe)
+        self._orders = self._ready = -1
         self.kill()
         self.wait()
 
@@ -88,18 +96,21 @@ _present: Standby | None = None
 def prepare() -> None:
     """Forks one. For a process that has one thread and has done nothing yet; where it fails, there will be none."""
     global _present
-    reading, writing = os.pipe2(os.O_CLOEXEC)
+    orders = os.pipe2(os.O_CLOEXEC)
+    ready = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
     except OSError:
-        os.close(reading)
-        os.close(writing)
+        for pipe in (*orders, *ready):
+            os.close(pipe)
         return
     if pid == 0:
-        os.close(writing)
-        _wait(reading)
-    os.close(reading)
-    _present = Standby(pid, writing)
+        os.close(orders[1])
+        os.close(ready[0])
+        _wait(orders[0], ready[1])
+    os.close(orders[0])
+    os.close(ready[1])
+    _present = Standby(pid, orders[1], ready[0])
 
 
 def take() -> Standby | None:
@@ -121,7 +132,7 @@ def _load() -> None:
     codec.prepare(JobRecord, JobCredentials)
 
 
-def _wait(pipe: int) -> NoReturn:
+def _wait(orders: int, ready: int) -> NoReturn:
     try:
         os.setsid()  # no signal of the client's terminal reaches it
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -131,8 +142,8 @@ def _wait(pipe: int) -> NoReturn:
         bootstrap.seclude()
         gc.disable()
         _load()
-        with open(pipe, "rb") as words:
-            content = words.read()
+        with open(orders, "rb") as pipe:
+            content = pipe.read()
         if not content:
             os._exit(0)
         folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
@@ -147,4 +158,4 @@ def _wait(pipe: int) -> NoReturn:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
     identity.assume(f"tony.am.main {folder}", dict(os.environ))
-    bootstrap.enter(argv)
+    bootstrap.enter([*argv, str(ready)])

@@ -7,21 +7,18 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from tony.bootstrap import command
 from tony.errors import SchedulerError
 from tony.linux import refusals
+from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.schedulers.local import standby
 from tony.schedulers.local.executors import describe_end
-from tony.schedulers.local.inotify import FolderWatch
 
 #: Seconds an application master may take to come up; it takes a tenth of one on an idle machine.
 _PATIENCE = 60.0
-#: Seconds between looks where the kernel does not tell of changes.
-_DEAF = 0.05
 #: Lines of its log that are shown if it does not come up, and bytes that are looked at for them.
 _LINES, _TAIL = 10, 16 * 1024
 
@@ -35,85 +32,78 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     """Starts it, and returns once it lives (or has ended the job already).
 
     Args:
-        argv: another program than the real one, for tests.
+        argv: another program than the real one, for tests. It gets one argument more, the number of a pipe to close
+            when it is up.
 
     Raises:
         SchedulerError: it did not come up; it is gone.
     """
-    process = _spawn(argv, folder) if argv else _wake(folder) or _spawn(master_command(folder), folder)
+    process, ready = _wake(folder, argv) or _spawn(argv or master_command(folder), folder)
     try:
         async with asyncio.timeout(_PATIENCE):
-            await _wait_up(process, folder)
+            await _wait_up(process, ready, folder)
     except BaseException as error:
         process.kill()
         process.wait()
         if isinstance(error, TimeoutError):
             raise SchedulerError(_explain(folder, f"did not come up within {_PATIENCE:g} s")) from None
         raise
+    finally:
+        os.close(ready)
     # Somebody has to wait for it, or it stays a zombie as long as we live.
     with contextlib.suppress(RuntimeError):  # no thread is to be had any more
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
 
 
-def _wake(folder: JobFolder) -> standby.Standby | None:
+def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.Standby, int] | None:
     """Uses the fork that stands by, if there is one."""
-    found = standby.take()
-    if found:
-        try:
-            found.send(master_command(folder), folder.path, folder.am_log)
-        except OSError:
-            found.dismiss()
-            return None
-    return found
+    found = None if argv else standby.take()
+    if found is None:
+        return None
+    try:
+        return found, found.become(master_command(folder), folder.path, folder.am_log)
+    except OSError:
+        found.dismiss()
+        return None
 
 
-def _spawn(argv: Sequence[str], folder: JobFolder) -> subprocess.Popen[bytes]:
+def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[bytes], int]:
     """In a session of its own, so that no signal of our terminal reaches it."""
     log = os.open(folder.am_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    ready, up = os.pipe2(os.O_CLOEXEC)
     try:
-        return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder.path, start_new_session=True
+        process = subprocess.Popen(
+            [*argv, str(up)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.path,
+            pass_fds=[up],
+            start_new_session=True,
         )
     except OSError as error:
+        os.close(ready)
         raise SchedulerError(f"the application master cannot be started: {refusals.said(error)}") from error
     finally:
+        os.close(up)
         os.close(log)
+    return process, ready
 
 
-async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, folder: JobFolder) -> None:
-    news = asyncio.Event()
-    with _listening(process.pid, folder.path, news) as pause:
-        while not (folder.am.exists() or folder.summary.exists()):
-            returncode = process.poll()
-            if returncode is not None:
-                if returncode == 0 or folder.summary.exists():
-                    return
-                raise SchedulerError(_explain(folder, describe_end(returncode)))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await news.wait()
-            news.clear()
-
-
-@contextlib.contextmanager
-def _listening(pid: int, folder: Path, news: asyncio.Event) -> Iterator[float | None]:
-    """Sets `news` when the process ends or the folder changes; answers how often to look all the same, if at all."""
+async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, ready: int, folder: JobFolder) -> None:
+    """Waits for the end of its pipe: that comes when it is up, and when it is gone."""
     loop = asyncio.get_running_loop()
-    pidfd = os.pidfd_open(pid)
+    news = asyncio.Event()
+    loop.add_reader(ready, news.set)
     try:
-        loop.add_reader(pidfd, news.set)
-        try:
-            watch = FolderWatch(folder, news.set)
-        except OSError:
-            yield _DEAF
-        else:
-            try:
-                yield None
-            finally:
-                watch.close()
+        await news.wait()
     finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
+        loop.remove_reader(ready)
+    if folder.am.exists() or folder.summary.exists():
+        return
+    returncode = await beside(process.wait)
+    if returncode != 0 and not folder.summary.exists():
+        raise SchedulerError(_explain(folder, describe_end(returncode)))
 
 
 def _explain(folder: JobFolder, what: str) -> str:
