@@ -7,6 +7,7 @@ not queued: what an executor must know follows from the machine's state and is s
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from tony import clock
@@ -14,7 +15,8 @@ from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Sta
 from tony.core.machine import Application
 from tony.core.steps.losses import REPORT_WAIT
 from tony.core.view import Live
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
+from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
@@ -29,6 +31,15 @@ HEARTBEATS_PER_SECOND = 2000.0
 _LAST_REPORTS = REPORT_WAIT
 #: A check that comes later than this many intervals means that we ourselves stood still, not the executors.
 _LATE = 5.0
+
+
+#: Characters of a name, of a sentence, and lines of a program's output, as executors report them. The log, every report
+#: and the memory of 10,000 tasks hold what they say: more is cut off, whoever says it.
+_WORD, _SENTENCE, _LINES = 100, 2000, 20
+#: Ports of one task that have names.
+_PORTS = 100
+#: A host's name or number, and a port. It becomes part of other programs' variables.
+_ADDRESS = re.compile(r"[!-~]{1,300}:\d{1,5}", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
@@ -84,8 +95,11 @@ class Executors:
         """An executor says who it is. Refuses it, or answers Welcome; then the caller tells it what is wanted."""
         try:
             task = TaskId.parse(message.task)
-        except ValueError as error:
-            connection.refuse(Code.BAD_MESSAGE, str(error))
+        except ValueError:
+            connection.refuse(Code.BAD_MESSAGE, f"{message.task[:_WORD]!a} is not a task")
+            return None
+        if len(message.incarnation) > _WORD:
+            connection.refuse(Code.BAD_MESSAGE, f"an incarnation of {len(message.incarnation)} characters")
             return None
         if message.highest_attempt > self._attempt:
             reason = f"this is attempt {self._attempt}; {task} has obeyed attempt {message.highest_attempt}"
@@ -93,7 +107,8 @@ class Executors:
             connection.refuse(Code.STALE, reason)
             return None
         if not self._app.accepts(task, message.container, message.incarnation):
-            reason = f"{task} in {message.container} with incarnation {message.incarnation:.16} is not expected here"
+            who = f"{task} in {message.container[:_WORD]!a} with incarnation {message.incarnation[:16]!a}"
+            reason = f"{who} is not expected here"
             log.warning("refused: %s", reason)
             connection.refuse(Code.STALE, reason)
             return None
@@ -136,6 +151,9 @@ class Executors:
         if message.n != peer.seen + 1:
             connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")
             return
+        if isinstance(message, msg.Ready) and not _is_sound(message):
+            connection.refuse(Code.BAD_MESSAGE, "these are no address and ports that other tasks could be told")
+            return
         event = self._event(peer, message)
         if event is None:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
@@ -164,7 +182,9 @@ class Executors:
                 return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
             case msg.ProgramExited():
                 at = round(max(0.0, self._now() - max(0.0, message.ago)), 6)
-                return Exited(task=peer.task, session=message.session, try_=message.try_, status=message.status, at=at)
+                return Exited(
+                    task=peer.task, session=message.session, try_=message.try_, status=_bounded(message.status), at=at
+                )
         return None
 
     def closed(self, connection: Connection) -> None:
@@ -263,3 +283,20 @@ class Executors:
             for task, peer in self._peers.items()
             if peer.ended is None and (peer.last_line or self._app.state.tasks[task].state in running)
         }
+
+
+def _is_sound(message: msg.Ready) -> bool:
+    ports = message.ports or {}
+    return (
+        bool(_ADDRESS.fullmatch(message.address)) and len(ports) <= _PORTS and all(len(name) <= _WORD for name in ports)
+    )
+
+
+def _bounded(status: ExitStatus) -> ExitStatus:
+    """How a program ended, as long as an executor in its senses would say it."""
+    return replace(
+        status,
+        signal=None if status.signal is None else status.signal[:_WORD],
+        message=status.message[:_SENTENCE],
+        tail=tuple(line[:_SENTENCE] for line in status.tail[-_LINES:]),
+    )

@@ -60,6 +60,10 @@ class TalkAs:
 Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs
 
 
+#: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
+_FASTEST, _SLOWEST = 0.01, 600.0
+
+
 class Stance(Enum):
     """How far we are with the application master at the other end of the present connection."""
 
@@ -155,7 +159,7 @@ class Dialog:
         if message.attempt < self.highest_attempt:
             return self._ignore()
         self.highest_attempt = message.attempt
-        self.heartbeat_interval = message.heartbeat_interval
+        self.heartbeat_interval = min(max(message.heartbeat_interval, _FASTEST), _SLOWEST)
         self._acknowledged(message.acked)
         if self.stance is Stance.ATTACHED:
             self.stance = Stance.WELCOME

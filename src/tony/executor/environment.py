@@ -104,6 +104,8 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
         LaunchFailed: a string that is too long, with its name and size.
     """
     for name, value in env.items():
+        if "\0" in name or "\0" in value or "=" in name or not name:
+            raise LaunchFailed(f"environment variable {name[:80]!a} cannot be set: it holds a NUL, or its name a `=`.")
         size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
         if size > _LONGEST:
             raise LaunchFailed(
@@ -111,6 +113,8 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
                 "in one string. Make it shorter, or put its content in a file."
             )
     for part in argv:
+        if "\0" in part:
+            raise LaunchFailed("the command holds a NUL, which ends a string for Linux.")
         size = len(os.fsencode(part)) + 1
         if size > _LONGEST:
             raise LaunchFailed(
