@@ -14,6 +14,8 @@ from tony.model.job import JobSpec, Role
 from tony.model.report import Failure
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 
+#: States of a task whose program may live.
+_LIVING = (TaskState.RUNNING, TaskState.STOPPING)
 #: States of a job in which programs may be started.
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
@@ -58,7 +60,7 @@ class Task:
     @property
     def living(self) -> bool:
         """A `Start` was sent and nothing has proved yet that its program is over."""
-        return self.state is TaskState.RUNNING or self.state is TaskState.STOPPING
+        return self.state in _LIVING
 
 
 class Hold(Enum):
@@ -172,6 +174,7 @@ class State:
     """Everything about one job.
 
     Attributes:
+        chief: the task whose word counts most, if there is one.
         attempt: the newest life of the application master; session: the present try of the gang, 0 before the first.
         opening: the highest session that was asked to be opened.
         version: of the cluster spec, within the session.
@@ -190,6 +193,7 @@ class State:
     def __init__(self, job_id: str, spec: JobSpec) -> None:
         self.job_id = job_id
         self.spec = spec
+        self.chief = spec.chief
         self.job = JobState.SUBMITTED
         self.attempt = 0
         self.session = 0
@@ -223,22 +227,22 @@ class State:
 
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Takes one arrow of the task table and keeps the role's counters."""
-        was_living = task.living
-        target = next_task_state(task.state, move, task.name)
+        before = task.state
+        target = next_task_state(before, move, task.name)
         role = self.roles[task.id.role]
-        role.counts[task.state] -= 1
+        role.counts[before] -= 1
         role.counts[target] += 1
         if target is TaskState.REQUESTED:
             role.waiting.join(task.id.index)
         elif target is TaskState.REGISTERED:
             role.arrived.add(task.id.index)
-        if task.state is TaskState.REQUESTED:
+        if before is TaskState.REQUESTED:
             role.waiting.leave(task.id.index)
-        elif task.state is TaskState.REGISTERED:
+        elif before is TaskState.REGISTERED:
             role.arrived.discard(task.id.index)
         task.state = target
         task.since = now
-        self.living += task.living - was_living
+        self.living += (target in _LIVING) - (before in _LIVING)
 
     def move_job(self, move: JobMove) -> None:
         """Takes one arrow of the job table."""

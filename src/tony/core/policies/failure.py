@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tony.core.state import State
+from tony.core.state import RoleState, State
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.states import FailurePolicy, RoleKind
@@ -52,10 +52,14 @@ def judge(state: State, task: TaskId) -> Judgement:
 def _chief_or_all(state: State, task: TaskId) -> Judgement:
     if state.tasks[task].session != state.session:
         return Judgement(Effect.FAIL_SESSION, f"{task} never came to run")
-    chief = state.spec.chief
+    chief = state.chief
     if chief and (task == chief or task.role == chief.role == "chief"):
         return Judgement(Effect.FAIL_SESSION, f"{task} is the chief")
-    tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
-    if all(not role.finished and role.ended == role.total and not role.succeeded for role in tracked):
-        return Judgement(Effect.FAIL_SESSION, "every tracked task failed")
-    return Judgement(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
+    if any(_may_succeed(role) for role in state.roles.values()):
+        return Judgement(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
+    return Judgement(Effect.FAIL_SESSION, "every tracked task failed")
+
+
+def _may_succeed(role: RoleState) -> bool:
+    """Whether a task that counts has succeeded or may yet."""
+    return role.kind is RoleKind.TRACKED and (role.finished or role.ended < role.total or role.succeeded > 0)

@@ -20,7 +20,7 @@ def judge(state: State) -> Success | None:
     With `stop_on = "chief"` the chief's success is enough. Otherwise every tracked task must be over; failures that
     the failure policy did not tolerate have ended the session before this is asked.
     """
-    chief = state.spec.chief
+    chief = state.chief
     if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
         return Success(f'{chief} succeeded and stop_on = "chief"')
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
