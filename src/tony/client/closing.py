@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -57,6 +56,8 @@ def _only_one(folder: JobFolder) -> Iterator[bool]:
 
 
 def _remove_secrets(folder: JobFolder) -> None:
+    import shutil  # late: it loads every compressor
+
     shutil.rmtree(folder.secret, ignore_errors=True)
     for path in (folder.am, folder.am_socket):
         with contextlib.suppress(OSError):

@@ -6,18 +6,17 @@ executors are made of. If no job comes of it, the fork is ended unseen.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
 
-from tony import bootstrap
-from tony.linux import identity
+TYPE_CHECKING = False  # nothing that takes time is imported here: this module comes before everything else
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import NoReturn
 
+_SIGKILL = 9
 #: What a master is made of.
 _MASTER = ("tony.am.main", "tony.schedulers.local.source")
 
@@ -76,8 +75,10 @@ class Standby:
     def kill(self) -> None:
         """SIGKILL."""
         if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            try:
+                os.kill(self.pid, _SIGKILL)
+            except ProcessLookupError:
+                pass
 
     def _look(self, how: int) -> int | None:
         if self.returncode is None:
@@ -122,6 +123,8 @@ def take() -> Standby | None:
 
 def _load() -> None:
     """Loads what master and executors are made of, and prepares what each of them would prepare for itself."""
+    from tony import bootstrap
+
     bootstrap.load(*_MASTER)
     from tony.model import codec
     from tony.model.record import JobRecord
@@ -139,8 +142,11 @@ def _wait(orders: int, ready: int) -> NoReturn:
         for target in range(3):
             os.dup2(nothing, target)
         os.close(nothing)
-        bootstrap.seclude()
         gc.disable()
+        from tony import bootstrap
+        from tony.linux import identity
+
+        bootstrap.seclude()
         _load()
         with open(orders, "rb") as pipe:
             content = pipe.read()
