@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.core.specs import task
-from tony.am.launching import task_part
+from tony.am.launching import preparation, task_part
 from tony.core.actions import Launch
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.states import DistributedMode, RoleKind
 from tony.protocol.launch import TaskPart
 from tony.testing.jobs import prepared_job
@@ -78,3 +80,13 @@ def test_one_task_gets_a_port_for_tensorboard(tmp_path: Path, extra: dict[str, R
     spec = JobSpec(command="train", roles={**SPEC.roles, **extra})
     wants = [str(each) for each in spec.task_ids if part(tmp_path, str(each), spec).wants_tb_port]
     assert wants == [who]
+
+
+def test_what_a_container_is_waited_for(tmp_path: Path) -> None:
+    """An environment takes longer than files, so it is named."""
+    record = prepared_job(tmp_path, SPEC).record
+    assert preparation(record, "worker") == "its files are laid down"
+    item = StagedItem(name="env", digest="0" * 64, size=1, placement=Placement.PYTHON)
+    staged = StagedJob(roles={"worker": StagedRole(items=(item,))})
+    assert preparation(replace(record, staged=staged), "worker") == "its Python environment is unpacked"
+    assert preparation(replace(record, staged=staged), "chief") == "its files are laid down"

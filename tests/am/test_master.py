@@ -16,7 +16,7 @@ from tony.model.exit import ExitStatus
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
-from tony.protocol.launch import TaskPart
+from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.transport import connect
 from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
@@ -271,6 +271,55 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
     _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 4
     assert states[0] == "running"
+
+
+def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_path: Path) -> None:
+    """The task that failed is told as failed before it begins anew."""
+    seen: list[tuple[str, int, list[str]]] = []
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: job.master.address != "" and job.report().state.value != "submitted")
+        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection.send(msg.Watch(gather=10.0))
+        message = await connection.receive()
+        assert isinstance(message, msg.Report)
+        while (message := await connection.receive()) is not None:
+            assert isinstance(message, msg.Report)
+            told = message.report
+            seen.append((told.state.value, told.session, [task.state.value for task in told.tasks]))
+
+    async def fail_later(job: PlayedJob) -> None:
+        watching = asyncio.ensure_future(meanwhile(job))
+        await until(lambda: job.report().state.value == "running" and len(job.master.watchers) == 1)
+        for executor in list(job.executors.values()):
+            executor.exit(FAILED)
+        await until(lambda: job.report().session == 2 and job.report().state.value == "running")
+        for executor in job.executors.values():
+            executor.exit(OK)
+        await watching
+
+    _, finish = play(tmp_path, workers(1, max_restarts=1), runs_on, meanwhile=fail_later)
+    assert finish.exit_code == 0
+    assert ("restarting", 1, ["failed"]) in seen
+
+
+def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
+    """Laying files down, or unpacking an environment, may take minutes: it is no executor that hangs."""
+    notes: list[str] = []
+
+    async def meanwhile(job: PlayedJob) -> None:
+        launch = job.source.launch
+
+        async def slow(container: str, task: TaskPart, credentials: Credentials) -> None:
+            await until(lambda: job.report().tasks[0].state.value == "starting")
+            notes.append(job.report().tasks[0].note)
+            await launch(container, task, credentials)
+
+        job.source.launch = slow  # type: ignore[method-assign]
+
+    job, _ = play(tmp_path, workers(1), meanwhile=meanwhile)
+    assert notes == ["container is prepared: its files are laid down"]
+    assert job.report().tasks[0].note == "exit code 0"
 
 
 def test_the_log_level_reaches_every_executor(tmp_path: Path) -> None:

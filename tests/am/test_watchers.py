@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -59,6 +60,7 @@ class Counted:
 
     def __init__(self, cost: float = 0.0) -> None:
         self.made = 0
+        self.waiting = ""
         self._cost = cost
 
     def __call__(self) -> JobReport:
@@ -66,7 +68,7 @@ class Counted:
         until_then = time.thread_time() + self._cost
         while time.thread_time() < until_then:
             pass
-        return report(self.made)
+        return replace(report(self.made), waiting=self.waiting)
 
 
 def report(session: int) -> JobReport:
@@ -202,5 +204,52 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
             await watchers.finish(report(99), patience=0.05)
         assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
         assert stuck.reports[-1].final
+
+    asyncio.run(run())
+
+
+def test_of_time_that_passes_only_those_hear_who_asked() -> None:
+    """Unless somebody is waited for: since when is told to everybody."""
+
+    async def run() -> None:
+        counted, plain, live = Counted(), Played(), Played()
+        watchers = Watchers(counted)
+        watchers.add(plain.me, gather=0.01)
+        watchers.aged()
+        await asyncio.sleep(0.03)
+        assert counted.made == 1
+        watchers.add(live.me, gather=0.01, ages=True)
+        watchers.aged()
+        await until(lambda: len(live.reports) == 2)
+        assert len(plain.reports) == 1
+        watchers.aged()
+        watchers.changed()
+        await until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
+        counted.waiting = "for somebody"
+        watchers.changed()
+        await until(lambda: len(plain.reports) == 3)
+        watchers.aged()
+        await until(lambda: len(plain.reports) == 4)
+        assert len(live.reports) == 5
+
+    asyncio.run(run())
+
+
+def test_what_would_be_gone_is_told_now() -> None:
+    """Once, and not again by the report that was due."""
+
+    async def run() -> None:
+        counted, client = Counted(), Played()
+        watchers = Watchers(counted)
+        watchers.tell_now()
+        assert (len(watchers), counted.made) == (0, 0)
+        watchers.add(client.me, gather=0.01)
+        watchers.changed()
+        watchers.tell_now()
+        assert (len(watchers), len(client.reports)) == (1, 2)
+        await asyncio.sleep(0.03)
+        assert len(client.reports) == 2
+        watchers.changed()
+        await until(lambda: len(client.reports) == 3)
 
     asyncio.run(run())

@@ -47,6 +47,35 @@ async def test_a_living_master_is_asked(home: Home) -> None:
         assert await facts.report(home, JOB) == running
 
 
+async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks at this very moment gets the last report, and no tale of a broken connection."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+
+        async def cut_off(_: object) -> None:
+            await master.finish(succeeded(folder, record))
+            raise ConnectionFailed("the connection broke: connection reset by peer")
+
+        monkeypatch.setattr(facts, "ask_report", cut_off)
+        assert await facts.report(home, JOB) == succeeded(folder, record)
+
+
+async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master lives and cannot be reached: two looks are enough."""
+    folder, record = recorded(home)
+    asked: list[object] = []
+
+    async def cut_off(it: object) -> None:
+        asked.append(it)
+        raise ConnectionFailed("the connection broke")
+
+    monkeypatch.setattr(facts, "ask_report", cut_off)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        with pytest.raises(ConnectionFailed, match="the connection broke"):
+            await facts.report(home, JOB)
+    assert len(asked) == 2
+
+
 async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
     """Its application master is not there yet, and nobody says that it died."""
     folder, record = recorded(home, submitted=clock.wall())

@@ -68,6 +68,20 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
             await kill(home, JOB)
 
 
+async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks because nobody is left to kill: that is the answer."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+
+        async def cut_off(*_: object) -> None:
+            await master.finish(succeeded(folder, record))
+            raise ConnectionFailed("the connection broke: connection reset by peer")
+
+        monkeypatch.setattr(killing, "tell_kill", cut_off)
+        assert await kill(home, JOB) == succeeded(folder, record)
+
+
 async def test_no_such_job(home: Home) -> None:
     """It is said."""
     with pytest.raises(UnknownJobError):

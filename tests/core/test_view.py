@@ -49,6 +49,16 @@ def before_registering(spec: JobSpec) -> Simulation:
     return simulation
 
 
+def test_a_container_in_preparation_is_told_as_such() -> None:
+    """In the task's note and in the job's line, until its executor has been started."""
+    simulation = before_registering(workers(2))
+    first = next(iter(simulation.app.state.tasks))
+    live = {first: Live(preparing="its Python environment is unpacked")}
+    assert one(simulation, live=live).note == "container is prepared: its Python environment is unpacked"
+    assert seen(simulation, live=live).waiting.endswith("container is prepared: its Python environment is unpacked")
+    assert one(simulation).note == "container started, not registered"
+
+
 # --- what stands in it ------------------------------------------------------------------------------------------------
 
 

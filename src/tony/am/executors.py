@@ -224,6 +224,9 @@ class Executors:
             if peer.connection:
                 peer.connection.send(msg.SetLogLevel(level=level))
 
+    def __len__(self) -> int:
+        return len(self._by_container)
+
     @property
     def connected(self) -> int:
         """How many executors have a connection now."""

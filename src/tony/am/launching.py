@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core.actions import Launch
 from tony.model.record import JobRecord
+from tony.model.staged import Placement
 from tony.protocol.launch import TaskPart
 
 #: Seconds an executor tries to reach an application master of which nothing says that it is dead.
@@ -43,3 +44,10 @@ def task_part(record: JobRecord, attempt: int, launch: Launch, address: str) -> 
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
     )
+
+
+def preparation(record: JobRecord, role: str) -> str:
+    """What a task's container is waited for before its executor starts, for people."""
+    staged = record.staged.roles.get(role)
+    unpacks = staged is not None and any(item.placement is Placement.PYTHON for item in staged.items)
+    return "its Python environment is unpacked" if unpacks else "its files are laid down"

@@ -15,18 +15,19 @@ from typing import Any
 from tony import clock
 from tony.am.executors import Executors
 from tony.am.job_clock import JobClock
-from tony.am.launching import task_part
+from tony.am.launching import preparation, task_part
 from tony.am.starts import Starts
 from tony.am.watchers import Watchers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.machine import Application
-from tony.core.view import Surroundings, report
+from tony.core.view import Live, Surroundings, report
 from tony.dataclass import replace
 from tony.errors import InfraError
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
 from tony.model.exit import ExitStatus
+from tony.model.ids import TaskId
 from tony.model.report import JobReport
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
@@ -79,6 +80,8 @@ class Master:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
+        self._company = asyncio.Event()
+        self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
         self.watchers = Watchers(self.report)
 
@@ -108,7 +111,7 @@ class Master:
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
-            live=self.executors.live(),
+            live={**self._prepared, **self.executors.live()},
         )
         return report(self.app, self._clock.now(), around)
 
@@ -195,6 +198,7 @@ class Master:
                 self._source.kill(container, reason)
             case act.OpenSession(session=session, reason=reason):
                 log.info("session %d opens: %s", session, reason)
+                self.watchers.tell_now()  # how the last one ended: soon every task begins anew
                 self.feed(ev.SessionOpened(session=session, reason=reason))
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
@@ -223,6 +227,7 @@ class Master:
 
     async def _launch(self, action: act.Launch) -> None:
         part = task_part(self.job.record, self._attempt, action, self.address)
+        self._prepared[action.task] = Live(preparing=preparation(self.job.record, action.task.role))
         try:
             await self._source.launch(action.container, part, self._credentials.executors)
         except InfraError as error:
@@ -230,6 +235,8 @@ class Master:
             self.feed(
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
+        finally:
+            del self._prepared[action.task]
 
     def _start(self, action: act.Start) -> None:
         self.executors.send_frame(action.task, self._starts.frame(action))
@@ -276,6 +283,7 @@ class Master:
         if isinstance(message, msg.Attach):
             peer = self.executors.attach(connection, message)
             if peer:
+                self._company.set()
                 for action in self.app.wanted(peer.container, peer.incarnation):
                     self._perform(action)
         elif not self.executors.received(connection, message):
@@ -285,8 +293,9 @@ class Master:
         match message:
             case msg.GetReport():
                 connection.send(msg.Report(report=self.report()))
-            case msg.Watch(gather=gather):
-                self.watchers.add(connection, gather)
+            case msg.Watch(gather=gather, ages=ages):
+                self.watchers.add(connection, gather, ages=ages)
+                self._company.set()
             case msg.KillJob(actor=actor, now=at_once):
                 who = "".join(char for char in actor if char.isprintable())[:200]
                 self.feed(ev.UserCommand(actor=who, what="kill-now" if at_once else "kill"))
@@ -299,7 +308,11 @@ class Master:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 
     async def _watch_liveness(self) -> None:
+        """Looks on for as long as there is anybody to look at, or anybody who looks."""
         while True:
+            await self._company.wait()
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
-            self.watchers.changed()
+            self.watchers.aged()
+            if not len(self.executors) and not len(self.watchers):
+                self._company.clear()

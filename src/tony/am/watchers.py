@@ -26,6 +26,7 @@ _BACKLOG = 4 << 20
 class _Watcher:
     connection: Connection
     gather: float
+    ages: bool
 
 
 class Watchers:
@@ -40,11 +41,18 @@ class Watchers:
         self._watchers: dict[Connection, _Watcher] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._pause = 0.0
+        self._for_all = False
+        self._waiting = False
 
-    def add(self, connection: Connection, gather: float) -> None:
-        """Sends a report now, and from now on after changes."""
-        self._watchers[connection] = _Watcher(connection, min(max(gather, 0.01), 10.0))
-        connection.send(msg.Report(report=self._report()))
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def add(self, connection: Connection, gather: float, *, ages: bool = False) -> None:
+        """Sends a report now, and from now on after changes; with `ages` also when only time has passed."""
+        self._watchers[connection] = _Watcher(connection, min(max(gather, 0.01), 10.0), ages)
+        report = self._report()
+        self._waiting = bool(report.waiting)
+        connection.send(msg.Report(report=report))
 
     def remove(self, connection: Connection) -> None:
         """The client went away."""
@@ -52,20 +60,43 @@ class Watchers:
 
     def changed(self) -> None:
         """Something is different: a report goes out soon, together with whatever else changes until then."""
+        self._for_all = True
+        self._schedule()
+
+    def aged(self) -> None:
+        """Time has passed, and nothing else happened. Of a job that just runs only those hear who show ages."""
+        if self._waiting:
+            self.changed()
+        elif any(watcher.ages for watcher in self._watchers.values()):
+            self._schedule()
+
+    def tell_now(self) -> None:
+        """What stands now would be gone before the report that is due: it goes out at once."""
+        self._for_all = True
+        if self._timer:
+            self._timer.cancel()
+        if self._watchers:
+            self._send()
+
+    def _schedule(self) -> None:
         if self._watchers and self._timer is None:
             gather = max(min(w.gather for w in self._watchers.values()), self._pause)
             self._timer = asyncio.get_running_loop().call_later(gather, self._send)
 
     def _send(self) -> None:
         self._timer = None
-        ready = [each.connection for each in self._watchers.values() if each.connection.backlog <= _BACKLOG]
+        wanted = [each.connection for each in self._watchers.values() if each.ages or self._for_all]
+        ready = [connection for connection in wanted if connection.backlog <= _BACKLOG]
         if ready:
             began = clock.processor()
-            frame = encode_for_many(msg.Report(report=self._report()))
+            report = self._report()
+            self._waiting = bool(report.waiting)
+            frame = encode_for_many(msg.Report(report=report))
             for connection in ready:
                 connection.send_frame(frame)
             self._pause = min(_PAUSE_PER_COST * (clock.processor() - began), _LONGEST_PAUSE)
-        if len(ready) < len(self._watchers):
+        self._for_all = len(ready) < len(wanted)
+        if self._for_all:
             self._timer = asyncio.get_running_loop().call_later(max(_LATE, self._pause), self._send)
 
     async def finish(self, report: JobReport, patience: float) -> None:

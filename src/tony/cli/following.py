@@ -60,7 +60,7 @@ async def _follow(home: Home, job_id: str, view: Viewer) -> JobReport:
     with first_error():
         async with asyncio.TaskGroup() as group:
             with _Interrupts(home, job_id, view, group).heeded():
-                return await follow(home, job_id, view)
+                return await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
 
 
 class _Interrupts:

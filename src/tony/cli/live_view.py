@@ -36,6 +36,9 @@ _DIM = "\x1b[2m{}\x1b[0m"
 class LiveView:
     """Scrolling output with a table below it. A context manager: the table goes at the end, the output stays."""
 
+    #: It wants to hear of a job also when nothing but time has passed.
+    shows_ages = True
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._coloured = colours(stream)

@@ -24,6 +24,8 @@ from tony.schedulers.base import Submitter
 _SUBMITTING = 30.0
 #: Seconds between the making of its lock file and its first event, at most.
 _LOCKING = 2.0
+#: A connection that breaks within so many seconds may be one to a master that just ends: it is worth another look.
+PROMPT = 1.0
 #: Seconds between two looks at a job that is just coming up, ending, or being closed by somebody else.
 _LOOK_AGAIN = 0.02
 
@@ -54,6 +56,7 @@ async def report(home: Home, job_id: str) -> JobReport:
     folder = home.job(job_id)
     record: JobRecord | None = None
     submitter: Submitter | None = None
+    broken = False
     give_up = clock.monotonic() + PATIENCE
     while True:
         ended = read_summary(folder)
@@ -61,7 +64,13 @@ async def report(home: Home, job_id: str) -> JobReport:
             return ended
         record = record or record_of(home, job_id)
         submitter = submitter or submitter_of(home, record)
-        found = await _look(folder, record, submitter)
+        began = clock.monotonic()
+        try:
+            found = await _look(folder, record, submitter)
+        except ConnectionFailed:
+            if broken or clock.monotonic() - began > PROMPT:
+                raise
+            broken, found = True, None
         if found is not None:
             return found
         if clock.monotonic() > give_up:

@@ -56,6 +56,7 @@ async def follow(
     keep: int | None = None,
     *,
     live: bool = True,
+    ages: bool = False,
 ) -> JobReport:
     """Tells `viewer` everything until the job has ended; answers its last report.
 
@@ -66,6 +67,7 @@ async def follow(
         keep: lines of each stream to begin with; None for all.
         live: tell lines as somebody wants them who looks on: progress bars as they move, and what waits for its line's
             end. Otherwise whole lines, byte for byte.
+        ages: tell also how the job stands when nothing but time has passed: for a view that shows since when.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -76,16 +78,16 @@ async def follow(
         with first_error():
             async with asyncio.TaskGroup() as group:
                 printing = group.create_task(printer.run())
-                last = await _watch(home, job_id, viewer, printer)
+                last = await _watch(home, job_id, viewer, printer, ages=ages)
                 printing.cancel()
         await printer.rest()
     return last
 
 
-async def _watch(home: Home, job_id: str, viewer: Viewer, printer: _Printer) -> JobReport:
+async def _watch(home: Home, job_id: str, viewer: Viewer, printer: _Printer, *, ages: bool) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home.job(job_id), viewer)
-    async with aclosing(reports(home, job_id, viewer.noticed)) as stream:
+    async with aclosing(reports(home, job_id, viewer.noticed, ages=ages)) as stream:
         async for last in stream:
             await sessions.tell(last.session)
             if last.state.ended:
@@ -117,8 +119,11 @@ class _Notice(Protocol):
     def __call__(self, text: str, /) -> None: ...
 
 
-async def reports(home: Home, job_id: str, notice: _Notice) -> AsyncGenerator[JobReport, None]:
+async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = False) -> AsyncGenerator[JobReport, None]:
     """The job as it stands, now and after every change, over all breaks of the connection; ends with the last report.
+
+    Args:
+        ages: also when nothing but time has passed.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -130,7 +135,7 @@ async def reports(home: Home, job_id: str, notice: _Notice) -> AsyncGenerator[Jo
         pause = _SOON
         while True:
             try:
-                async with aclosing(watch(folder)) as stream:
+                async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pause = _SOON
                         yield message.report

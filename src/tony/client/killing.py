@@ -32,7 +32,9 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
+    broken = False
     while True:
+        began = clock.monotonic()
         try:
             report = await facts.report(home, job_id)
             if report.state.ended:
@@ -40,9 +42,10 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             await tell_kill(folder, user_name(), now)
             return report
         except ConnectionFailed as error:
-            # It may be coming up, or just have ended: then the next look at the job tells.
-            if not error.gone:
+            # It may be coming up, or just have ended, or end at this very moment: then the next look at the job tells.
+            if not error.gone and (broken or clock.monotonic() - began > facts.PROMPT):
                 raise _with_advice(error, folder) from error
+            broken = broken or not error.gone
             if clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)

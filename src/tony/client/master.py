@@ -112,14 +112,17 @@ async def tell_log_level(folder: JobFolder, level: str) -> None:
         await _answer(connection, Done)
 
 
-async def watch(folder: JobFolder) -> AsyncGenerator[Report, None]:
+async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Report, None]:
     """The job as it stands, now and after every change; ends after the final report, or when the connection does.
 
     After the final report it waits (not for ever) until the application master has gone, so that whoever comes to the
     end finds nothing running any more. Raises as `reach` does.
+
+    Args:
+        ages: also when nothing but time has passed.
     """
     async with reach(folder) as connection:
-        connection.send(Watch())
+        connection.send(Watch(ages=ages))
         while (message := await connection.receive()) is not None:
             if isinstance(message, Report):
                 yield message

@@ -23,10 +23,12 @@ class Live:
     Attributes:
         last_output_age: seconds since the program's last line.
         last_line: that line.
+        preparing: what is done in its container before its executor starts; empty once that has been started.
     """
 
     last_output_age: float | None = None
     last_line: str = ""
+    preparing: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +90,11 @@ def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=_why(state, task) or task.note,
+        note=_why(state, task, live) or task.note,
     )
 
 
-def _why(state: State, task: Task) -> str:
+def _why(state: State, task: Task, live: Live) -> str:
     """Why a task does not run yet; empty when there is nothing to say."""
     if task.state is TaskState.PENDING and state.session and state.active:
         role = state.roles[task.id.role]
@@ -100,6 +102,8 @@ def _why(state: State, task: Task) -> str:
         never = "can never start: it " if role.blocked else ""
         return f"{never}waits until {', '.join(waits)}" if waits else ""
     why = _WAITS.get(task.state, "")
+    if task.state is TaskState.STARTING and live.preparing:
+        why = f"container is prepared: {live.preparing}"
     return f"{why} (before: {task.note})" if why and task.note else why
 
 
@@ -122,9 +126,9 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
         return ""
     missing.sort(key=lambda task: task.since)
     first = missing[0]
-    last = live.get(first.id, _NO_LIVE).last_line
+    seen = live.get(first.id, _NO_LIVE)
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
-    return said + _why(state, first) + (f"; last line: {last}" if last else "")
+    return said + _why(state, first, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
 
 
 def _holds_up(role: RoleState) -> bool:

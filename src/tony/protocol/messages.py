@@ -228,10 +228,15 @@ class GetReport(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Message):
-    """Answer a `Report` now and again on every change (gathered for `gather` seconds), until the job ended."""
+    """Answer a `Report` now and again on every change (gathered for `gather` seconds), until the job ended.
+
+    With `ages` also when nothing but time has passed: how long ago each task printed something, its last line. While
+    somebody is waited for, that is told to everybody.
+    """
 
     kind: ClassVar[str] = "watch"
     gather: float = 0.05
+    ages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
