@@ -251,5 +251,11 @@ def test_what_would_be_gone_is_told_now() -> None:
         assert len(client.reports) == 2
         watchers.changed()
         await until(lambda: len(client.reports) == 3)
+        watchers.changed()
+        watchers.remove(client.me)
+        watchers.tell_now()
+        watchers.add(client.me, gather=0.01)
+        watchers.changed()
+        await until(lambda: len(client.reports) == 5)
 
     asyncio.run(run())

@@ -75,6 +75,7 @@ class Watchers:
         self._for_all = True
         if self._timer:
             self._timer.cancel()
+            self._timer = None
         if self._watchers:
             self._send()
 
