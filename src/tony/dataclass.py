@@ -1,7 +1,7 @@
 """`dataclasses.dataclass` with slots, whose methods are written when they are first needed.
 
 Every start of a program of ours defines a hundred and more of these classes, and uses some twenty. The standard
-library compiles five methods for each of them, which made up half of the time of all our imports (decision 0014). Here
+library compiles five methods for each of them, which made up half of the time of all our imports (decision 0008). Here
 a class costs what its body costs; `__init__` is compiled when a class turns out to be used often, and nothing else is.
 
 For type checkers this *is* the standard library's, and its functions (`fields`, `replace`, `asdict`...) take our
