@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.executor.output import LogFile, Output, Stream
+from tony.executor.pen import Pen
 
 
 def on_disk(path: Path) -> bytes:
@@ -45,6 +46,7 @@ def test_rotation_whatever_is_written(
     """Never more than the limit, always the end of it, never nothing."""
     path = tmp_path_factory.mktemp("log") / "log"
     file = LogFile(path, limit)
+    file.create()
     for piece in pieces:
         file.write(piece)
     file.close()
@@ -58,6 +60,7 @@ def test_rotation_whatever_is_written(
 def test_no_room_at_all_is_no_file_of_any_size(tmp_path: Path) -> None:
     """A limit of zero keeps nothing."""
     file = LogFile(tmp_path / "log", 0)
+    file.create()
     file.write(b"x" * 1000)
     file.close()
     assert on_disk(tmp_path / "log") == b""
@@ -114,7 +117,7 @@ async def printed(folder: Path, out: bytes, err: bytes = b"", limit: int = 1 << 
         nonlocal firsts
         firsts += 1
 
-    output = Output(folder, "worker-0.s1.t1", limit, first)
+    output = Output(folder, "worker-0.s1.t1", limit, Pen(), first)
     writers = [os.dup(output.out.writing), os.dup(output.err.writing)]
     output.begin()
     for writer, data in zip(writers, (out, err), strict=True):
@@ -176,7 +179,7 @@ def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
     """Somebody else may have got the pipe; what is in it is taken, and that is that."""
 
     async def scenario() -> None:
-        output = Output(tmp_path, "x", 1000, lambda: None)
+        output = Output(tmp_path, "x", 1000, Pen(), lambda: None)
         writer = os.dup(output.out.writing)
         output.begin()
         os.write(writer, b"hello")
@@ -197,11 +200,13 @@ def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Pat
         readings += 1
 
     async def flood() -> None:
-        stream = Stream(LogFile(tmp_path / "log", 1 << 24), came)
+        pen = Pen()
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, came)
         writer = os.dup(stream.writing)
         stream.begin()
         await asyncio.to_thread(write_each, writer, lines)
         await asyncio.wait_for(stream.ended.wait(), 60)
+        assert await pen.wait_written(60)
 
     asyncio.run(flood())
     assert (tmp_path / "log").read_bytes() == b"".join(lines)
@@ -223,7 +228,7 @@ def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
 
     async def speak() -> None:
         came = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1000, came.set)
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, Pen(), came.set)
         writer = os.dup(output.out.writing)
         output.begin()
         os.write(writer, b"first\n")
@@ -242,7 +247,8 @@ def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, m
 
     async def speak() -> None:
         came = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1000, came.set)
+        pen = Pen()
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
         writer = os.dup(output.out.writing)
         output.begin()
         os.write(writer, b"first\n")
@@ -250,6 +256,7 @@ def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, m
         os.write(writer, b"second\n")
         output.close()
         os.close(writer)
+        assert await pen.wait_written(60)
 
     asyncio.run(speak())
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
@@ -259,7 +266,8 @@ def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
     """Silent programs keep the kernel's small pipe: a user's share of pipe memory is small."""
 
     async def sizes() -> tuple[int, int]:
-        stream = Stream(LogFile(tmp_path / "log", 1 << 24), lambda: None)
+        pen = Pen()
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, lambda: None)
         writer = os.dup(stream.writing)
         before = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
         os.write(writer, bytes(before))
@@ -268,6 +276,7 @@ def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
         after = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
         os.close(writer)
         await asyncio.wait_for(stream.ended.wait(), 60)
+        assert await pen.wait_written(60)
         return before, after
 
     before, after = asyncio.run(sizes())

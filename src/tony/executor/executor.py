@@ -18,6 +18,7 @@ from tony.executor.environment import MARKER
 from tony.executor.family import Family
 from tony.executor.lease import Lease
 from tony.executor.link import Connect, Link
+from tony.executor.pen import Pen
 from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.trial import Surroundings, Trial
@@ -51,11 +52,12 @@ class Executor:
     Args:
         environment: the process's own.
         watchdog: already started.
+        pen: writes files.
         connect: reaches the application master.
     """
 
     def __init__(
-        self, context: LaunchContext, environment: Mapping[str, str], watchdog: Watchdog, connect: Connect
+        self, context: LaunchContext, environment: Mapping[str, str], watchdog: Watchdog, pen: Pen, connect: Connect
     ) -> None:
         task = context.task
         self._context = context
@@ -68,6 +70,7 @@ class Executor:
             family=Family(f"{MARKER}={context.container.marker}", context.container.cgroup, lambda: watchdog.pid),
             ports=self._ports,
             reaper=self._reaper,
+            pen=pen,
             point_out=watchdog.point_out,
         )
         attach = Attach(

@@ -10,8 +10,12 @@ from collections.abc import Callable
 from tony.errors import ExitCode
 from tony.executor.executor import Executor
 from tony.executor.link import Connect, reaching
+from tony.executor.pen import Pen, PenHandler
 from tony.executor.watchdog import Watchdog
 from tony.protocol.launch import LaunchContext
+
+#: Seconds that the last lines of our log may take to reach the disk.
+_LAST_LINES = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +32,15 @@ def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], C
         task.attempt,
         task.session,
     )
+    pen = Pen()
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        root.addHandler(PenHandler(pen, handler))
     try:
-        return asyncio.run(Executor(context, dict(os.environ), watchdog, wrap(reaching(context))).run())
+        return asyncio.run(Executor(context, dict(os.environ), watchdog, pen, wrap(reaching(context))).run())
     except Exception:
         log.exception("the executor broke: please report this")
         return ExitCode.BUG
+    finally:
+        pen.close(_LAST_LINES)

@@ -13,9 +13,11 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.executor.pen import Pen
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,10 @@ _READ = 1 << 18
 #: Fewer bytes (or than half the pipe, where it is small) are a small piece; the next one gathers for so many seconds.
 _MUCH = 1 << 16
 _GATHER = 0.005
+#: Bytes that may wait for the disk; beyond, the program's output stays in its pipe.
+_UNWRITTEN = 8 << 20
+#: Seconds after a program's end that its last output may take to reach the disk.
+_SLOWEST_DISK = 60.0
 #: Bytes at the end of a stream that are kept for `tail`.
 _KEPT = 1 << 16
 #: A tail's lines, and bytes of each: as much as the original put into its diagnostics, bounded for the wire.
@@ -46,7 +52,7 @@ class LogFile:
     """
 
     def __init__(self, path: Path, limit: int) -> None:
-        """Creates the file, so that a program that prints nothing has an empty log."""
+        """Touches nothing yet."""
         self.lost = 0
         self.trouble = ""
         self._path = path
@@ -54,6 +60,9 @@ class LogFile:
         self._half = limit // 2
         self._descriptor = -1
         self._size = 0
+
+    def create(self) -> None:
+        """Makes the file, so that a program that prints nothing has an empty log."""
         self._append(memoryview(b""))
 
     def write(self, data: bytes) -> None:
@@ -115,16 +124,18 @@ class LogFile:
 class Stream:
     """One of a program's output streams."""
 
-    def __init__(self, file: LogFile, came: Callable[[], None]) -> None:
+    def __init__(self, file: LogFile, pen: Pen, came: Callable[[], None]) -> None:
         """Makes the pipe; `writing` goes to the program, then `begin`.
 
         Args:
+            pen: writes the file.
             came: is called when there was output.
         """
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
         self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
         os.set_blocking(self._reading, False)
         self.file = file
+        self._pen = pen
         self._came = came
         self._end = bytearray()
         self._gathering: asyncio.TimerHandle | None = None
@@ -135,6 +146,7 @@ class Stream:
         """The program has its end of the pipe: ours of it is closed, and reading begins."""
         os.close(self.writing)
         self.writing = -1
+        self._pen.put(self.file.create)
         self._listen()
 
     def hurry(self) -> None:
@@ -165,12 +177,16 @@ class Stream:
 
     def _listen(self) -> None:
         self._cancel()
-        asyncio.get_running_loop().add_reader(self._reading, self._read)
+        if self._reading >= 0:
+            asyncio.get_running_loop().add_reader(self._reading, self._read)
 
     def _read(self) -> None:
         size = self._take()
         if size == 0:
             self._stop()
+        elif self._pen.backlog > _UNWRITTEN:  # the program has to wait for the disk, as it would without us
+            asyncio.get_running_loop().remove_reader(self._reading)
+            self._pen.notify(_UNWRITTEN // 2, self._listen)
         elif size is not None and size >= self._half:
             self._grow()
         elif size is not None and size < _MUCH and not self._hurried:
@@ -196,7 +212,7 @@ class Stream:
         except BlockingIOError:
             return None
         if data:
-            self.file.write(data)
+            self._pen.put(partial(self.file.write, data), len(data))
             self._keep(data)
             self._came()
         return len(data)
@@ -212,7 +228,7 @@ class Stream:
             asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
             self._reading = -1
-        self.file.close()
+        self._pen.put(self.file.close)
         self.ended.set()
 
 
@@ -223,21 +239,24 @@ class Output:
         first, last: times (`tony.clock.monotonic`) of the first and the last output; None before there is any.
     """
 
-    def __init__(self, folder: Path, name: str, limit: int, began: Callable[[], None]) -> None:
-        """Makes files and pipes.
+    def __init__(self, folder: Path, name: str, limit: int, pen: Pen, began: Callable[[], None]) -> None:
+        """Makes the pipes.
 
         Args:
             folder: of the logs.
             name: of the try's files, without their endings.
             limit: bytes that each stream may keep on disk.
+            pen: writes the files.
             began: is called once, when there is output.
         """
         self.first: float | None = None
         self.last: float | None = None
         self._began = began
         self._latest = 0
-        self.out = Stream(LogFile(folder / f"{name}.out", limit), lambda: self._came(0))
-        self.err = Stream(LogFile(folder / f"{name}.err", limit), lambda: self._came(1))
+        self._pen = pen
+        self._late = 0
+        self.out = Stream(LogFile(folder / f"{name}.out", limit), pen, lambda: self._came(0))
+        self.err = Stream(LogFile(folder / f"{name}.err", limit), pen, lambda: self._came(1))
 
     def begin(self) -> None:
         """The program runs."""
@@ -245,7 +264,10 @@ class Output:
         self.err.begin()
 
     async def wait_ended(self, timeout: float) -> None:
-        """Waits until both streams have come to their end, `timeout` seconds at most, and closes them."""
+        """Waits until both streams have come to their end, `timeout` seconds at most, closes and writes them.
+
+        A disk has a minute to take what is left.
+        """
         self.out.hurry()
         self.err.hurry()
         with contextlib.suppress(TimeoutError):
@@ -253,6 +275,8 @@ class Output:
                 await self.out.ended.wait()
                 await self.err.ended.wait()
         self.close()
+        if not await self._pen.wait_written(_SLOWEST_DISK):
+            self._late = self._pen.backlog
 
     def close(self) -> None:
         """Takes what is there, and closes everything. May be called twice."""
@@ -272,6 +296,9 @@ class Output:
         """What of the output is not on disk, one phrase; empty if everything is."""
         lost = self.out.file.lost + self.err.file.lost
         trouble = self.out.file.trouble or self.err.file.trouble
+        if self._late:
+            lost += self._late
+            trouble = trouble or f"the disk did not take them within {_SLOWEST_DISK:g} s"
         return f"{lost} bytes of its output were lost: {trouble}" if lost else ""
 
     def _came(self, stream: int) -> None:

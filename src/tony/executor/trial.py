@@ -18,6 +18,7 @@ from tony.executor.environment import LaunchFailed, command_line, environments, 
 from tony.executor.family import Family
 from tony.executor.memory import Meter
 from tony.executor.output import Output
+from tony.executor.pen import Pen
 from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.spawn import spawn
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for the rest of the output once nobody is left to write any.
 _DRAIN = 5.0
+#: Seconds that a disk may take for what is unwritten before a program is started.
+_DISK = 10.0
 #: Seconds between looks at who is left while a program is being stopped; the kernel tells of most ends at once.
 _LOOK = 0.1
 #: Seconds for helpers of a program that has ended, such as those of `multiprocessing`, to notice and end as well.
@@ -52,6 +55,7 @@ class Surroundings:
     family: Family
     ports: TaskPorts
     reaper: Reaper
+    pen: Pen
     point_out: Callable[[Sequence[int]], None]
 
 
@@ -141,6 +145,7 @@ class Trial:
                 self._output.close()
 
     async def _run(self, began: float) -> ExitStatus:
+        await self._around.pen.rest(_DISK)
         if self._stop is not None:
             self.ended = began
             return ExitStatus(reason=ExitReason.NOT_STARTED, message="told to stop before it had been started")
@@ -168,8 +173,9 @@ class Trial:
         task, container = context.task, context.container
         argv, envs = self._prepare()
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
+        folder, pen = Path(container.log_folder), self._around.pen
         try:
-            output = self._output = Output(Path(container.log_folder), name, task.log_limit, self._first_output)
+            output = self._output = Output(folder, name, task.log_limit, pen, self._first_output)
         except OSError as error:
             raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()
