@@ -16,6 +16,8 @@ from tony.errors import Problem
 #: Variables that begin so are settings; all other TONY_... variables are the user's program's or ours.
 PREFIX = "TONY_SET_"
 
+#: Characters of a variable's name that a message shows.
+_SHOWN = 100
 #: What text in quotes, a list and a table begin with.
 _OPENING = ('"', "'", "[", "{")
 #: What the parser says of its place: in our text it stands elsewhere.
@@ -68,11 +70,11 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         parts = variable.removeprefix(PREFIX).split("__")
         if not all(parts):
             example = "such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
-            problems.append(_refused(f"env {variable}", text, f"this names no setting; write {example}"))
+            problems.append(_refused(_place_of(variable), text, f"this names no setting; write {example}"))
             continue
         key = _key_of(parts, known)
         put(values, key, written(text))
-        places[key] = f"env {variable}"
+        places[key] = _place_of(variable)
 
     def where(key: Key) -> str:
         for place, source in places.items():
@@ -148,6 +150,10 @@ def _spelled(part: str, node: Node | None, branch: Branch | None, *, keep: bool)
         if len(alike) == 1 and not keep:
             return alike[0]
     return part if keep or part != part.upper() else part.lower()
+
+
+def _place_of(variable: str) -> str:
+    return f"env {variable if variable.isprintable() and len(variable) <= _SHOWN else quoted(variable[:_SHOWN])}"
 
 
 def _refused(source: str, text: str, message: str) -> Problem:

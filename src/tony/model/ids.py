@@ -29,7 +29,7 @@ class TaskId(NamedTuple):
         """
         role, colon, index = text.rpartition(":")
         if not colon or not ROLE_NAME.fullmatch(role) or not (index.isascii() and index.isdigit()) or len(index) > 9:
-            raise ValueError(f"{text!r} is not a task; write role:index, such as worker:0")
+            raise ValueError(f"{text!r:.80} is not a task; write role:index, such as worker:0")
         return cls(role, int(index))
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Bytes read from a socket at a time, and given to it.
 READ_SIZE = 2**16
+#: Characters of the other side's words that become part of an error of ours.
+_WORD, _SENTENCE = 40, 500
 #: Seconds that a closing connection waits for the other side to take what was sent last, and to close too.
 LINGER = 2.0
 
@@ -320,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             if message is None:
                 return
             if isinstance(message, Refused):
-                self._close(ProtocolError(message.code, message.reason))
+                self._close(ProtocolError(message.code[:_WORD], _harmless(message.reason)))
                 return
             self._side.received(self, message)
 
@@ -387,3 +389,9 @@ class Connection(asyncio.BufferedProtocol):
 def _tcp_peer(transport: asyncio.BaseTransport) -> str:
     name = transport.get_extra_info("peername")  # None if it was gone before we asked
     return f"{name[0]}:{name[1]}" if name else "unknown"
+
+
+def _harmless(text: str) -> str:
+    """What the other side says, fit for a log and a terminal."""
+    text = text if len(text) <= _SENTENCE else f"{text[:_SENTENCE]}..."
+    return text if text.isprintable() else ascii(text)
