@@ -105,9 +105,8 @@ def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
     job, parts = submit(lab)
     with stopped(parts.master):
         gate(lab).touch()
-        for task in ("worker:0", "worker:1"):
-            logs = lab.home / "jobs" / job / "logs" / f"{task.replace(':', '-')}.s1.t1.out"
-            until(lambda logs=logs: "done" in logs.read_text(), f"{task} is done")
+        logs = [lab.home / "jobs" / job / "logs" / f"worker-{number}.s1.t1.out" for number in (0, 1)]
+        until(lambda: all("done" in log.read_text() for log in logs), "both are done")
         time.sleep(STANDSTILL)
     assert_succeeds(lab, job)
 
