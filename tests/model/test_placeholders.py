@@ -60,7 +60,7 @@ def test_text_without_our_names_stays(text: str) -> None:
         assert text == fill(text, VALUES)
 
 
-@given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "$", "role", "index", "params.lr", " "])).map("".join))
+@given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "$", "role", "index", "{params.lr}", " "])).map("".join))
 def test_doubling_braces_of_known_names_is_literal(text: str) -> None:
     """What check finds is empty for known names, whatever the braces."""
     assert check(text, ["lr"]) == []
