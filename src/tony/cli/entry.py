@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 #: Commands that start a job, nearly always one of the local scheduler.
@@ -12,6 +13,7 @@ _SHARED = ("asyncio", "json", "tony.model.record", "tony.model.report", "tony.pr
 
 def main() -> int:
     """Runs one command line; answers the exit code."""
+    _keep_standard_numbers()
     if sys.argv[1:2] and sys.argv[1] in _STARTING:
         import gc
 
@@ -28,6 +30,15 @@ def main() -> int:
             if left:
                 left.dismiss()
     return _main()
+
+
+def _keep_standard_numbers() -> None:
+    """Whoever closed our standard streams (`>&-`) left their numbers free, and the next file of ours would get one."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
 
 
 def settle() -> None:

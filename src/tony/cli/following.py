@@ -41,8 +41,8 @@ def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
         with view_for(story) as view:
             report = asyncio.run(_follow(home, job_id, view))
         story.flush()
-    except (BrokenPipeError, click.exceptions.Exit):
-        with contextlib.suppress(OSError, ValueError):  # it may have gone away as well
+    except (OSError, click.exceptions.Exit):  # nobody reads any more, or a full disk takes nothing any more
+        with contextlib.suppress(OSError, ValueError):
             warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
         raise
     say_all(page(report), to=sys.stderr)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ import click
 
 import tony
 from tony.cli.output import print_json, say, warn
+from tony.cli.streams import prepare_output, settle_output
 from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
 from tony.linux import refusals
 from tony.linux.limits import allow_open_files
@@ -100,10 +100,21 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command."""
-        try:
+        with _past_click():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _BrokenPipe from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the line up to the command; prints help and version."""
+        with _past_click():
+            return super().parse_args(ctx, args)
+
+
+@contextlib.contextmanager
+def _past_click() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _BrokenPipe from error
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -114,15 +125,20 @@ def root() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line; answers the exit code. The outermost place: nothing gets past it."""
-    _prepare_output()
+    prepare_output()
     allow_open_files(_OPEN_FILES)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    code = _run(words, as_json)
+    settle_output()
+    return code
+
+
+def _run(words: Sequence[str], as_json: bool) -> int:
     try:
         answer = root.main(words, prog_name="tony", standalone_mode=False)
         sys.stdout.flush()
     except (_BrokenPipe, BrokenPipeError):
-        _forget_output()
         return _BROKEN_PIPE
     except click.Abort:
         return _INTERRUPTED
@@ -143,7 +159,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in _REFUSALS:
             return _bug(error)
         warn(": ".join(filter(None, (error.filename, error.strerror, _limit(error)))))
-        _forget_output()
         return ExitCode.INFRASTRUCTURE
     except Exception as error:  # the outermost loop of the program
         limit = _limit(error)
@@ -152,27 +167,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warn(f"{type(error).__name__}: {error}: {limit}")
         return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
-
-
-def _prepare_output() -> None:
-    """Whatever the locale, no character makes us fail; and a stream that was closed by our parent swallows all."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open to our end
-        elif isinstance(stream, io.TextIOWrapper):
-            if isinstance(stream.buffer, io.RawIOBase) and stream is getattr(sys, f"__{name}__"):
-                stream = _buffered(stream)
-                setattr(sys, name, stream)
-                setattr(sys, f"__{name}__", stream)
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _buffered(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Under PYTHONUNBUFFERED a stream writes only what its reader takes at once, and the rest is lost."""
-    encoding = stream.encoding
-    raw = cast(io.RawIOBase, stream.detach())
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=True)
 
 
 def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
@@ -231,11 +225,3 @@ def _bug(error: BaseException) -> int:
     else:
         warn(f"the traceback is in {path}; please report it.")
     return ExitCode.BUG
-
-
-def _forget_output() -> None:
-    """Nobody reads what we print: what is still in a buffer must not be tried again when Python ends."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

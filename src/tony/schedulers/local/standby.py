@@ -97,14 +97,16 @@ _present: Standby | None = None
 def prepare() -> None:
     """Forks one. For a process that has one thread and has done nothing yet; where it fails, there will be none."""
     global _present
-    orders = os.pipe2(os.O_CLOEXEC)
-    ready = os.pipe2(os.O_CLOEXEC)
+    pipes: list[int] = []
     try:
+        for _ in range(2):
+            pipes += os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
     except OSError:
-        for pipe in (*orders, *ready):
+        for pipe in pipes:
             os.close(pipe)
         return
+    orders, ready = pipes[:2], pipes[2:]
     if pid == 0:
         os.close(orders[1])
         os.close(ready[0])
