@@ -22,8 +22,8 @@ def nothing_left(lab: Lab) -> None:
     """No job, no half of one, no object half staged, no claim on the machine, no report of a crash, no process."""
     assert [] == lab.jobs()
     home = [path.relative_to(lab.home) for path in lab.home.rglob("*")] if lab.home.exists() else []
-    assert {"cache", "jobs"} >= {path.parts[0] for path in home}
-    assert [] == [path for path in home if path.suffix in (".part", ".new")]
+    assert {"cache", "jobs", "submitting"} >= {path.parts[0] for path in home}
+    assert [] == [path for path in home if path.suffix in (".part", ".new") or path.parent.name == "submitting"]
     ledger = lab.root / "ledger"
     assert [] == ([path.name for path in ledger.iterdir() if path.stat().st_size] if ledger.exists() else [])
     assert [] == running(lab)

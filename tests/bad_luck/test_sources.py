@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,7 @@ import pytest
 
 from tests.bad_luck.refusals import nothing_left, refused
 from tests.bad_luck.strangers import become_stranger
-from tests.e2e.lab import Lab
+from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e
 
@@ -229,6 +230,59 @@ def test_a_large_file_in_the_source(big_lab: Lab) -> None:
 def test_a_file_of_2_gb_in_the_source(big_lab: Lab) -> None:
     """The same with 2 GB, beyond what 31 bits count."""
     stage_large(big_lab, 2100)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (signal.SIGINT, 130, "interrupted; nothing was submitted."),
+        (signal.SIGTERM, 143, "told to end (SIGTERM); nothing was submitted."),
+        (signal.SIGHUP, 129, "told to end (SIGHUP); nothing was submitted."),
+    ],
+)
+def test_whoever_loses_patience_while_a_large_file_is_packed(
+    big_lab: Lab, number: signal.Signals, code: int, told: str
+) -> None:
+    """Ctrl-C, a signal, a closed terminal: told, and nothing is left of what was half done."""
+    packing = start_packing(big_lab)
+    packing.send_signal(number)
+    out, err = packing.communicate(timeout=60)
+    assert (packing.returncode, out, err.split("\n\n")[0].splitlines()[-1]) == (code, "", f"tony: {told}")
+    assert "Traceback" not in err
+    nothing_left(big_lab)
+
+
+def test_whoever_is_killed_while_a_large_file_is_packed(big_lab: Lab) -> None:
+    """What they have left is not shown as a job, and the next submission removes it."""
+    packing = start_packing(big_lab)
+    packing.kill()
+    packing.communicate(timeout=60)
+    (half,) = big_lab.jobs()
+    (part,) = (big_lab.home / "cache").glob(".*.part")
+    done = big_lab.tony("list")
+    assert (0, f"no jobs in {big_lab.home}/jobs\n") == (done.returncode, done.stdout)
+    assert big_lab.tony("status", half).returncode == 2
+    os.utime(part, (part.stat().st_atime, part.stat().st_mtime - 3600))  # a minute later it is not young any more
+    assert big_lab.tony("run", "--source", "", "--", "true").returncode == 0
+    assert half not in big_lab.jobs()
+    assert not part.exists()
+    assert [] == list((big_lab.home / "submitting").iterdir())
+
+
+def start_packing(lab: Lab) -> subprocess.Popen[str]:
+    """A command that packs 8 GB, and is in the midst of it."""
+    (lab.root / "source").mkdir()
+    (lab.root / "source" / "big.bin").touch()
+    os.truncate(lab.root / "source" / "big.bin", 8 << 30)
+    packing = lab.follow("run", "--source", "source", "--", "true")
+
+    def is_packing() -> bool:
+        if packing.poll() is not None:
+            raise AssertionError(packing.communicate())
+        return any(part.stat().st_size for part in (lab.home / "cache").glob(".*.part"))
+
+    until(is_packing, "something of it is written")
+    return packing
 
 
 def stage_large(lab: Lab, size: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import errno
+import fcntl
 import os
 import shutil
 import time
@@ -143,13 +145,33 @@ def test_link_to_another_file_system_is_a_copy(tmp_path: Path) -> None:
 
 
 def test_old_parts_are_removed(tmp_path: Path) -> None:
-    """What a killed client left goes after a day; what is being written stays."""
+    """What a killed client left goes after a minute; what is being written stays, however slowly."""
     cache = cache_at(tmp_path)
-    (tmp_path / ".old.part").write_bytes(b"x")
-    (tmp_path / ".new.part").write_bytes(b"x")
-    os.utime(tmp_path / ".old.part", (time.time() - 2 * 86400, time.time() - 2 * 86400))
+    for name in (".old.part", ".new.part"):
+        (tmp_path / name).write_bytes(b"x")
+    os.utime(tmp_path / ".old.part", (time.time() - 120, time.time() - 120))
+    with cache.writing("stage it", 1) as writer:
+        (slow,) = set(files(cache)) - {".old.part", ".new.part"}
+        os.utime(tmp_path / slow, (time.time() - 7200, time.time() - 7200))
+        cache.prepare()
+        assert sorted(files(cache)) == sorted([".new.part", slow])
+        writer.write(b"x")
+        writer.commit()
+
+
+def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say whether somebody still writes: they stay for a day."""
+
+    def no_locks(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    cache = cache_at(tmp_path)
+    for name, hours in ((".young.part", 23), (".old.part", 25)):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (time.time() - hours * 3600, time.time() - hours * 3600))
     cache.prepare()
-    assert files(cache) == [".new.part"]
+    assert files(cache) == [".young.part"]
 
 
 def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:

@@ -79,9 +79,13 @@ class _Interrupts:
     def heeded(self) -> Iterator[None]:
         """Inside, signals come here."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._press)
-        for number in _LEAVE:
-            loop.add_signal_handler(number, self._leave, number)
+        # Who was started with a signal ignored (`nohup`, a shell's `&`) is to ignore it.
+        heeded = [number for number in (signal.SIGINT, *_LEAVE) if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in heeded:
+            if number is signal.SIGINT:
+                loop.add_signal_handler(number, self._press)
+            else:
+                loop.add_signal_handler(number, self._leave, number)
         try:
             yield
         except asyncio.CancelledError:
@@ -91,7 +95,7 @@ class _Interrupts:
                 raise click.exceptions.Exit(128 + self._left_by) from None
             raise
         finally:
-            for number in (signal.SIGINT, *_LEAVE):
+            for number in heeded:
                 loop.remove_signal_handler(number)
 
     def _leave(self, number: signal.Signals) -> None:

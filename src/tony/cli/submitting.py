@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -89,8 +91,37 @@ def _submit(resolved: Resolved, place: Home) -> str:
 
     try:
         # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
-        with prepared(resolved, place, warn) as ready:
+        with _ending_in_order(), prepared(resolved, place, warn) as ready:
             return asyncio.run(ready.hand_over())
+    except _Ended as ended:
+        warn(f"told to end ({signal.Signals(ended.number).name}); nothing was submitted.")
+        raise click.exceptions.Exit(128 + ended.number) from None
     except KeyboardInterrupt:
         warn("interrupted; nothing was submitted.")
         raise
+
+
+class _Ended(KeyboardInterrupt):
+    """As Ctrl-C, for the other signals that ask for our end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__()
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP end us as Ctrl-C does: what is half made is removed. Who ignores them still does."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    for number in heeded:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])
+
+
+def _end(number: int, frame: object) -> None:
+    raise _Ended(number)

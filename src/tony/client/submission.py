@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tony
 from tony import clock
+from tony.client import unfinished
 from tony.client.certificates import make_credentials
 from tony.client.home import prepare
 from tony.client.job_ids import new_job_id, remember
@@ -93,9 +94,10 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     for sentence in submitter.notices(resolved.spec):
         notice(sentence)
     prepare(home)
+    unfinished.sweep(home)
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, now)
-    with _complete_or_gone(folder) as accepted:
+    with unfinished.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
         same_host = submitter.capabilities.same_host
         staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
         record = _record(resolved, folder, staged, now)
@@ -165,11 +167,7 @@ def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
         yield accepted
     except BaseException:
         if not accepted.is_set():
-            # The record first: a job that is half there must not be seen.
-            folder.job.unlink(missing_ok=True)
-            import shutil  # late: it loads every compressor
-
-            shutil.rmtree(folder.path, ignore_errors=True)
+            unfinished.remove(folder)
         raise
 
 

@@ -4,6 +4,7 @@
   cache/                staged objects by digest; trees/ holds them unpacked, unpacked/ interpreters
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   last                  the id of the job that was submitted last; may be deleted
+  submitting/           a locked file, named after its job, for each submission that has not ended yet
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
     am.json             the living application master: pid, host, attempt, address
@@ -47,6 +48,11 @@ class Home:
     def last(self) -> Path:
         """The id of the job that was submitted last, whatever the clock said then."""
         return self.path / "last"
+
+    @property
+    def submitting(self) -> Path:
+        """A locked file for each submission that has not ended yet: what a killed one has left is known by it."""
+        return self.path / "submitting"
 
     @property
     def jobs(self) -> Path:

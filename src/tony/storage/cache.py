@@ -37,8 +37,9 @@ from tony.storage.failures import explained, require_room
 FIXED_TIME = 946684800
 
 CHUNK = 1024 * 1024
-#: A part that nobody has written to for this long belongs to a process that was killed. Seconds.
-_STALE = 24 * 3600.0
+#: A part that nobody holds and nobody has written to for this long belongs to a process that was killed; where locks
+#: do not work, one that nobody has written to for much longer. Seconds.
+_STALE, _STALE_UNLOCKED = 60.0, 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,8 @@ class Cache:
         with explained(doing, self.path, needed):
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
+                with suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as long as we live
                 yield ObjectWriter(self, part, file)
             finally:
                 os.close(file)
@@ -220,11 +223,28 @@ class Cache:
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def _remove_stale_parts(self) -> None:
-        limit = time.time() - _STALE
         with os.scandir(self.path) as entries:
-            stale = [e for e in entries if e.name.endswith(".part") and _changed(e) < limit]
-        for entry in stale:
-            Path(entry.path).unlink(missing_ok=True)
+            parts = [e for e in entries if e.name.endswith(".part") and time.time() - _changed(e) > _STALE]
+        for entry in parts:
+            if _is_abandoned(entry):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _is_abandoned(part: os.DirEntry[str]) -> bool:
+    """Whether nobody writes to it any more."""
+    try:
+        file = os.open(part.path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # finished meanwhile
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return time.time() - _changed(part) > _STALE_UNLOCKED
+    finally:
+        os.close(file)
+    return True
 
 
 def _changed(entry: os.DirEntry[str]) -> float:
