@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import multiprocessing
 import errno
 import fcntl
+import hashlib
+import multiprocessing
 import os
 import shutil
 import time
