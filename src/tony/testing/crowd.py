@@ -83,12 +83,14 @@ class Moment:
         at: seconds of CLOCK_MONOTONIC, the same in all processes of a machine.
         cpu: seconds of processor time of this process so far.
         received: bytes that came so far, TLS taken off.
+        beats: heartbeats sent so far.
     """
 
     what: str
     at: float
     cpu: float
     received: int
+    beats: int
 
 
 def container_of(index: int) -> str:
@@ -218,6 +220,7 @@ class Crowd:
         self._absent = deque(range(casting.first, casting.first + casting.count))
         self._counts = {"joined": 0, "told": 0, "started": 0, "left": 0}
         self._interval = 1.0
+        self._beats = 0
         self._beating: list[tuple[float, int, _Player]] = []
         self.received = self.known_order = 0
         self._poll.register(0, select.EPOLLIN)
@@ -252,7 +255,8 @@ class Crowd:
     def _count(self, what: str) -> None:
         self._counts[what] += 1
         if self._counts[what] == self._casting.count:
-            self._tell(Moment(what=what, at=time.monotonic(), cpu=time.process_time(), received=self.received))
+            at, cpu = time.monotonic(), time.process_time()
+            self._tell(Moment(what=what, at=at, cpu=cpu, received=self.received, beats=self._beats))
 
     def _is_understudy(self, player: _Player) -> bool:
         return self._casting.understudy and player.index == self._casting.first + self._casting.count - 1
@@ -341,6 +345,7 @@ class Crowd:
             due, _, player = heapq.heappop(self._beating)
             if player.here:
                 player.say(_BEAT)
+                self._beats += 1
                 heapq.heappush(self._beating, (due + self._interval, player.index, player))
 
 
