@@ -67,7 +67,7 @@ def test_wrong_toml_is_told_with_line_and_column(tmp_path: Path, text: str, expe
         ("a: &x [*x]", "job.yaml:1:4: lists or tables are nested too deeply."),
         ("a: &x\n  <<: *x", "job.yaml:1:1: a table is merged into itself."),
         ("a:\n  <<: 3", "job.yaml:2:7: `<<` takes a table, or a list of tables."),
-        ("a: " + "[" * 20_000, "job.yaml:1:1: lists or tables are nested too deeply."),
+        ("a: " + "[" * 20_000, "job.yaml:1:35: lists or tables are nested too deeply."),
     ],
     ids=lambda text: text[:30],
 )

@@ -17,6 +17,8 @@ from tony.errors import Problem
 MAX_FILE = 1024**2
 
 _YAML_SUFFIXES = (".yaml", ".yml")
+#: The time that the reader of TOML takes for a key grows with the square of its parts.
+_LONG_KEY = re.compile(r'''(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}''', re.ASCII)
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
@@ -100,6 +102,10 @@ def _toml_layer(text: str, shown: str, folder: Path) -> Layer:
 def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
     import tomllib
 
+    too_long = _LONG_KEY.search(text)
+    if too_long:
+        line = text.count("\n", 0, too_long.start()) + 1
+        raise _refused(f"{shown}:{line}", "a key of hundreds of parts; no setting has more than a few.")
     try:
         return tomllib.loads(text, parse_float=lambda written: Written(float(written), written, is_text=False))
     except tomllib.TOMLDecodeError as error:

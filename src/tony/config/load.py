@@ -22,6 +22,8 @@ from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
 
+#: Mistakes that are told at once.
+_MOST = 1000
 _LINE = re.compile(r":(\d+)(?::\d+)?$")
 
 
@@ -103,7 +105,7 @@ def load(
     if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
-        raise ConfigError(_in_order(problems))
+        raise ConfigError(_first(_in_order(problems)))
     return Resolved(spec=spec, sources=sources)
 
 
@@ -128,6 +130,12 @@ def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> lis
         replace(problem, source=sources[problem.key]) if not problem.source and problem.key in sources else problem
         for problem in problems
     ]
+
+
+def _first(problems: list[Problem]) -> list[Problem]:
+    """As many as anybody reads, and how many more there are."""
+    more = len(problems) - _MOST
+    return problems if more <= 0 else [*problems[:_MOST], Problem(key="", message=f"and {more} more mistakes.")]
 
 
 def _in_order(problems: Iterable[Problem]) -> list[Problem]:

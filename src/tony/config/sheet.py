@@ -17,6 +17,8 @@ from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 
+#: As many mistakes are explained as well as can be; after them, unknown keys are only named.
+_EXPLAINED = 100
 #: What `{params.NAME}` can name.
 PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
@@ -197,7 +199,9 @@ def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) 
 
 def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
     value = shown(key, child.value) if isinstance(child, Leaf) else None
-    message = f"unknown key; {_meant(node, key)}"
+    # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
+    hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings` lists all."
+    message = f"unknown key; {hint}"
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
 
 

@@ -16,7 +16,9 @@ from tony.config.layers import MAX_DEPTH, Written, dotted, quoted
 from tony.dataclass import dataclass, field
 
 #: Most values in one file, those that aliases repeat included.
-MAX_NODES = 200_000
+MAX_NODES = 50_000
+#: Brackets in brackets: a few more than can be settings. PyYAML looks at all that are open for each that comes.
+_MAX_BRACKETS = 30
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,999})", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)", re.ASCII)
@@ -45,7 +47,9 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
         YamlError: with the place.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
+    except YamlError:
+        raise
     except yaml.MarkedYAMLError as error:
         said = " ".join(part for part in (error.context, error.problem) if part)
         raise YamlError(f"not valid YAML: {said}.", error.problem_mark or error.context_mark) from None
@@ -68,15 +72,28 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
         raise YamlError("a table is merged into itself.", root.start_mark) from None
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, with an end to brackets in brackets."""
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        """Takes an opening bracket."""
+        if self.flow_level > _MAX_BRACKETS:
+            raise YamlError("lists or tables are nested too deeply.", self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+
 @dataclass(slots=True)
 class _Reader:
     lines: dict[Key, int] = field(default_factory=dict)
     nodes: int = 0
 
-    def value(self, node: yaml.Node, key: Key) -> Any:
+    def count(self, node: yaml.Node) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise YamlError("too many values; do aliases repeat each other?", node.start_mark)
+
+    def value(self, node: yaml.Node, key: Key) -> Any:
+        self.count(node)
         if len(key) > 2 * MAX_DEPTH:
             raise YamlError("lists or tables are nested too deeply.", node.start_mark)
         if isinstance(node, yaml.ScalarNode):
@@ -116,6 +133,7 @@ class _Reader:
         for table in tables:
             if not isinstance(table, yaml.MappingNode):
                 raise YamlError("`<<` takes a table, or a list of tables.", table.start_mark)
+            self.count(table)
             values = {**self.table(table, key), **values}
         return values
 
