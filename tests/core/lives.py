@@ -22,6 +22,9 @@ from tony.testing.simulation import Executor, Simulation
 
 T = TypeVar("T")
 
+#: What ends many a job before anything else can happen: rare.
+_DECISIVE = ("kill", "never", "lose", "refuse", "silent", "unlaunchable", "jump")
+
 _NAMES = ("chief", "worker", "ps", "evaluator")
 MEMORY = ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="reached its memory limit of 1 GiB")
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
@@ -91,7 +94,7 @@ class Life:
             (self._deliver, chance.choice((20, 60, 60))),
             (self._exit, chance.choice((1, 3, 10))),
             (self._deadline, chance.choice((1, 5))),
-            *((self._faults()[name], chance.randint(1, 6)) for name in picked),
+            *((self._faults()[name], 1 if name in _DECISIVE else chance.randint(1, 6)) for name in picked),
         ]
         self._doing, self._weights = [step for step, _ in steps], [weight for _, weight in steps]
         self.in_order = chance.random() < 0.3
@@ -280,6 +283,8 @@ class Life:
         event = self.chance.choice(strange)
         if isinstance(event, ev.Granted):
             self.cluster.containers[event.container] = event.role
+        if isinstance(event, ev.Registered) and self.cluster.app.accepts(task, event.container, event.incarnation):
+            return  # the first that names itself in a container is the one: it has the credentials
         self.cluster.deliver(event)
 
     def _early(self) -> None:

@@ -990,6 +990,7 @@ def test_the_job_ends_although_a_container_never_does() -> None:
             finish = action if isinstance(action, act.Finish) else finish
     assert finish
     assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
+    assert simulation.app.handle(ev.Granted(container="c-1", role="worker", host="h"), now) == []
 
 
 def test_after_the_end_nothing_is_decided() -> None:
@@ -1002,6 +1003,30 @@ def test_after_the_end_nothing_is_decided() -> None:
     assert simulation.app.handle(grant, 9.0) == [act.Release(container="c-9")]
     assert simulation.app.handle(grant, 9.0) == []
     assert simulation.app.state.job is JobState.SUCCEEDED
+
+
+def test_once_the_result_is_known_nobody_waits_in_line() -> None:
+    """A scheduler that still speaks of its queue says nothing about this job."""
+    simulation = started(workers(1))
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.Queued(reason="behind another job"))
+    assert simulation.app.state.queue_reason == ""
+
+
+@pytest.mark.parametrize(("kind", "named"), [(RoleKind.TRACKED, 1), (RoleKind.UNTRACKED, 1), (RoleKind.SIDECAR, 0)])
+def test_who_fails_while_the_job_stops_is_named_beside_the_cause(kind: RoleKind, named: int) -> None:
+    """But for sidecars, which never matter."""
+    simulation = Simulation(roles(worker=Role(), board=Role(kind=kind)))
+    simulation.stubborn.add(task("board:0"))
+    simulation.begin()
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    simulation.exit(task("board:0"), SEGV)
+    assert outcome(simulation) == ("failed", 1, "program")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert len(simulation.finished.failure.others) == named
 
 
 def test_the_end_is_the_last_word() -> None:

@@ -35,6 +35,7 @@ class Promises:
         self._container: dict[TaskId, str] = {}
         self.returned: set[str] = set()
         self._killed: set[str] = set()
+        self._incarnations: dict[str, str] = {}
         self._session = 0
         self._asked = 0
         self._specs: set[tuple[int, int]] = set()
@@ -42,18 +43,21 @@ class Promises:
         self._failed = False
         self._finished = False
 
-    def handled(self, event: ev.Event, actions: list[act.Action]) -> str:
-        """Looks at one event and what came of it; answers the machine's digest.
+    def handled(self, event: ev.Event, now: float, actions: list[act.Action]) -> str:
+        """Looks at one event at time `now` and what came of it; answers the machine's digest.
 
         Raises:
             BrokenPromiseError: something was promised and not kept.
         """
+        idle = self._means_nothing(event, now)
         self._note(event)
         for action in actions:
             self._check(action)
         wrong = broken(self._app)
         after = _Moment(self._app)
         wrong += _wrong_moves(self._before, after, event)
+        if idle and after.digest != self._before.digest:
+            wrong.append(f"{event} changed something")
         self._before = after
         if wrong:
             raise BrokenPromiseError("; ".join(wrong))
@@ -70,6 +74,20 @@ class Promises:
                     self._ended.add(container)
             case ev.SessionOpened(session=session):
                 self._session = session
+
+    def _means_nothing(self, event: ev.Event, now: float) -> bool:
+        """Whether an event is early, or of somebody who is not what it says."""
+        match event:
+            case ev.Deadline(name=name):
+                due = self._before.deadlines.get(name)
+                return due is None or due > now
+            case ev.Registered(task=task, container=container, incarnation=incarnation):
+                if self.launched.get(container) != task:
+                    return True
+                return incarnation != self._incarnations.setdefault(container, incarnation)
+            case ev.Silent(container=container):
+                return container in self._killed | self._ended
+        return False
 
     def _check(self, action: act.Action) -> None:
         if self._finished and not isinstance(action, act.Release):
@@ -149,6 +167,7 @@ class _Moment:
         self.result = state.final.state if state.final else None
         self.refused = state.refused
         self.tasks = {task.id: task.state for task in state.tasks.values()}
+        self.deadlines = dict(state.timers.all)
         self.digest = app.digest()
 
 

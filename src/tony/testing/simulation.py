@@ -110,7 +110,7 @@ class Simulation:
         """Feeds one event, checks every promise, performs what comes out."""
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
-        self.digests.append(self._promises.handled(event, actions))
+        self.digests.append(self._promises.handled(event, self.now, actions))
         self.actions += actions
         for action in actions:
             self._perform(action)

@@ -1,0 +1,99 @@
+"""An executor that comes back is told all that it may have missed, and nothing that it must not do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.specs import task, with_restarts, workers
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.model.states import TaskState
+from tony.testing.simulation import Simulation
+
+START = act.Start(task=task("worker:0"), session=1, try_=1, version=1)
+
+
+def running() -> Simulation:
+    """Two workers run, in c-1 and c-2."""
+    simulation = Simulation(with_restarts(workers(2, stop_grace=3.0), 1))
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def told(simulation: Simulation, incarnation: str = "i-c-1") -> list[act.Action]:
+    """What the executor in c-1 is told."""
+    before = simulation.app.digest()
+    actions = simulation.app.wanted("c-1", incarnation)
+    assert simulation.app.digest() == before
+    return actions
+
+
+def test_who_should_run_is_told_to_start() -> None:
+    """The start may have been lost; a second one starts nothing."""
+    assert told(running()) == [START]
+
+
+def test_who_should_stop_is_told_so_and_has_to_answer_for_the_start() -> None:
+    """The start itself may have been lost as well: then nobody would ever report that program's end."""
+    simulation = running()
+    simulation.stubborn.add(task("worker:0"))
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert told(simulation) == [act.Stop(task=task("worker:0"), session=1, grace=3.0, reason="stopping"), START]
+
+
+def test_a_stop_and_a_start_that_were_both_lost_come_to_an_end_at_once() -> None:
+    """The executor answers that nothing was started; nothing has to be ended by force."""
+    simulation = Simulation(workers(2))
+    simulation.begin()
+    simulation.run(until=lambda: sum(isinstance(p.event, ev.Registered) for p in simulation.pending) == 2)
+    simulation.disconnect("c-1")
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.run()
+    simulation.reconnect("c-1")
+    simulation.run()
+    assert simulation.finished
+    assert (simulation.now, simulation.app.state.tasks[task("worker:0")].state) == (0.0, TaskState.STOPPED)
+
+
+def test_who_prepares_is_told_the_session() -> None:
+    """The word of a new session may have been lost."""
+    simulation = running()
+    simulation.disconnect("c-1")
+    simulation.lose("c-2", silent=True)
+    simulation.run()
+    simulation.reconnect("c-1")
+    simulation.run(until=lambda: simulation.app.state.tasks[task("worker:0")].state is TaskState.STARTING)
+    assert told(simulation) == [act.Renew(task=task("worker:0"), session=2)]
+
+
+def test_who_has_not_registered_yet_is_told_nothing() -> None:
+    """It prepares the session that it was made for, and says so."""
+    simulation = Simulation(workers(2))
+    simulation.begin()
+    simulation.run(until=lambda: "c-1" in simulation.executors)
+    assert told(simulation) == []
+
+
+def test_who_is_ready_waits_for_the_others() -> None:
+    """Nothing is told before the gang is complete."""
+    simulation = Simulation(workers(2), capacity=1)
+    simulation.begin()
+    simulation.run()
+    assert simulation.app.state.tasks[task("worker:0")].state is TaskState.REGISTERED
+    assert told(simulation) == []
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_who_is_not_wanted_any_more_is_told_to_end(frozen: bool) -> None:
+    """Its container was given back, or its place was taken."""
+    simulation = running()
+    simulation.deaf = True
+    if frozen:
+        simulation.freeze("c-1")
+        simulation.deliver(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1"))
+    else:
+        simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+        simulation.run()
+    assert told(simulation) == [act.Release(container="c-1")]
