@@ -52,7 +52,8 @@ def others(count: int) -> Iterator[None]:
     command = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "sleep", "3600"]
     with ExitStack() as stack:
         started = [stack.enter_context(subprocess.Popen(command)) for _ in range(count)]
-        stack.callback(lambda: [process.kill() for process in started])
+        for process in started:
+            stack.callback(process.kill)
         until(lambda: {process.pid for process in started} <= set(_processes()), "they are there")
         yield
 

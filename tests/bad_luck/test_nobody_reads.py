@@ -1,0 +1,160 @@
+"""Standard streams that are closed, that nobody reads, or that take nothing: the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import TONY, Lab
+from tony.cli.main import COMMANDS
+
+pytestmark = pytest.mark.e2e
+
+#: Command -> its lines, each of which answers 0 and prints something; `{job}` and `{file}` stand for a job.
+LINES: dict[str, tuple[str, ...]] = {
+    "submit": ("submit {file}", "submit {file} --detach", "submit {file} --json", "submit {file} --dry-run"),
+    "run": ("run -- echo up",),
+    "status": ("status {job}", "status {job} --json"),
+    "logs": ("logs {job}", "logs -f {job}", "logs --json {job}"),
+    "events": ("events {job}", "events -f {job}"),
+    "kill": ("kill {job}",),
+    "list": ("list", "list --json"),
+    "history": ("history {job}",),
+    "replay": ("replay {job}",),
+    "validate": ("validate {file}",),
+    "settings": ("settings",),
+    "completion": ("completion bash",),
+    "version": ("version", "--version", "--help", "status --help"),
+}
+#: Lines that are refused with 2, whoever reads that.
+REFUSED = ("status nobody", "status nobody --json", "frobnicate", "status --frobnicate", "submit missing.toml", "--x")
+
+#: A shell's redirection -> exit code of a command that would answer 0.
+FATES = {
+    ">&-": 0,
+    "2>&-": 0,
+    ">&- 2>&-": 0,
+    "<&- >&- 2>&-": 0,
+    "2> >(:)": 0,
+    "2> /dev/full": 0,
+    "> /dev/full": 3,
+    "> >(:)": 141,
+    "> >(:) 2> >(:)": 141,
+}
+#: Those that a command's further lines are put to; its first one meets all.
+SAMPLE = (">&- 2>&-", "> /dev/full", "> >(:)")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Lab, str, Path]]:
+    """A user, one finished job of theirs, and a job file."""
+    with tempfile.TemporaryDirectory(prefix="tony-e2e-") as folder:
+        lab = Lab(Path(folder))
+        try:
+            file = lab.job_file('command = "echo up"\n')
+            assert lab.submit(file).returncode == 0
+            yield lab, lab.only_job(), file
+        finally:
+            lab.close()
+
+
+def bash(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a few words of bash."""
+    return subprocess.run(
+        ["bash", "-c", script], env=lab.env, cwd=lab.root, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def command(place: tuple[Lab, str, Path], line: str) -> str:
+    """A line as the shell takes it."""
+    _, job, file = place
+    return f"{shlex.quote(TONY)} {line.format(job=job, file=shlex.quote(str(file)))}"
+
+
+def assert_quiet(done: subprocess.CompletedProcess[str], what: str) -> None:
+    """No word of Python's, and no bug of ours."""
+    said = f"{what}: {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    for word in ("Traceback", "Exception ignored", "bug of ours", "BrokenPipe"):
+        assert word not in done.stderr, said
+
+
+def test_every_command_is_here() -> None:
+    """Whoever adds a command adds its line."""
+    assert set(LINES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_streams_that_take_nothing(place: tuple[Lab, str, Path], name: str) -> None:
+    """Closed is as /dev/null; a full disk is the machine's fault; a reader that has gone has seen enough."""
+    lab = place[0]
+    for number, line in enumerate(LINES[name]):
+        for fate, code in FATES.items():
+            if number > 0 and fate not in SAMPLE:
+                continue
+            # The reader is gone for certain before the command begins: `:` ends at once, and bash waits for it.
+            done = bash(lab, f"{{ sleep 0.05; exec {command(place, line)}; }} {fate}")
+            assert_quiet(done, f"{line} {fate}")
+            assert done.returncode == code, f"{line} {fate}: {done.returncode}\n{done.stderr}"
+            if "2>" not in fate and code == 3:
+                assert "No space left on device" in done.stderr
+    assert not list(lab.home.glob("crash-*"))
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_head(place: tuple[Lab, str, Path], name: str) -> None:
+    """It has its line, and nobody complains; what was said before the end is there."""
+    lab = place[0]
+    for line in LINES[name]:
+        done = bash(lab, f"{command(place, line)} | head -n 1; exit ${{PIPESTATUS[0]}}")
+        assert_quiet(done, line)
+        assert done.returncode in (0, 141), line
+        assert done.stdout.count("\n") == 1, line
+
+
+def test_head_of_a_long_output(place: tuple[Lab, str, Path]) -> None:
+    """More than a pipe holds: the command ends as soon as nobody reads."""
+    lab = place[0]
+    job = lab.tony("run", "--detach", "--", "seq", "200000").stdout.strip()
+    assert lab.wait(job)["state"] == "succeeded"
+    done = bash(lab, f"{command(place, f'logs {job}')} | head -n 2; exit ${{PIPESTATUS[0]}}")
+    assert_quiet(done, "logs")
+    assert (done.returncode, done.stdout) == (141, "1\n2\n")
+
+
+def test_head_of_a_job_that_is_followed(place: tuple[Lab, str, Path]) -> None:
+    """The job goes on without whoever followed it, who is told so."""
+    lab = place[0]
+    script = "for i in $(seq 5000); do echo line $i of many that nobody reads any more; done; sleep 1; echo last"
+    file = lab.file("many.toml", f'command = "{script}"\n')
+    done = bash(lab, f"{shlex.quote(TONY)} submit {file} | head -n 3; exit ${{PIPESTATUS[0]}}")
+    assert_quiet(done, "submit")
+    assert (done.returncode, done.stdout.count("\n")) == (141, 3)
+    job = lab.jobs()[-1]
+    assert f"job {job} goes on; end it with: tony kill {job}" in done.stderr
+    assert lab.wait(job)["state"] == "succeeded"
+    assert "last" in lab.wait_output(job, "main:0", "last")
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_words_that_nobody_takes(place: tuple[Lab, str, Path], line: str) -> None:
+    """What is refused is refused with the same exit code, however standard error fares."""
+    lab = place[0]
+    for fate in ("2>&-", "<&- >&- 2>&-", "2> /dev/full", "> >(:) 2> >(:)"):
+        done = bash(lab, f"{{ sleep 0.05; exec {command(place, line)}; }} {fate}")
+        assert_quiet(done, f"{line} {fate}")
+        assert done.returncode == 2, f"{line} {fate}: {done.returncode}\n{done.stderr}"
+
+
+def test_a_failure_that_nobody_reads(place: tuple[Lab, str, Path]) -> None:
+    """A job that fails has its exit code, also when its explanation goes nowhere."""
+    lab = place[0]
+    file = lab.file("failing.toml", 'command = "exit 7"\n')
+    for fate, code in FATES.items():
+        done = bash(lab, f"{{ sleep 0.05; exec {command(place, f'submit {file}')}; }} {fate}")
+        assert_quiet(done, fate)
+        assert done.returncode == (1 if code == 0 else code), f"{fate}: {done.returncode}"
