@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import gc
 import json
 import signal
 import socket
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -518,18 +521,33 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No file descriptors left: it is logged, and tried again; a connection that broke before is passed over."""
-    loop = asyncio.get_running_loop()
-    real, errors = loop.sock_accept, [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
+    real, errors = socket.socket.accept, [OSError(errno.EMFILE, "too many"), OSError(errno.ECONNABORTED, "gone")]
 
-    async def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+    def accept(listener: socket.socket) -> tuple[socket.socket, object]:
         if errors:
             raise errors.pop(0)
-        return await real(listener)
+        return real(listener)
 
     # Patched: really running out of descriptors would break the test itself.
-    monkeypatch.setattr(loop, "sock_accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", accept)
     monkeypatch.setattr("tony.rpc.server._NO_ROOM_PAUSE", 0.001)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         assert connection.is_open
     said = f"cannot take another connection: too many: {refusals.open_files()}"
     assert [record.getMessage() for record in caplog.records] == [said]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_comes_while_the_server_closes_is_closed(place: Place, turns: int) -> None:
+    """However far it has come by then, nobody forgets its socket."""
+    with warnings.catch_warnings(record=True) as forgotten:
+        warnings.simplefilter("always", ResourceWarning)
+        async with serving(place) as (server, _, address):
+            knocking = asyncio.ensure_future(connect(address, place.job.executors, timeout=10))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+            with contextlib.suppress(ConnectionFailed, ProtocolError):
+                (await knocking).abort()
+        gc.collect()
+    assert [str(each.message) for each in forgotten] == []

@@ -189,17 +189,25 @@ class _ListeningSide(Side):
     # --- accepting ------------------------------------------------------------------------------------------------
 
     async def accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Takes connections from a listening socket until cancelled."""
+        """Takes connections from a listening socket until cancelled.
+
+        Not by `loop.sock_accept`: if that is cancelled at the moment in which a connection comes, nobody closes it.
+        """
         loop = asyncio.get_running_loop()
+        listener.setblocking(False)
         while True:
             await self._room.wait()
             try:
-                sock, _ = await loop.sock_accept(listener)
+                sock, _ = listener.accept()
+            except BlockingIOError:
+                await _wait_readable(listener)
+                continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._say("no-room", f"cannot take another connection: {refusals.said(error)}")
                     await asyncio.sleep(_NO_ROOM_PAUSE)
                 continue  # or that connection was gone before we took it
+            sock.setblocking(False)
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
 
     def _connection(self, context: ssl.SSLContext | None) -> Connection:
@@ -281,3 +289,13 @@ class _ListeningSide(Side):
         more = f" (and {kept_back} more like it before)" if kept_back else ""
         text = text if len(text) <= _LINE and text.isprintable() else ascii(text[:_LINE])
         log.warning("%s%s", text, more)
+
+
+async def _wait_readable(listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(listener, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(listener)
