@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.state import State
 from tony.core.steps.containers import LAUNCHES
 from tony.model.exit import ExitReason
 from tony.model.job import JobSpec
 from tony.model.report import Failure
 from tony.model.states import JobState, RoleKind, StopOn, TaskState
-from tony.testing.simulation import Simulation
 
 #: Cause -> the exit codes that it may have.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {
@@ -40,26 +41,26 @@ _REASONS: Mapping[str, tuple[ExitReason, ...]] = {
 }
 
 
-def unexplained(cluster: Simulation) -> list[str]:
+def unexplained(finished: act.Finish | None, log: Sequence[ev.Event], state: State) -> list[str]:
     """What is not as it should be about the end of a job; empty when all is well."""
-    finished = cluster.finished
-    assert finished is not None
+    if finished is None:
+        return ["the job has not ended"]
     failure = finished.failure
     if failure is None:
-        return _success(cluster)
+        return _success(state)
     wrong = []
     if finished.exit_code not in EXIT_CODES[failure.cause]:
         wrong.append(f"exit code {finished.exit_code} for {failure.cause}")
-    if not _happened(cluster, failure):
+    if not _LOOKS.get(failure.cause, _limit)(log, failure, state.spec):
         wrong.append(f"nothing in the log is the cause {failure.cause} of {failure.task}")
-    others = [f.reason for f in cluster.app.state.failures if (f.reason, f.at) != (failure.reason, failure.at)]
+    others = [f.reason for f in state.failures if (f.reason, f.at) != (failure.reason, failure.at)]
     if finished.state is JobState.FAILED and list(failure.others) != others:
         wrong.append(f"others named: {failure.others}, there were: {others}")
     return wrong
 
 
-def _success(cluster: Simulation) -> list[str]:
-    state, spec = cluster.app.state, cluster.app.state.spec
+def _success(state: State) -> list[str]:
+    spec = state.spec
     if spec.stop_on is StopOn.CHIEF and spec.chief and state.tasks[spec.chief].state is TaskState.SUCCEEDED:
         return []
     wrong = []
@@ -68,12 +69,6 @@ def _success(cluster: Simulation) -> list[str]:
         if role.kind is RoleKind.TRACKED and ended < role.total:
             wrong.append(f"the job succeeded, and {role.name} had not ended by itself")
     return wrong
-
-
-def _happened(cluster: Simulation, failure: Failure) -> bool:
-    log = [event for event, _ in cluster.log]
-    looks = _LOOKS.get(failure.cause, _limit)
-    return looks(log, failure, cluster.app.state.spec)
 
 
 def _by_exit(log: Sequence[ev.Event], failure: Failure) -> bool:

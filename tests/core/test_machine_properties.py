@@ -45,7 +45,7 @@ def lived(chance: Random, folder: Path) -> Life:
 
 def check_end(cluster: Simulation) -> None:
     """Nothing is left, and the result follows from what happened."""
-    assert unexplained(cluster) == []
+    assert unexplained(cluster.finished, [event for event, _ in cluster.log], cluster.app.state) == []
     assert cluster.app.state.containers == {}
     if not cluster.deaf:
         assert (cluster.containers, cluster.running()) == ({}, [])

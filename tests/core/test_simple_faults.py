@@ -253,7 +253,9 @@ def test_one_fault(name: str) -> None:
         met += 1
         failure = finished.failure
         came = finished.state.value, finished.exit_code, failure and failure.cause, (failure and failure.task) or ""
-        if came != (state, exit_code, cause, whom if cause else "") or unexplained(life.cluster):
+        log = [event for event, _ in life.cluster.log]
+        wrong += [(seed, whom, text) for text in unexplained(finished, log, life.cluster.app.state)]
+        if came != (state, exit_code, cause, whom if cause else ""):
             wrong.append((seed, whom, *came))
     assert wrong == []
     assert met > LIVES / 2

@@ -1,7 +1,7 @@
 """What the machine promises to the world, kept in books of their own: whoever breaks one is told which.
 
-The invariants (`core/invariants.py`) say what must be true of the machine's memory; these say what must be true of what it
-does, whatever it remembers.
+The invariants (`core/invariants.py`) say what must be true of the machine's memory; these say what must be true of what
+it does, whatever it remembers.
 """
 
 from __future__ import annotations
