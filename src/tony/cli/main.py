@@ -17,6 +17,7 @@ from typing import Any, cast
 import click
 
 import tony
+from tony.cli.help import FittingContext
 from tony.cli.output import print_json, say, warn
 from tony.cli.streams import prepare_output, settle_output
 from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
@@ -70,6 +71,8 @@ class _BrokenPipe(Exception):  # noqa: N818 - not an error: the reader has seen 
 class Commands(click.Group):
     """Loads `tony.cli.<name>.command` when it is asked for."""
 
+    context_class = FittingContext
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, in the order of the help page."""
         return list(COMMANDS)
@@ -78,7 +81,9 @@ class Commands(click.Group):
         """Loads one command."""
         if name not in COMMANDS:
             return None
-        return cast(click.Command, import_module(f"tony.cli.commands.{name}").command)
+        command = cast(click.Command, import_module(f"tony.cli.commands.{name}").command)
+        command.context_class = FittingContext
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

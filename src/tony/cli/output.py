@@ -64,5 +64,9 @@ def plain_value(text: str) -> Json:
 
 def colours(stream: TextIO) -> bool:
     """Whether colours make sense on a stream."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return is_terminal(stream) and not plain
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and knows_sequences()
+
+
+def knows_sequences() -> bool:
+    """Whether the terminal is said to be one that moves its cursor and has colours."""
+    return os.environ.get("TERM", "") not in ("", "dumb")

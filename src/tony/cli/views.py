@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +9,7 @@ from typing import Any, TextIO
 
 from tony import clock
 from tony.cli.log_printer import LogPrinter
-from tony.cli.output import say
+from tony.cli.output import knows_sequences, say
 from tony.cli.story import Story
 from tony.cli.text import is_terminal
 from tony.client.following import Viewer
@@ -59,13 +58,9 @@ def stamp() -> str:
 
 def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
     """The view that suits a stream. Use it as a context manager: a live table is taken away at the end."""
-    if is_terminal(stream) and _can_redraw():
+    if is_terminal(stream) and knows_sequences():
         from tony.cli.live_view import LiveView
 
         return LiveView(stream)
     plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))
     return plain
-
-
-def _can_redraw() -> bool:
-    return os.environ.get("TERM", "dumb") != "dumb"

@@ -49,5 +49,5 @@ def _show(row: SettingRow) -> None:
     unit = f" ({row.unit})" if row.unit else ""
     default = f"; default {row.default}" if row.default else ""
     say(row.name, bold=True)
-    say(f"    {row.type}{unit}{default}")
-    click.echo(click.wrap_text(row.meaning, columns_of() or 100, "    ", "    "))
+    for text in (f"{row.type}{unit}{default}", row.meaning):
+        click.echo(click.wrap_text(text, columns_of() or 100, "    ", "    "))
