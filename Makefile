@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all bench check fmt docs clean
+.PHONY: help env demo test test-all bench fuzz check fmt docs clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -31,6 +31,13 @@ test-all: env ## as `make test`, and the long tests too
 
 bench: env ## measure what Tony costs: a table, and bench/results.md
 	@$(bin)/python -m bench
+
+# make fuzz SECONDS=600 TARGETS="yaml replay"
+SECONDS ?= 60
+TARGETS ?=
+
+fuzz: env ## look for inputs that break something: SECONDS (60) for each of TARGETS (all); keeps the corpus
+	@scripts/fuzz --seconds $(SECONDS) $(TARGETS)
 
 check: env ## format, lint, types, generated docs
 	$(bin)/ruff format --check --quiet .

@@ -40,6 +40,7 @@ def seclude() -> None:
     library = os.path.dirname(os.__file__)
     sys.path[:] = [_root(), library, os.path.join(library, "lib-dynload")]
     sys.path_importer_cache.clear()
+    sys.excepthook = sys.__excepthook__
 
 
 def load(*modules: str) -> None:

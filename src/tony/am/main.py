@@ -34,7 +34,7 @@ from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.record import pending_report, write_summary
 from tony.linux.limits import allow_open_files
-from tony.linux.process import set_not_dumpable
+from tony.linux.process import hear_signals, set_not_dumpable
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -68,6 +68,7 @@ def main() -> int:
 def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     """Like `main`, with containers from elsewhere than the job's scheduler."""
     folder = JobFolder(Path(sys.argv[1]))
+    hear_signals()
     allow_open_files(open_files.OWN)
     set_not_dumpable()  # token and keys are in our memory
     logging.basicConfig(

@@ -7,6 +7,8 @@ import sys
 
 #: Commands that start a job, nearly always one of the local scheduler.
 _STARTING = ("run", "submit")
+#: As other Unix programs end by SIGINT.
+_INTERRUPTED = 130
 #: What both the client and the application master need: loaded once, before the one becomes a fork of the other.
 _SHARED = ("asyncio", "json", "tony.model.record", "tony.model.report", "tony.protocol.launch", "tony.rpc.transport")
 
@@ -14,22 +16,29 @@ _SHARED = ("asyncio", "json", "tony.model.record", "tony.model.report", "tony.pr
 def main() -> int:
     """Runs one command line; answers the exit code."""
     _keep_standard_numbers()
-    if sys.argv[1:2] and sys.argv[1] in _STARTING:
-        import gc
+    try:
+        if sys.argv[1:2] and sys.argv[1] in _STARTING:
+            return _main_with_standby()
+        return _main()
+    except KeyboardInterrupt:  # so early that nobody heeded it yet
+        return _INTERRUPTED
 
-        gc.disable()  # nothing of what is loaded ever becomes garbage; `settle` undoes it
-        from tony import bootstrap
-        from tony.schedulers.local import standby
 
-        bootstrap.load(*_SHARED)
-        standby.prepare()
-        try:
-            return _main()
-        finally:
-            left = standby.take()
-            if left:
-                left.dismiss()
-    return _main()
+def _main_with_standby() -> int:
+    import gc
+
+    gc.disable()  # nothing of what is loaded ever becomes garbage; `settle` undoes it
+    from tony import bootstrap
+    from tony.schedulers.local import standby
+
+    bootstrap.load(*_SHARED)
+    standby.prepare()
+    try:
+        return _main()
+    finally:
+        left = standby.take()
+        if left:
+            left.dismiss()
 
 
 def _keep_standard_numbers() -> None:

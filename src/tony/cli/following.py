@@ -12,6 +12,7 @@ from typing import TextIO
 
 import click
 
+from tony.cli.early import EarlyInterrupts
 from tony.cli.output import say_all, warn
 from tony.cli.views import view_for
 from tony.client.failure import page
@@ -26,20 +27,21 @@ from tony.model.states import JobState
 _LEAVE = (signal.SIGTERM, signal.SIGHUP)
 
 
-def follow_to_end(home: Home, job_id: str, story: TextIO) -> JobReport:
+def follow_to_end(home: Home, job_id: str, story: TextIO, early: EarlyInterrupts | None = None) -> JobReport:
     """Follows a job and answers its last report. Ctrl-C ends the job, a second one at once, a third leaves it alone.
 
     A job that fails is explained on standard error, the first cause first.
 
     Args:
         story: where states and output go.
+        early: each Ctrl-C that came before counts as well.
 
     Raises:
         KeyboardInterrupt: the person leaves before the job's end.
     """
     try:
         with view_for(story) as view:
-            report = asyncio.run(_follow(home, job_id, view))
+            report = asyncio.run(_follow(home, job_id, view, early or EarlyInterrupts()))
         story.flush()
     except (OSError, click.exceptions.Exit):  # nobody reads any more, or a full disk takes nothing any more
         with contextlib.suppress(OSError, ValueError):
@@ -56,10 +58,10 @@ def exit_code(report: JobReport) -> int:
     return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
 
 
-async def _follow(home: Home, job_id: str, view: Viewer) -> JobReport:
+async def _follow(home: Home, job_id: str, view: Viewer, early: EarlyInterrupts) -> JobReport:
     with first_error():
         async with asyncio.TaskGroup() as group:
-            with _Interrupts(home, job_id, view, group).heeded():
+            with _Interrupts(home, job_id, view, group).heeded(early):
                 return await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
 
 
@@ -76,8 +78,8 @@ class _Interrupts:
         self._following = asyncio.current_task()
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
-        """Inside, signals come here."""
+    def heeded(self, early: EarlyInterrupts) -> Iterator[None]:
+        """Inside, signals come here, after those that came before."""
         loop = asyncio.get_running_loop()
         # Who was started with a signal ignored (`nohup`, a shell's `&`) is to ignore it.
         heeded = [number for number in (signal.SIGINT, *_LEAVE) if signal.getsignal(number) is not signal.SIG_IGN]
@@ -86,6 +88,8 @@ class _Interrupts:
                 loop.add_signal_handler(number, self._press)
             else:
                 loop.add_signal_handler(number, self._leave, number)
+        for _ in range(early.pressed):
+            loop.call_soon(self._press)
         try:
             yield
         except asyncio.CancelledError:

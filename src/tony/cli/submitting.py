@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tony.cli.early import EarlyInterrupts
 from tony.cli.entry import settle
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
@@ -70,7 +71,8 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
 
         print_json(rendered(resolved, place), pretty=True)
         return 0
-    job_id = _submit(resolved, place)
+    early = EarlyInterrupts()
+    job_id = _submit(resolved, place, early)
     if manner.detach:
         if manner.as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
@@ -80,24 +82,35 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
     from tony.cli.following import exit_code, follow_to_end
 
     settle()
-    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout)
+    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout, early)
     if manner.as_json:
         print_json(report)
     return exit_code(report)
 
 
-def _submit(resolved: Resolved, place: Home) -> str:
+def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:
     from tony.client.submission import prepared
 
+    ready = None
     try:
         # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
         with _ending_in_order(), prepared(resolved, place, warn) as ready:
-            return asyncio.run(ready.hand_over())
-    except _Ended as ended:
-        warn(f"told to end ({signal.Signals(ended.number).name}); nothing was submitted.")
-        raise click.exceptions.Exit(128 + ended.number) from None
-    except KeyboardInterrupt:
-        warn("interrupted; nothing was submitted.")
+            job_id = asyncio.run(ready.hand_over())
+            early.begin()
+            return job_id
+    except KeyboardInterrupt as interrupt:
+        ended = interrupt.number if isinstance(interrupt, _Ended) else 0
+        if ready is None or not ready.accepted.is_set():
+            how = f"told to end ({signal.Signals(ended).name})" if ended else "interrupted"
+            warn(f"{how}; nothing was submitted.")
+        else:  # it came in the last moment
+            job_id = ready.job.record.job_id
+            if not ended:
+                early.begin(pressed=1)
+                return job_id
+            warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
+        if ended:
+            raise click.exceptions.Exit(128 + ended) from None
         raise
 
 

@@ -18,7 +18,7 @@ MAX_FILE = 1024**2
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 #: The time that the reader of TOML takes for a key grows with the square of its parts.
-_LONG_KEY = re.compile(r'''(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}''', re.ASCII)
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 

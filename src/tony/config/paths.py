@@ -99,7 +99,10 @@ def entry_mistake(entry: str) -> str | None:
     kind = _kind_of(path)
     if kind == "missing" and path != entry and os.path.lexists(entry):
         mark = "::" if name is not None else "#archive"
-        return f"there is no {path}; the file that is there has a `{mark}` in its own name, so it cannot be named. Rename it."
+        return (
+            f"there is no {path}; the file that is there has a `{mark}` in its own name, so it cannot be named. "
+            "Rename it."
+        )
     if kind in _NOT_THERE:
         return _NOT_THERE[kind].format(path)
     if kind == "other":

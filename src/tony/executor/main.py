@@ -39,6 +39,7 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
         file: that holds the launch context; None for standard input.
         wrap: puts something between the executor and its application master; for executors with faults.
     """
+    process.hear_signals()
     score = oom.own()
     process.set_not_dumpable()
     try:

@@ -14,20 +14,31 @@ from collections.abc import Mapping
 _PLACES = slice(45, 49)
 
 
-def assume(title: str, environ: Mapping[str, str]) -> None:
+def assume(title: str, environ: Mapping[str, str] | None = None) -> None:
     """Takes another name and environment. What finds no room is cut off in /proc; `os.environ` is always whole.
 
     Args:
         title: of the process, as ps shows it.
-        environ: all of the new environment. Put first what others have to find.
+        environ: all of the new environment, None for the present one. Put first what others have to find.
     """
     arg_start, arg_end, env_start, env_end = _places()
+    _write(arg_start, arg_end, os.fsencode(title))
+    if environ is None:
+        return
     # These become copies on the heap: nothing points into the old memory any more.
     os.environ.clear()
     os.environ.update(environ)
-    lines = b"\0".join(os.fsencode(f"{name}={value}") for name, value in environ.items())
-    _write(arg_start, arg_end, os.fsencode(title))
-    _write(env_start, env_end, lines)
+    _write(env_start, env_end, _lines(environ))
+
+
+def has_room(environ: Mapping[str, str]) -> bool:
+    """Whether /proc would show all of these: who was started with a small environment has room for no larger one."""
+    _, _, env_start, env_end = _places()
+    return len(_lines(environ)) < env_end - env_start
+
+
+def _lines(environ: Mapping[str, str]) -> bytes:
+    return b"\0".join(os.fsencode(f"{name}={value}") for name, value in environ.items())
 
 
 def _places() -> tuple[int, ...]:

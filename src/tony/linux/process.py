@@ -55,6 +55,15 @@ def set_parent_death_signal(signum: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signum)
 
 
+def hear_signals() -> None:
+    """Undoes what we may have inherited: blocked signals, and SIGCHLD ignored, so that nobody tells how a child ended.
+
+    Whoever sits above us (a server with threads of its own for signals, say) may have good reasons; we have none.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since boot: with the pid it names a process for ever. None if gone."""
     found = _stat(pid)

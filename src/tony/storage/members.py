@@ -10,6 +10,7 @@ from __future__ import annotations
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import time
 import zipfile
@@ -42,6 +43,8 @@ _DAMAGE = (
     zlib.error,
     lzma.LZMAError,
     EOFError,
+    struct.error,
+    LookupError,  # a zip's member without a name
     ValueError,  # numbers and texts in headers that cannot be read
     OverflowError,
     NotImplementedError,  # a compression method of zip that Python does not know
@@ -284,7 +287,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
 def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> str:
     if info.file_size > _LONGEST_TARGET:
         raise ArchiveError(
-            f"the archive {name} is damaged: the link {shown(info.filename)} is too long. Make it again."
+            f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Make it again."
         )
     with _damage(name):
         return archive.read(info).decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Reading xz with a bound on memory: the standard library's reader takes as much as the archive asks for, up to 4 GiB."""
+"""Reading xz with a bound on memory: the standard library's reader gives an archive all it asks for, up to 4 GiB."""
 
 from __future__ import annotations
 

@@ -77,6 +77,7 @@ class Simulation:
         finished: the Finish action, once it came.
         stubborn: tasks whose programs do not mind being told to stop.
         unlaunchable: tasks whose programs cannot be started.
+        promises: what is held against the machine with every event.
         deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
     """
 
@@ -96,7 +97,7 @@ class Simulation:
         self.unlaunchable: set[TaskId] = set()
         self.deaf = False
         self._unheard: dict[str, str] = {}
-        self._promises = Promises(self.app)
+        self.promises = Promises(self.app)
         self._made = 0
         self._wake: act.WakeAt | None = None
 
@@ -110,7 +111,7 @@ class Simulation:
         """Feeds one event, checks every promise, performs what comes out."""
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
-        self.digests.append(self._promises.handled(event, self.now, actions))
+        self.digests.append(self.promises.handled(event, self.now, actions))
         self.actions += actions
         for action in actions:
             self._perform(action)

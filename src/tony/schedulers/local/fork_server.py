@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 
 from tony import bootstrap
 from tony.linux import identity
+from tony.linux.descriptors import close_others
 from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
@@ -171,12 +172,12 @@ def _spawn(theirs: socket.socket) -> int:
 def _be_server(connection: socket.socket) -> NoReturn:
     """The fork: lets go of all that belongs to the master."""
     try:
+        gc.freeze()  # nothing of the master's is ever collected here: it would close files of ours by its old numbers
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        own = connection.fileno()
-        os.closerange(3, own)
-        os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
+        close_others({connection.fileno()})
+        identity.assume(f"{__name__} of {os.getppid()}")
         _serve(connection)
     except BaseException:  # the outermost place of a program
         sys.excepthook(*sys.exc_info())
@@ -205,7 +206,7 @@ def _obey(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}
-    if bootstrap.module_of(request["argv"]) is None:
+    if bootstrap.module_of(request["argv"]) is None or not identity.has_room(request["env"]):
         return {"pid": _execute(request["argv"], request["folder"], env, files)}
     pid = os.fork()
     if pid == 0:
@@ -228,15 +229,11 @@ def _become(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Seq
         stdin, output, *kept = files
         for source, target in ((stdin, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
-        others = {*kept, 0, 1, 2}
-        for number in map(int, os.listdir("/proc/self/fd")):
-            if number not in others:
-                with contextlib.suppress(OSError):
-                    os.close(number)
+        close_others(kept)
         os.chdir(folder)
         module = bootstrap.module_of(argv)
         identity.assume(f"{module} in {folder}", env)
+        bootstrap.enter(argv)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
-    bootstrap.enter(argv)

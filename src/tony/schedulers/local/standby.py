@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 
 TYPE_CHECKING = False  # nothing that takes time is imported here: this module comes before everything else
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
     from typing import NoReturn
 
-_SIGKILL = 9
+#: What a terminal sends to a whole group.
+_OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP}
+#: Variables that make an interpreter slow or talkative; fresh ones of ours ignore them.
+_ODD = frozenset(
+    {"PYTHONASYNCIODEBUG", "PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE"}
+)
 #: What a master is made of.
 _MASTER = ("tony.am.main", "tony.schedulers.local.source")
 
@@ -76,7 +82,7 @@ class Standby:
         """SIGKILL."""
         if self.returncode is None:
             try:
-                os.kill(self.pid, _SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 
@@ -95,25 +101,38 @@ _present: Standby | None = None
 
 
 def prepare() -> None:
-    """Forks one. For a process that has one thread and has done nothing yet; where it fails, there will be none."""
+    """Forks one. For a process that has done nothing yet; where a fork is not safe, or fails, there will be none."""
     global _present
+    if not _is_plain():
+        return
     pipes: list[int] = []
+    # What a terminal sends to all of us is for the client alone, also before the fork has left our session.
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     try:
         for _ in range(2):
             pipes += os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
+        if pid == 0:
+            _wait(pipes[0], pipes[3], masked)
+        os.close(pipes[0])
+        os.close(pipes[3])
+        _present = Standby(pid, pipes[1], pipes[2])
     except OSError:
         for pipe in pipes:
             os.close(pipe)
-        return
-    orders, ready = pipes[:2], pipes[2:]
-    if pid == 0:
-        os.close(orders[1])
-        os.close(ready[0])
-        _wait(orders[0], ready[1])
-    os.close(orders[0])
-    os.close(ready[1])
-    _present = Standby(pid, orders[1], ready[0])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+def _is_plain() -> bool:
+    """Whether a fork of this interpreter is like a fresh one: one thread, nobody who watches it, no odd manner."""
+    try:
+        threads = len(os.listdir("/proc/self/task"))
+    except OSError:
+        return False
+    watched = sys.gettrace() or sys.getprofile() or "coverage" in sys.modules
+    odd = sys.warnoptions or sys._xoptions or not _ODD.isdisjoint(os.environ)
+    return threads == 1 and not watched and not odd
 
 
 def take() -> Standby | None:
@@ -137,33 +156,48 @@ def _load() -> None:
     codec.prepare(JobRecord, JobCredentials)
 
 
-def _wait(orders: int, ready: int) -> NoReturn:
+def _wait(orders: int, ready: int, masked: set[int | signal.Signals]) -> NoReturn:
+    """The fork. Whatever happens in here, it must not go on as a second client."""
     try:
-        os.setsid()  # no signal of the client's terminal reaches it
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for target in range(3):
-            os.dup2(nothing, target)
-        os.close(nothing)
+        os.setsid()  # from now on no signal of the client's terminal reaches it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that came before is forgotten; masters heed it again
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         gc.disable()
-        from tony import bootstrap
-        from tony.linux import identity
-
-        bootstrap.seclude()
+        _forget_client({orders, ready})
         _load()
         with open(orders, "rb") as pipe:
             content = pipe.read()
         if not content:
             os._exit(0)
-        folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        for target in (1, 2):
-            os.dup2(output, target)
-        os.close(output)
-        os.chdir(folder)
-        gc.freeze()  # what is loaded by now stays: collections need not look at it
-        gc.enable()
+        _obey(content, ready)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
-    identity.assume(f"tony.am.main {folder}", dict(os.environ))
+
+
+def _forget_client(kept: Collection[int]) -> None:
+    """Lets go of all that is the client's: its streams, and files that somebody gave to it (a shell's `9>lock`)."""
+    from tony import bootstrap
+    from tony.linux.descriptors import close_others
+
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for target in range(3):
+        os.dup2(nothing, target)
+    close_others(kept)
+    bootstrap.seclude()
+
+
+def _obey(content: bytes, ready: int) -> NoReturn:
+    from tony import bootstrap
+    from tony.linux import identity
+
+    folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    for target in (1, 2):
+        os.dup2(output, target)
+    os.close(output)
+    os.chdir(folder)
+    identity.assume(f"tony.am.main {folder}")
+    gc.freeze()  # what is loaded by now stays: collections need not look at it
+    gc.enable()
     bootstrap.enter([*argv, str(ready)])

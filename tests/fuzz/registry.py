@@ -1,0 +1,13 @@
+"""Every target by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets import archives, connections, files, machine, peers, records, screens, settings, wire
+
+_MODULES = (wire, records, files, settings, archives, machine, screens, peers, connections)
+
+#: Name -> target.
+TARGETS: Mapping[str, Target] = {target.name: target for module in _MODULES for target in module.TARGETS}

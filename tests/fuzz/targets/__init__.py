@@ -1,0 +1,1 @@
+"""The targets: a module for each part of the program."""

@@ -1,0 +1,221 @@
+"""Whole ends of a connection, with sockets: a server fed by hostile peers, a client by a hostile server, and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable
+from functools import cache
+from typing import Any, TypeVar
+
+from tests.fuzz.places import scratch
+from tests.fuzz.target import Target
+from tests.fuzz.targets.wire import framed_messages
+from tests.rpc.places import JOB, OTHER_JOB, Diary
+from tony.errors import ConnectionFailed, ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.hello import PeerKind, encode_answer, encode_hello
+from tony.protocol.messages import GetReport, Message
+from tony.rpc import Connection, Server, connect
+from tony.rpc.tls import TlsPipe, client_context, server_context
+
+T = TypeVar("T")
+
+#: Seconds, of the clock on the wall, that nothing here comes near.
+_PATIENCE = 30.0
+_TOKEN = JOB.am.token
+#: Between two pieces of a stream: what is before has arrived when the rest is sent.
+_PAUSE = b"\n--\n"
+
+
+class _Hall:
+    """An event loop with a server in it, for all inputs of a process."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.strange: list[dict[str, Any]] = []
+        self.loop.set_exception_handler(lambda loop, context: self.strange.append(context))
+        self.diary = Diary(answer=_answer)
+        self.address, self.port = "", 0
+        self.server = Server(JOB.am, self.diary, handshake_timeout=_PATIENCE)
+        self.run(self._listen())
+
+    async def _listen(self) -> None:
+        self.address = await self.server.listen(f"unix:{scratch('hall')}/am.sock")
+        self.port = int((await self.server.listen("tls:127.0.0.1:0")).rpartition(":")[2])
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def within() -> T:
+            async with asyncio.timeout(_PATIENCE):
+                return await work
+
+        self.strange.clear()
+        result = self.loop.run_until_complete(within())
+        assert not self.strange, self.strange
+        return result
+
+
+@cache
+def _hall() -> _Hall:
+    return _Hall()
+
+
+def _answer(connection: Connection, message: Message) -> None:
+    if isinstance(message, GetReport):
+        connection.send(GetReport())
+
+
+def server(data: bytes) -> None:
+    """A peer that sends these bytes, in pieces, and goes: the server forgets it, and still serves another one.
+
+    The first byte says where: to the Unix socket, or to the port that speaks TLS.
+    """
+    hall = _hall()
+    hall.run(_attack(hall, bool(data[:1] == b"\x01"), data[1:].split(_PAUSE)))
+    assert not hall.diary.connections
+    hall.diary.messages.clear()
+    hall.diary.ends.clear()
+
+
+async def _attack(hall: _Hall, over_tcp: bool, pieces: list[bytes]) -> None:
+    path = hall.address.removeprefix("unix:")
+    if over_tcp:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hall.port)
+    else:
+        reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write_eof()
+        await reader.read()
+    except OSError:
+        pass  # it has heard enough of us
+    finally:
+        writer.close()
+    while hall.server.statistics().open or hall.server.statistics().strangers:
+        await asyncio.sleep(0)
+    honest = await connect(hall.address, JOB.executors, PeerKind.CLIENT)
+    honest.send(GetReport())
+    assert await honest.receive() == GetReport()
+    honest.close()
+    await honest.wait_closed()
+    while hall.server.statistics().open:
+        await asyncio.sleep(0)
+
+
+def client(data: bytes) -> None:
+    """Whatever answers at an application master's address: messages, or an error of ours."""
+    _hall().run(_visit(data.split(_PAUSE)))
+
+
+async def _visit(pieces: list[bytes]) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            writer.write_eof()
+            await reader.read()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    path = f"{scratch('visit')}/am.sock"
+    async with await asyncio.start_unix_server(serve, path):
+        connection = await connect(f"unix:{path}", JOB.executors, PeerKind.CLIENT)
+        try:
+            while (message := await connection.receive()) is not None:
+                assert isinstance(message, Message)
+        finally:
+            connection.abort()
+            await connection.wait_closed()
+
+
+def tls(data: bytes) -> None:
+    """Bytes to either end of a TLS connection: from the beginning, and in the middle of one that is open.
+
+    The first byte says which end, and how far the two are; then each byte of the other end's is changed by ours.
+    """
+    how, noise = (data[0] if data else 0), data[1:]
+    ends = TlsPipe(_contexts()[0], listens=True), TlsPipe(_contexts()[1], listens=False)
+    victim, other = ends if how & 1 else ends[::-1]
+    rounds = how >> 1 & 3
+    to_victim = other.start() if other is ends[1] else b""
+    victim.start() if victim is ends[1] else b""
+    to_other = victim.outgoing()
+    for _ in range(rounds):
+        to_other += _feed(victim, to_victim)
+        to_victim = _feed(other, to_other)
+        to_other = b""
+    if how & 8:  # over what would come
+        noise = bytes(a ^ b for a, b in zip(to_victim.ljust(len(noise), b"\0"), noise, strict=False)) or to_victim
+    _feed(victim, noise)
+    victim.close()
+
+
+def _feed(pipe: TlsPipe, data: bytes) -> bytes:
+    out = b""
+    for plain in pipe.feed(memoryview(data)):
+        assert isinstance(plain, bytes)
+        out += pipe.outgoing()
+    return out + pipe.outgoing()
+
+
+@cache
+def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    return server_context(JOB.am), client_context(JOB.executors)
+
+
+def _server_seeds() -> list[bytes]:
+    right = encode_hello(PeerKind.EXECUTOR, _TOKEN)
+    frames = framed_messages()
+    return [
+        *(b"\x00" + right + frame for frame in frames),
+        b"\x00" + right[:10] + _PAUSE + right[10:] + frames[0][:3] + _PAUSE + frames[0][3:],
+        b"\x00" + encode_hello(PeerKind.CLIENT, OTHER_JOB.am.token) + frames[0],
+        b"\x00" + encode_hello(PeerKind.CLIENT, _TOKEN, version=9),
+        b"\x00" + right + b"\xff\xff\xff\xff" + b"x" * 50,
+        b"\x00GET / HTTP/1.0\r\n\r\n",
+        b"\x01" + right,
+        b"\x01\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03",
+    ]
+
+
+def _client_seeds() -> list[bytes]:
+    welcome = encode_answer(None)
+    frames = framed_messages()
+    refused = [encode_answer(code) for code in (Code.TOKEN, Code.BUSY, Code.VERSION)]
+    return [*(welcome + frame for frame in frames), *refused, welcome[:3] + _PAUSE + welcome[3:] + b"".join(frames[:4])]
+
+
+def _tls_seeds() -> list[bytes]:
+    first = TlsPipe(_contexts()[1], listens=False).start()
+    return [
+        b"\x01" + first,
+        b"\x00" + first[:40],
+        b"\x03\x16\x03\x03\x00\x02\x00\x00",
+        b"\x0d" + bytes(50) + b"\x01",
+        b"\x0f\x00\x01",
+    ]
+
+
+_WIRE_WORDS = (encode_hello(PeerKind.EXECUTOR, _TOKEN), encode_answer(None), _PAUSE, b"\x00\x00\x00\x10", b'{"k":"')
+
+TARGETS = (
+    Target(name="server", run=server, errors=(), seeds=_server_seeds, tokens=_WIRE_WORDS),
+    Target(
+        name="client", run=client, errors=(ConnectionFailed, ProtocolError), seeds=_client_seeds, tokens=_WIRE_WORDS
+    ),
+    Target(
+        name="tls",
+        run=tls,
+        errors=(ProtocolError,),
+        seeds=_tls_seeds,
+        tokens=(b"\x16\x03\x01", b"\x17\x03\x03"),
+        longest=1024,
+    ),
+)

@@ -1,0 +1,221 @@
+"""What programs print and reports say, on its way to files and terminals."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz.places import scratch
+from tests.fuzz.target import Target
+from tests.fuzz.values import plain_of
+from tony.cli.live_table import live_table
+from tony.cli.log_printer import LogPrinter
+from tony.cli.status_page import status_page
+from tony.cli.story import Story
+from tony.cli.text import cut, safe, safe_line, table, width
+from tony.client.live_reader import LiveReader
+from tony.client.log_names import STREAMS, LogName, Selection, find
+from tony.client.log_reader import LONGEST_LINE, Reader, readers
+from tony.client.log_tail import LogTail
+from tony.executor.output import LogFile
+from tony.model.codec import DecodeError, from_plain
+from tony.model.json_text import BadJson, loads
+from tony.model.report import JobReport
+
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_NAME = LogName("worker", 0, 1, 1, "out")
+
+
+def terminal(data: bytes) -> None:
+    """A line of a program's output, a name, a cell of a table."""
+    for text in (data.decode("utf-8", "replace"), data.decode("utf-8", "surrogateescape"), data.decode("latin-1")):
+        plain = safe(text)
+        assert safe(plain) == plain
+        plain.encode()
+        shown = safe_line(text)
+        bare = _COLOUR.sub("", shown)
+        assert safe(bare) == bare, ascii(bare[:100])
+        shown.encode()
+        if bare != shown:
+            assert shown.endswith("\x1b[0m")
+        for columns in (0, 1, 7, 80):
+            assert width(cut(plain, columns)) <= columns
+        lines = table([("A", "B", "C"), (plain, plain, plain)], 40, (1,))
+        assert all(width(line) <= 40 for line in lines)
+
+
+class _Terminal(io.TextIOWrapper):
+    """Somebody looks at it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(data: bytes) -> None:
+    """Lines of programs on a terminal, in a file, as JSON."""
+    folder = scratch("logs")
+    (folder / _NAME.file).write_bytes(data)
+    lines = list(Reader(folder, _NAME).drain())
+    raw = io.BytesIO()
+    with _Terminal(raw, encoding="utf-8") as stream:
+        LogPrinter(stream).print(lines)
+        bare = _COLOUR.sub("", raw.getvalue().decode())
+        assert len(bare.splitlines()) >= len(lines)
+        assert all(safe(line) == line for line in bare.split("\n"))
+    as_json = io.BytesIO()
+    with io.TextIOWrapper(as_json, encoding="utf-8") as stream:
+        LogPrinter(stream, as_json=True).print(lines)
+        assert [json.loads(line)["line"] for line in as_json.getvalue().splitlines()] == [line.text for line in lines]
+
+
+def reader(data: bytes) -> None:
+    """A task's log, read while it grows and rotates: no byte twice, none lost but by two rotations at once."""
+    how, stream = (data[0] if data else 0), data[1:]
+    folder = scratch("logs")
+    place = folder / _NAME.file
+    exact, live = Reader(folder, _NAME), LiveReader(folder, _NAME)
+    got: list[bytes] = []
+    for number, piece in enumerate(_pieces(stream, 1 + how * 8 + len(stream) // 50)):
+        with place.open("ab") as file:
+            file.write(piece)
+        got += _read(exact)
+        _read(live)
+        if how % 3 == 0 and number % 4 == 3:
+            os.replace(place, _NAME.rotated(folder))
+    got += [line.data for line in exact.drain()]
+    assert all(len(line) <= LONGEST_LINE + 256 * 1024 for line in got)
+    assert b"".join(got) == stream.replace(b"\n", b"")
+    for keep in (0, 1, 3):
+        last = [line for each in readers(folder, [_NAME], keep) for line in each.drain()]
+        assert len(last) <= keep
+
+
+def _read(reader: Reader) -> list[bytes]:
+    return [line.data for line in reader.read()]
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+def kept(data: bytes) -> None:
+    """A program's output on disk: within its limit, and the end of what was printed."""
+    how, limit, stream = (*data[:2], 0, 0)[0], (*data[:2], 0, 0)[1] * 4, data[2:]
+    place = scratch("output") / "x.out"
+    file = LogFile(place, limit)
+    for piece in _pieces(stream, 1 + how + len(stream) // 500):
+        file.write(piece)
+    file.close()
+    older = place.with_name("x.out.1")
+    found = (older.read_bytes() if older.exists() else b"") + (place.read_bytes() if place.exists() else b"")
+    assert len(found) <= limit
+    assert stream.endswith(found)
+    assert file.lost == 0
+
+
+def names(data: bytes) -> None:
+    """Files of any name in a folder of logs that somebody looks at; the first line says what they are."""
+    folder = scratch("logs")
+    kinds, *lines = data.replace(b"\0", b"").split(b"\n")
+    with LogTail(folder, Selection(), live=True) as tail:
+        for number, line in enumerate(lines[:8]):
+            _make(folder, line, kinds[number % len(kinds)] % 4 if kinds else 0)
+        changed = tail._watch.changed()
+        for found in (*tail.new_lines(changed), *tail.new_lines(), *tail.drain()):
+            assert found.name.stream in STREAMS
+    for name in find(folder, Selection()):
+        assert LogName.parse(name.file) == name
+
+
+def _make(folder: Path, name: bytes, kind: int) -> None:
+    place = os.fsencode(folder) + b"/" + name
+    if not name or b"/" in name or name in (b".", b"..") or len(name) > 255 or os.path.lexists(place):
+        return
+    if kind == 1:
+        os.mkdir(place)
+    elif kind == 2:
+        os.mkfifo(place)
+    elif kind == 3:
+        os.symlink(name, place)
+    else:
+        with open(place, "wb") as file:
+            file.write(b"x\ny")
+
+
+def pages(data: bytes) -> None:
+    """A report, as it came over the wire, in every form it has for people."""
+    try:
+        report = from_plain(JobReport, loads(data), ignore_unknown=True)
+    except (BadJson, DecodeError):
+        return
+    for columns in (10, 40, 200):
+        for row in (*live_table(report, 1e9, columns, 5), *status_page(report, columns, {2: "why"})):
+            assert safe(row) == row, ascii(row[:100])
+    for row in live_table(report, 1e9, 30, 0):
+        assert width(row) <= 30
+    story = Story()
+    story.tell(report, 0.0)
+    story.tell(report, 40.0)
+
+
+_SCREEN_WORDS = (
+    b"\x1b[31m",
+    b"\x1b[0m",
+    b"\x1b]0;",
+    b"\x1b[2J",
+    b"\x9b",
+    b"\x07",
+    b"\r",
+    "\u202e".encode(),
+    "ｗ".encode(),
+)
+_OUTPUT = b"line one\n 10%\r 20%\r100%\n\x1b[31mred\x1b[0m\n\xff\xfe\nno end"
+
+
+def _names_seeds() -> list[bytes]:
+    return [
+        (
+            b"0101\nworker-0.s1.t1.out\nworker-0.s1.t1.out.1\nworker-0.s1.t1.err\nps-1.s2.t3.err\nworker-0.executor.log\n"
+            b"\xff\xfe.out"
+        ),
+        b"123\nworker-0.s1.t1.out\nworker-1.s1.t1.out\nworker-2.s1.t1.out",
+    ]
+
+
+TARGETS = (
+    Target(
+        name="terminal",
+        run=terminal,
+        errors=(),
+        seeds=lambda: [_OUTPUT, "ｗｉｄｅ é e\u0301 \u202e x".encode(), b"\x1b[1;31m\x1b[Kx\x1b[0m\x9b2J\x1b]0;t\x07"],
+        tokens=_SCREEN_WORDS,
+    ),
+    Target(name="printed", run=printed, errors=(), seeds=lambda: [_OUTPUT], tokens=_SCREEN_WORDS, longest=1024),
+    Target(
+        name="log-reader",
+        run=reader,
+        errors=(),
+        seeds=lambda: [b"\x00" + _OUTPUT, b"\x01" + _OUTPUT, b"\x03" + _OUTPUT * 5],
+        memory=16 << 20,
+    ),
+    Target(
+        name="log-file",
+        run=kept,
+        errors=(),
+        seeds=lambda: [b"\x05\x05" + _OUTPUT, b"\xff\x02" + _OUTPUT * 3],
+        longest=1024,
+    ),
+    Target(
+        name="log-names",
+        run=names,
+        errors=(),
+        seeds=_names_seeds,
+        tokens=(b".out", b".err", b".s1.t1", b".1"),
+        longest=512,
+    ),
+    Target(name="pages", run=pages, errors=(), seeds=lambda: [json.dumps(plain_of(JobReport)).encode()], json=True),
+)

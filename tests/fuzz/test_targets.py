@@ -1,0 +1,62 @@
+"""Every door takes every input: those that the fuzzer keeps, and a sample of what Hypothesis thinks of."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.fuzz import corpus
+from tests.fuzz.hostile import inputs
+from tests.fuzz.registry import TARGETS
+from tests.fuzz.target import check
+
+#: Inputs for each target; `make fuzz` tries thousands a second, for as long as one likes.
+_EXAMPLES = 60
+
+NAMES = sorted(TARGETS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_proper_is_taken(name: str) -> None:
+    """The inputs that fuzzing begins with are what a target is for, or nearly: they get far."""
+    target = TARGETS[name]
+    seeds = target.seeds()
+    assert seeds
+    for seed in seeds:
+        check(target, seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_kept_is_taken(name: str) -> None:
+    """Each input of the corpus once took a way that no other took."""
+    for data in corpus.load(name):
+        check(TARGETS[name], data)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_comes_is_taken(name: str) -> None:
+    """The same inputs at each run: what they find fails for everybody, and with the input in its words."""
+    target = TARGETS[name]
+
+    @settings(
+        max_examples=_EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(inputs(target))
+    def take(data: bytes) -> None:
+        check(target, data)
+
+    take()
+
+
+def test_every_corpus_has_its_target() -> None:
+    """A file that nobody reads is no test."""
+    assert {path.stem for path in corpus.FOLDER.glob("*.txt")} <= TARGETS.keys()
+
+
+def test_the_corpus_is_small() -> None:
+    """Everybody who clones the project carries it."""
+    assert sum(path.stat().st_size for path in corpus.FOLDER.iterdir()) < 2_000_000
