@@ -1,0 +1,1 @@
+"""Hadoop's messages and their bytes; no connections here."""

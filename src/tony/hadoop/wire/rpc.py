@@ -1,0 +1,220 @@
+"""The messages around every call (package `hadoop.common`), IPC version 9.
+
+Facts: hadoop-common's RpcHeader.proto, IpcConnectionContext.proto, ProtobufRpcEngine2.proto, Security.proto.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from tony.hadoop.wire.proto import (
+    BYTES,
+    ENUM,
+    INT64,
+    SINT32,
+    STRING,
+    UINT32,
+    UINT64,
+    Message,
+    optional,
+    repeated,
+    required,
+)
+
+#: Call ids that are no calls.
+AUTHORIZATION_FAILED_CALL_ID: Final = -1
+CONNECTION_CONTEXT_CALL_ID: Final = -3
+PING_CALL_ID: Final = -4
+SASL_CALL_ID: Final = -33
+#: The retry count of everything that is no call.
+NO_RETRY: Final = -1
+
+
+class RpcKind(IntEnum):
+    """How requests are written; ours are protobufs."""
+
+    BUILTIN = 0
+    WRITABLE = 1
+    PROTOCOL_BUFFER = 2
+
+
+class RpcOperation(IntEnum):
+    """What a packet is; ours are whole calls."""
+
+    FINAL_PACKET = 0
+    CONTINUATION_PACKET = 1
+    CLOSE_CONNECTION = 2
+
+
+class RpcStatus(IntEnum):
+    """How a call ended. After FATAL the server closes the connection."""
+
+    SUCCESS = 0
+    ERROR = 1
+    FATAL = 2
+
+
+class RpcErrorCode(IntEnum):
+    """Where a call failed; those from 10 on are fatal."""
+
+    APPLICATION = 1
+    NO_SUCH_METHOD = 2
+    NO_SUCH_PROTOCOL = 3
+    RPC_SERVER = 4
+    SERIALIZING_RESPONSE = 5
+    VERSION_MISMATCH = 6
+    FATAL_UNKNOWN = 10
+    FATAL_UNSUPPORTED_SERIALIZATION = 11
+    FATAL_INVALID_HEADER = 12
+    FATAL_DESERIALIZING_REQUEST = 13
+    FATAL_VERSION_MISMATCH = 14
+    FATAL_UNAUTHORIZED = 15
+
+
+class SaslState(IntEnum):
+    """The step of an authentication."""
+
+    SUCCESS = 0
+    NEGOTIATE = 1
+    INITIATE = 2
+    CHALLENGE = 3
+    RESPONSE = 4
+    WRAP = 5
+
+
+class CallerContext(Message):
+    """Who asked for this, for audit logs."""
+
+    context: str = required(1, STRING)
+    signature: bytes | None = optional(2, BYTES)
+
+
+class RpcRequestHeader(Message):
+    """The first message of each packet from the client. Kind and operation are optional in name only."""
+
+    rpc_kind: RpcKind | None = optional(1, ENUM(RpcKind))
+    rpc_op: RpcOperation | None = optional(2, ENUM(RpcOperation))
+    call_id: int = required(3, SINT32)
+    client_id: bytes = required(4, BYTES)
+    retry_count: int = optional(5, SINT32, NO_RETRY)
+    caller_context: CallerContext | None = optional(7, CallerContext)
+    state_id: int | None = optional(8, INT64)
+
+
+class RequestHeader(Message):
+    """The second message of a call: what is called."""
+
+    method_name: str = required(1, STRING)
+    protocol: str = required(2, STRING)
+    protocol_version: int = required(3, UINT64)
+
+
+class UserInformation(Message):
+    """For whom the calls are, and who makes them (only if that is another)."""
+
+    effective_user: str | None = optional(1, STRING)
+    real_user: str | None = optional(2, STRING)
+
+
+class IpcConnectionContext(Message):
+    """Sent once, after the authentication and before the first call."""
+
+    user: UserInformation | None = optional(2, UserInformation)
+    protocol: str | None = optional(3, STRING)
+
+
+class RpcResponseHeader(Message):
+    """The first message of each packet from the server."""
+
+    unsigned_call_id: int = required(1, UINT32)
+    status: RpcStatus = required(2, ENUM(RpcStatus))
+    server_version: int | None = optional(3, UINT32)
+    exception_class: str | None = optional(4, STRING)
+    error_message: str | None = optional(5, STRING)
+    error_code: RpcErrorCode | None = optional(6, ENUM(RpcErrorCode))
+    client_id: bytes | None = optional(7, BYTES)
+    retry_count: int = optional(8, SINT32, NO_RETRY)
+    state_id: int | None = optional(9, INT64)
+
+    @property
+    def call_id(self) -> int:
+        """The id as the request had it: requests have signed ids, answers the same bits without sign."""
+        return self.unsigned_call_id - (1 << 32) if self.unsigned_call_id >> 31 else self.unsigned_call_id
+
+
+class SaslAuth(Message):
+    """One way to authenticate. What the client chooses must equal the server's, but for the challenge."""
+
+    method: str = required(1, STRING)
+    mechanism: str = required(2, STRING)
+    protocol: str | None = optional(3, STRING)
+    server_id: str | None = optional(4, STRING)
+    challenge: bytes | None = optional(5, BYTES)
+
+
+class RpcSasl(Message):
+    """A step of an authentication, or wrapped traffic after it."""
+
+    version: int | None = optional(1, UINT32)
+    state: SaslState = required(2, ENUM(SaslState))
+    token: bytes | None = optional(3, BYTES)
+    auths: tuple[SaslAuth, ...] = repeated(4, SaslAuth)
+
+
+class Token(Message):
+    """A token on the wire (`TokenProto`)."""
+
+    identifier: bytes = required(1, BYTES)
+    password: bytes = required(2, BYTES)
+    kind: str = required(3, STRING)
+    service: str = required(4, STRING)
+
+
+class CredentialsEntry(Message):
+    """A token or a secret under its alias (`CredentialsKVProto`)."""
+
+    alias: str = required(1, STRING)
+    token: Token | None = optional(2, Token)
+    secret: bytes | None = optional(3, BYTES)
+
+
+class Credentials(Message):
+    """A token file of format 1 (`CredentialsProto`)."""
+
+    tokens: tuple[CredentialsEntry, ...] = repeated(1, CredentialsEntry)
+    secrets: tuple[CredentialsEntry, ...] = repeated(2, CredentialsEntry)
+
+
+class GetDelegationTokenRequest(Message):
+    """Who may renew the token: a principal."""
+
+    renewer: str = required(1, STRING)
+
+
+class GetDelegationTokenResponse(Message):
+    """Absent where the server is not secure."""
+
+    token: Token | None = optional(1, Token)
+
+
+class RenewDelegationTokenRequest(Message):
+    """The token to renew."""
+
+    token: Token = required(1, Token)
+
+
+class RenewDelegationTokenResponse(Message):
+    """The new end, in milliseconds since 1970."""
+
+    expiry_time: int = required(1, UINT64)
+
+
+class CancelDelegationTokenRequest(Message):
+    """The token to end."""
+
+    token: Token = required(1, Token)
+
+
+class CancelDelegationTokenResponse(Message):
+    """Nothing."""

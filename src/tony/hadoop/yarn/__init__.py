@@ -1,0 +1,1 @@
+"""YARN's services, as their clients see them."""
