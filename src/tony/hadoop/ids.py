@@ -1,0 +1,115 @@
+"""The names of applications, attempts and containers, as YARN writes them.
+
+    application_1410901177871_0001
+    appattempt_1410901177871_0001_000001
+    container_1410901177871_0001_01_000005, container_e17_1410901177871_0001_01_000005
+
+`e17`: the ResourceManager has been restarted 17 times since. A container's sequence starts again with each restart, so
+only the whole name names it. Numbers are filled up to 4, 6, 2 and 6 digits, and are longer where they must be.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tony.errors import UserError
+from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, ContainerId
+
+_SEQUENCE_BITS: Final = 40
+_SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1
+_NUMBER: Final = r"([0-9]{1,19})"
+_APPLICATION: Final = re.compile(rf"application_{_NUMBER}_{_NUMBER}")
+_ATTEMPT: Final = re.compile(rf"appattempt_{_NUMBER}_{_NUMBER}_{_NUMBER}")
+_CONTAINER: Final = re.compile(rf"container_(?:e{_NUMBER}_)?{_NUMBER}_{_NUMBER}_{_NUMBER}_{_NUMBER}")
+
+
+class InvalidId(UserError):  # noqa: N818 - a noun reads better where it is raised
+    """A text that is no such name."""
+
+
+def application_id(text: str) -> ApplicationId:
+    """Reads `application_1410901177871_0001`.
+
+    Raises:
+        InvalidId: it is no such name.
+    """
+    stamp, number = _numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
+    return _application(text, stamp, number)
+
+
+def attempt_id(text: str) -> ApplicationAttemptId:
+    """Reads `appattempt_1410901177871_0001_000001`.
+
+    Raises:
+        InvalidId: it is no such name.
+    """
+    stamp, number, attempt = _numbers(_ATTEMPT, text, "an attempt", "appattempt_1410901177871_0001_000001")
+    return ApplicationAttemptId(application=_application(text, stamp, number), number=_below(text, attempt, 31))
+
+
+def container_id(text: str) -> ContainerId:
+    """Reads `container_1410901177871_0001_01_000005` and `container_e17_1410901177871_0001_01_000005`.
+
+    Raises:
+        InvalidId: it is no such name.
+    """
+    epoch, stamp, number, attempt, sequence = _numbers(
+        _CONTAINER, text, "a container", "container_e17_1410901177871_0001_01_000005"
+    )
+    application = _application(text, stamp, number)
+    return ContainerId(
+        application=application,
+        attempt=ApplicationAttemptId(application=application, number=_below(text, attempt, 31)),
+        number=_below(text, epoch, 23) << _SEQUENCE_BITS | _below(text, sequence, _SEQUENCE_BITS),
+    )
+
+
+def _numbers(pattern: re.Pattern[str], text: str, what: str, example: str) -> list[int]:
+    match = pattern.fullmatch(text.strip())
+    if match is None:
+        raise InvalidId(f"{text!r} is not the name of {what}; such a name looks like {example}")
+    return [int(number or 0) for number in match.groups()]
+
+
+def _below(text: str, number: int, bits: int) -> int:
+    if number >> bits:
+        raise InvalidId(f"{text!r}: {number} is too large a number there")
+    return number
+
+
+def _application(text: str, stamp: int, number: int) -> ApplicationId:
+    return ApplicationId(number=_below(text, number, 31), cluster_timestamp=_below(text, stamp, 63))
+
+
+def application_text(application: ApplicationId) -> str:
+    """Writes `application_1410901177871_0001`."""
+    return f"application_{_of_application(application)}"
+
+
+def attempt_text(attempt: ApplicationAttemptId) -> str:
+    """Writes `appattempt_1410901177871_0001_000001`."""
+    return f"appattempt_{_of_application(attempt.application)}_{attempt.number or 0:06}"
+
+
+def container_text(container: ContainerId) -> str:
+    """Writes `container_1410901177871_0001_01_000005`."""
+    number = container.number or 0
+    epoch = number >> _SEQUENCE_BITS
+    attempt = container.attempt or ApplicationAttemptId(application=container.application)
+    return (
+        f"container_{f'e{epoch:02}_' if epoch else ''}{_of_application(application_of(container))}"
+        f"_{attempt.number or 0:02}_{number & _SEQUENCE:06}"
+    )
+
+
+def application_of(container: ContainerId) -> ApplicationId:
+    """The application of a container. Senders fill either of two fields."""
+    if container.attempt is not None and container.attempt.application is not None:
+        return container.attempt.application
+    return container.application or ApplicationId()
+
+
+def _of_application(application: ApplicationId | None) -> str:
+    application = application or ApplicationId()
+    return f"{application.cluster_timestamp or 0}_{application.number or 0:04}"

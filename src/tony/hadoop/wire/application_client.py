@@ -1,0 +1,518 @@
+"""ApplicationClientProtocol: what clients ask of the ResourceManager, port 8032."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    NodeAttributeKey,
+    NodeAttributeType,
+    NodeReport,
+    NodeState,
+    Priority,
+    Resource,
+    ResourceTypeInfo,
+    SignalCommand,
+)
+from tony.hadoop.wire.reports import (
+    ApplicationReport,
+    ApplicationState,
+    ApplicationSubmissionContext,
+    AttemptReport,
+    ClusterMetrics,
+    ContainerReport,
+    LabelNodes,
+    NodeLabel,
+    NodeLabels,
+    QueueInfo,
+    QueueUserAcls,
+    TimeoutExpiry,
+)
+from tony.hadoop.wire.rpc import (
+    CancelDelegationTokenRequest,
+    CancelDelegationTokenResponse,
+    GetDelegationTokenRequest,
+    GetDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
+
+
+class Scope(IntEnum):
+    """Whose applications."""
+
+    ALL = 0
+    VIEWABLE = 1
+    OWN = 2
+
+
+class GetNewApplicationRequest(Message):
+    """Nothing."""
+
+
+class GetNewApplicationResponse(Message):
+    """An id of one's own, and the most that one container may have."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+    maximum_capability: Resource | None = optional(2, Resource)
+
+
+class SubmitApplicationRequest(Message):
+    """The application."""
+
+    context: ApplicationSubmissionContext | None = optional(1, ApplicationSubmissionContext)
+
+
+class SubmitApplicationResponse(Message):
+    """Nothing: poll the report until it is accepted."""
+
+
+class GetApplicationReportRequest(Message):
+    """Which application."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+
+
+class GetApplicationReportResponse(Message):
+    """Its report."""
+
+    report: ApplicationReport | None = optional(1, ApplicationReport)
+
+
+class KillApplicationRequest(Message):
+    """Which application, and why."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+    diagnostics: str | None = optional(2, STRING)
+
+
+class KillApplicationResponse(Message):
+    """Ask again until it is done."""
+
+    completed: bool = optional(1, BOOL, False)
+
+
+class FailApplicationAttemptRequest(Message):
+    """Which attempt to end, so that the next one starts."""
+
+    attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
+
+
+class FailApplicationAttemptResponse(Message):
+    """Nothing."""
+
+
+class GetApplicationsRequest(Message):
+    """Which applications; what is empty does not choose."""
+
+    types: tuple[str, ...] = repeated(1, STRING)
+    states: tuple[ApplicationState, ...] = repeated(2, ENUM(ApplicationState))
+    users: tuple[str, ...] = repeated(3, STRING)
+    queues: tuple[str, ...] = repeated(4, STRING)
+    limit: int | None = optional(5, INT64)
+    start_begin: int | None = optional(6, INT64)
+    start_end: int | None = optional(7, INT64)
+    finish_begin: int | None = optional(8, INT64)
+    finish_end: int | None = optional(9, INT64)
+    tags: tuple[str, ...] = repeated(10, STRING)
+    scope: Scope = optional(11, ENUM(Scope), Scope.ALL)
+    name: str | None = optional(12, STRING)
+
+
+class GetApplicationsResponse(Message):
+    """The applications."""
+
+    applications: tuple[ApplicationReport, ...] = repeated(1, ApplicationReport)
+
+
+class GetApplicationAttemptReportRequest(Message):
+    """Which attempt."""
+
+    attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
+
+
+class GetApplicationAttemptReportResponse(Message):
+    """Its report."""
+
+    report: AttemptReport | None = optional(1, AttemptReport)
+
+
+class GetApplicationAttemptsRequest(Message):
+    """Whose attempts."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+
+
+class GetApplicationAttemptsResponse(Message):
+    """The attempts."""
+
+    attempts: tuple[AttemptReport, ...] = repeated(1, AttemptReport)
+
+
+class GetContainerReportRequest(Message):
+    """Which container."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+
+
+class GetContainerReportResponse(Message):
+    """Its report."""
+
+    report: ContainerReport | None = optional(1, ContainerReport)
+
+
+class GetContainersRequest(Message):
+    """Of which attempt. The ResourceManager itself knows only running containers."""
+
+    attempt_id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
+
+
+class GetContainersResponse(Message):
+    """The containers."""
+
+    containers: tuple[ContainerReport, ...] = repeated(1, ContainerReport)
+
+
+class MoveApplicationRequest(Message):
+    """Which application, to which queue."""
+
+    application_id: ApplicationId = required(1, ApplicationId)
+    target_queue: str = required(2, STRING)
+
+
+class MoveApplicationResponse(Message):
+    """Nothing."""
+
+
+class UpdateApplicationPriorityRequest(Message):
+    """Which application, and its new priority."""
+
+    application_id: ApplicationId = required(1, ApplicationId)
+    priority: Priority = required(2, Priority)
+
+
+class UpdateApplicationPriorityResponse(Message):
+    """The priority that it really has: queues have limits."""
+
+    priority: Priority | None = optional(1, Priority)
+
+
+class UpdateApplicationTimeoutsRequest(Message):
+    """Which application, and the new ends."""
+
+    application_id: ApplicationId = required(1, ApplicationId)
+    timeouts: tuple[TimeoutExpiry, ...] = repeated(2, TimeoutExpiry)
+
+
+class UpdateApplicationTimeoutsResponse(Message):
+    """The ends that it really has."""
+
+    timeouts: tuple[TimeoutExpiry, ...] = repeated(1, TimeoutExpiry)
+
+
+class GetClusterNodesRequest(Message):
+    """Nodes in which states; none means all that are active."""
+
+    states: tuple[NodeState, ...] = repeated(1, ENUM(NodeState))
+
+
+class GetClusterNodesResponse(Message):
+    """The nodes."""
+
+    nodes: tuple[NodeReport, ...] = repeated(1, NodeReport)
+
+
+class GetClusterMetricsRequest(Message):
+    """Nothing."""
+
+
+class GetClusterMetricsResponse(Message):
+    """The nodes in numbers."""
+
+    metrics: ClusterMetrics | None = optional(1, ClusterMetrics)
+
+
+class GetQueueInfoRequest(Message):
+    """Which queue, and what of it."""
+
+    queue: str | None = optional(1, STRING)
+    include_applications: bool | None = optional(2, BOOL)
+    include_children: bool | None = optional(3, BOOL)
+    recursive: bool | None = optional(4, BOOL)
+
+
+class GetQueueInfoResponse(Message):
+    """The queue."""
+
+    queue: QueueInfo | None = optional(1, QueueInfo)
+
+
+class GetQueueUserAclsRequest(Message):
+    """Nothing."""
+
+
+class GetQueueUserAclsResponse(Message):
+    """What the caller may do, queue by queue."""
+
+    queues: tuple[QueueUserAcls, ...] = repeated(1, QueueUserAcls)
+
+
+class GetClusterNodeLabelsRequest(Message):
+    """Nothing."""
+
+
+class GetClusterNodeLabelsResponse(Message):
+    """The labels that the cluster has."""
+
+    old_labels: tuple[str, ...] = repeated(1, STRING)
+    labels: tuple[NodeLabel, ...] = repeated(2, NodeLabel)
+
+
+class GetNodeToLabelsRequest(Message):
+    """Nothing."""
+
+
+class GetNodeToLabelsResponse(Message):
+    """The labels, node by node."""
+
+    nodes: tuple[NodeLabels, ...] = repeated(1, NodeLabels)
+
+
+class GetLabelsToNodesRequest(Message):
+    """Of which labels; none means all."""
+
+    labels: tuple[str, ...] = repeated(1, STRING)
+
+
+class GetLabelsToNodesResponse(Message):
+    """The nodes, label by label."""
+
+    labels: tuple[LabelNodes, ...] = repeated(1, LabelNodes)
+
+
+class GetResourceTypesRequest(Message):
+    """Nothing."""
+
+
+class GetResourceTypesResponse(Message):
+    """All that the cluster counts, memory and vcores included."""
+
+    types: tuple[ResourceTypeInfo, ...] = repeated(1, ResourceTypeInfo)
+
+
+class NodeAttributeInfo(Message):
+    """An attribute that nodes have."""
+
+    key: NodeAttributeKey = required(1, NodeAttributeKey)
+    type: NodeAttributeType = required(2, ENUM(NodeAttributeType))
+
+
+class GetClusterNodeAttributesRequest(Message):
+    """Nothing."""
+
+
+class GetClusterNodeAttributesResponse(Message):
+    """The attributes that the cluster has."""
+
+    attributes: tuple[NodeAttributeInfo, ...] = repeated(1, NodeAttributeInfo)
+
+
+class SignalContainerRequest(Message):
+    """Which container's processes get which signal."""
+
+    container_id: ContainerId = required(1, ContainerId)
+    command: SignalCommand = required(2, ENUM(SignalCommand))
+
+
+class SignalContainerResponse(Message):
+    """Nothing."""
+
+
+GET_NEW_APPLICATION: Final = Method(
+    protocol=PROTOCOL,
+    name="getNewApplication",
+    request=GetNewApplicationRequest,
+    response=GetNewApplicationResponse,
+    idempotent=True,
+)
+SUBMIT_APPLICATION: Final = Method(
+    protocol=PROTOCOL,
+    name="submitApplication",
+    request=SubmitApplicationRequest,
+    response=SubmitApplicationResponse,
+    idempotent=True,
+)
+GET_APPLICATION_REPORT: Final = Method(
+    protocol=PROTOCOL,
+    name="getApplicationReport",
+    request=GetApplicationReportRequest,
+    response=GetApplicationReportResponse,
+    idempotent=True,
+)
+FORCE_KILL_APPLICATION: Final = Method(
+    protocol=PROTOCOL,
+    name="forceKillApplication",
+    request=KillApplicationRequest,
+    response=KillApplicationResponse,
+    idempotent=True,
+)
+FAIL_APPLICATION_ATTEMPT: Final = Method(
+    protocol=PROTOCOL,
+    name="failApplicationAttempt",
+    request=FailApplicationAttemptRequest,
+    response=FailApplicationAttemptResponse,
+)
+GET_APPLICATIONS: Final = Method(
+    protocol=PROTOCOL,
+    name="getApplications",
+    request=GetApplicationsRequest,
+    response=GetApplicationsResponse,
+    idempotent=True,
+)
+GET_APPLICATION_ATTEMPT_REPORT: Final = Method(
+    protocol=PROTOCOL,
+    name="getApplicationAttemptReport",
+    request=GetApplicationAttemptReportRequest,
+    response=GetApplicationAttemptReportResponse,
+    idempotent=True,
+)
+GET_APPLICATION_ATTEMPTS: Final = Method(
+    protocol=PROTOCOL,
+    name="getApplicationAttempts",
+    request=GetApplicationAttemptsRequest,
+    response=GetApplicationAttemptsResponse,
+    idempotent=True,
+)
+GET_CONTAINER_REPORT: Final = Method(
+    protocol=PROTOCOL,
+    name="getContainerReport",
+    request=GetContainerReportRequest,
+    response=GetContainerReportResponse,
+    idempotent=True,
+)
+GET_CONTAINERS: Final = Method(
+    protocol=PROTOCOL,
+    name="getContainers",
+    request=GetContainersRequest,
+    response=GetContainersResponse,
+    idempotent=True,
+)
+MOVE_APPLICATION: Final = Method(
+    protocol=PROTOCOL,
+    name="moveApplicationAcrossQueues",
+    request=MoveApplicationRequest,
+    response=MoveApplicationResponse,
+    idempotent=True,
+)
+UPDATE_APPLICATION_PRIORITY: Final = Method(
+    protocol=PROTOCOL,
+    name="updateApplicationPriority",
+    request=UpdateApplicationPriorityRequest,
+    response=UpdateApplicationPriorityResponse,
+    idempotent=True,
+)
+UPDATE_APPLICATION_TIMEOUTS: Final = Method(
+    protocol=PROTOCOL,
+    name="updateApplicationTimeouts",
+    request=UpdateApplicationTimeoutsRequest,
+    response=UpdateApplicationTimeoutsResponse,
+    idempotent=True,
+)
+GET_CLUSTER_NODES: Final = Method(
+    protocol=PROTOCOL,
+    name="getClusterNodes",
+    request=GetClusterNodesRequest,
+    response=GetClusterNodesResponse,
+    idempotent=True,
+)
+GET_CLUSTER_METRICS: Final = Method(
+    protocol=PROTOCOL,
+    name="getClusterMetrics",
+    request=GetClusterMetricsRequest,
+    response=GetClusterMetricsResponse,
+    idempotent=True,
+)
+GET_QUEUE_INFO: Final = Method(
+    protocol=PROTOCOL,
+    name="getQueueInfo",
+    request=GetQueueInfoRequest,
+    response=GetQueueInfoResponse,
+    idempotent=True,
+)
+GET_QUEUE_USER_ACLS: Final = Method(
+    protocol=PROTOCOL,
+    name="getQueueUserAcls",
+    request=GetQueueUserAclsRequest,
+    response=GetQueueUserAclsResponse,
+    idempotent=True,
+)
+GET_CLUSTER_NODE_LABELS: Final = Method(
+    protocol=PROTOCOL,
+    name="getClusterNodeLabels",
+    request=GetClusterNodeLabelsRequest,
+    response=GetClusterNodeLabelsResponse,
+    idempotent=True,
+)
+GET_NODE_TO_LABELS: Final = Method(
+    protocol=PROTOCOL,
+    name="getNodeToLabels",
+    request=GetNodeToLabelsRequest,
+    response=GetNodeToLabelsResponse,
+    idempotent=True,
+)
+GET_LABELS_TO_NODES: Final = Method(
+    protocol=PROTOCOL,
+    name="getLabelsToNodes",
+    request=GetLabelsToNodesRequest,
+    response=GetLabelsToNodesResponse,
+    idempotent=True,
+)
+GET_RESOURCE_TYPES: Final = Method(
+    protocol=PROTOCOL,
+    name="getResourceTypeInfo",
+    request=GetResourceTypesRequest,
+    response=GetResourceTypesResponse,
+    idempotent=True,
+)
+GET_CLUSTER_NODE_ATTRIBUTES: Final = Method(
+    protocol=PROTOCOL,
+    name="getClusterNodeAttributes",
+    request=GetClusterNodeAttributesRequest,
+    response=GetClusterNodeAttributesResponse,
+    idempotent=True,
+)
+SIGNAL_CONTAINER: Final = Method(
+    protocol=PROTOCOL,
+    name="signalToContainer",
+    request=SignalContainerRequest,
+    response=SignalContainerResponse,
+)
+GET_DELEGATION_TOKEN: Final = Method(
+    protocol=PROTOCOL,
+    name="getDelegationToken",
+    request=GetDelegationTokenRequest,
+    response=GetDelegationTokenResponse,
+    idempotent=True,
+)
+RENEW_DELEGATION_TOKEN: Final = Method(
+    protocol=PROTOCOL,
+    name="renewDelegationToken",
+    request=RenewDelegationTokenRequest,
+    response=RenewDelegationTokenResponse,
+    idempotent=True,
+)
+CANCEL_DELEGATION_TOKEN: Final = Method(
+    protocol=PROTOCOL,
+    name="cancelDelegationToken",
+    request=CancelDelegationTokenRequest,
+    response=CancelDelegationTokenResponse,
+    idempotent=True,
+)

@@ -1,0 +1,230 @@
+"""ApplicationMasterProtocol: what an application's master asks of the ResourceManager, port 8030."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
+from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.records import (
+    ApplicationAcl,
+    Container,
+    ContainerId,
+    ContainerStatus,
+    ExecutionType,
+    FinalStatus,
+    NodeId,
+    NodeReport,
+    Priority,
+    Resource,
+    ResourceRequest,
+    ResourceTypeInfo,
+)
+from tony.hadoop.wire.rpc import Token
+
+PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+
+
+class MasterCommand(IntEnum):
+    """What old ResourceManagers tell a master; those of 3.x throw exceptions instead."""
+
+    RESYNC = 1
+    SHUTDOWN = 2
+
+
+class CountedResource(IntEnum):
+    """What the scheduler really looks at."""
+
+    MEMORY = 0
+    CPU = 1
+
+
+class UpdateType(IntEnum):
+    """How a container changes."""
+
+    INCREASE_RESOURCE = 0
+    DECREASE_RESOURCE = 1
+    PROMOTE_EXECUTION_TYPE = 2
+    DEMOTE_EXECUTION_TYPE = 3
+
+
+class RegisterRequest(Message):
+    """Where the master is. The URL may be `host:port`; empty means none."""
+
+    host: str | None = optional(1, STRING)
+    rpc_port: int | None = optional(2, INT32)
+    tracking_url: str | None = optional(3, STRING)
+    placement_constraints: tuple[PlacementConstraintEntry, ...] = repeated(4, PlacementConstraintEntry)
+
+
+class NodeToken(Message):
+    """What a node wants to see before it listens to this master."""
+
+    node: NodeId | None = optional(1, NodeId)
+    token: Token | None = optional(2, Token)
+
+
+class RegisterResponse(Message):
+    """What the master needs to know of the cluster, and of containers that earlier attempts left running."""
+
+    maximum_capability: Resource | None = optional(1, Resource)
+    client_to_am_master_key: bytes | None = optional(2, BYTES)
+    acls: tuple[ApplicationAcl, ...] = repeated(3, ApplicationAcl)
+    previous_containers: tuple[Container, ...] = repeated(4, Container)
+    queue: str | None = optional(5, STRING)
+    previous_node_tokens: tuple[NodeToken, ...] = repeated(6, NodeToken)
+    counted: tuple[CountedResource, ...] = repeated(7, ENUM(CountedResource))
+    resource_types: tuple[ResourceTypeInfo, ...] = repeated(9, ResourceTypeInfo)
+
+
+class Blacklist(Message):
+    """Changes of the list of hosts (or racks) that get no containers of ours."""
+
+    additions: tuple[str, ...] = repeated(1, STRING)
+    removals: tuple[str, ...] = repeated(2, STRING)
+
+
+class UpdateContainerRequest(Message):
+    """A change of a container: of its resource, or of its execution type, not of both."""
+
+    container_version: int = required(1, INT32)
+    container_id: ContainerId = required(2, ContainerId)
+    type: UpdateType = required(3, ENUM(UpdateType))
+    capability: Resource | None = optional(4, Resource)
+    execution_type: ExecutionType | None = optional(5, ENUM(ExecutionType))
+
+
+class UpdateContainerError(Message):
+    """A change that is not to be."""
+
+    reason: str | None = optional(1, STRING)
+    request: UpdateContainerRequest | None = optional(2, UpdateContainerRequest)
+    current_version: int | None = optional(3, INT32)
+
+
+class UpdatedContainer(Message):
+    """A container that changed, with a new token."""
+
+    type: UpdateType = required(1, ENUM(UpdateType))
+    container: Container = required(2, Container)
+
+
+class AllocateRequest(Message):
+    """The heartbeat, with all that changed since the last one. Asks are totals."""
+
+    asks: tuple[ResourceRequest, ...] = repeated(1, ResourceRequest)
+    releases: tuple[ContainerId, ...] = repeated(2, ContainerId)
+    blacklist: Blacklist | None = optional(3, Blacklist)
+    response_id: int | None = optional(4, INT32)
+    progress: float | None = optional(5, FLOAT)
+    updates: tuple[UpdateContainerRequest, ...] = repeated(7, UpdateContainerRequest)
+    scheduling_requests: tuple[SchedulingRequest, ...] = repeated(10, SchedulingRequest)
+    tracking_url: str | None = optional(11, STRING)
+
+
+class PreemptedContainer(Message):
+    """A container that is to go."""
+
+    id: ContainerId | None = optional(1, ContainerId)
+
+
+class PreemptedResource(Message):
+    """As much as this is to be given back."""
+
+    request: ResourceRequest | None = optional(1, ResourceRequest)
+
+
+class StrictPreemption(Message):
+    """These will be killed."""
+
+    containers: tuple[PreemptedContainer, ...] = repeated(1, PreemptedContainer)
+
+
+class NegotiablePreemption(Message):
+    """As much as this, or these will be killed."""
+
+    resources: tuple[PreemptedResource, ...] = repeated(1, PreemptedResource)
+    containers: tuple[PreemptedContainer, ...] = repeated(2, PreemptedContainer)
+
+
+class Preemption(Message):
+    """What the scheduler wants back."""
+
+    strict: StrictPreemption | None = optional(1, StrictPreemption)
+    negotiable: NegotiablePreemption | None = optional(2, NegotiablePreemption)
+
+
+class CollectorInfo(Message):
+    """Where the application's timeline collector listens."""
+
+    address: str | None = optional(1, STRING)
+    token: Token | None = optional(2, Token)
+
+
+class EnhancedHeadroom(Message):
+    """How busy the cluster is (3.4)."""
+
+    total_pending: int | None = optional(1, INT32)
+    total_active_cores: int | None = optional(2, INT32)
+
+
+class AllocateResponse(Message):
+    """What happened since the last heartbeat. `limit` is what the queue could still give."""
+
+    command: MasterCommand | None = optional(1, ENUM(MasterCommand))
+    response_id: int | None = optional(2, INT32)
+    allocated: tuple[Container, ...] = repeated(3, Container)
+    completed: tuple[ContainerStatus, ...] = repeated(4, ContainerStatus)
+    limit: Resource | None = optional(5, Resource)
+    updated_nodes: tuple[NodeReport, ...] = repeated(6, NodeReport)
+    num_cluster_nodes: int | None = optional(7, INT32)
+    preemption: Preemption | None = optional(8, Preemption)
+    node_tokens: tuple[NodeToken, ...] = repeated(9, NodeToken)
+    am_rm_token: Token | None = optional(12, Token)
+    application_priority: Priority | None = optional(13, Priority)
+    collector: CollectorInfo | None = optional(14, CollectorInfo)
+    update_errors: tuple[UpdateContainerError, ...] = repeated(15, UpdateContainerError)
+    updated_containers: tuple[UpdatedContainer, ...] = repeated(16, UpdatedContainer)
+    previous_containers: tuple[Container, ...] = repeated(17, Container)
+    rejected: tuple[RejectedRequest, ...] = repeated(18, RejectedRequest)
+    enhanced_headroom: EnhancedHeadroom | None = optional(19, EnhancedHeadroom)
+
+
+class FinishRequest(Message):
+    """How it ended, and where its history can be read."""
+
+    diagnostics: str | None = optional(1, STRING)
+    tracking_url: str | None = optional(2, STRING)
+    final_status: FinalStatus | None = optional(3, ENUM(FinalStatus))
+
+
+class FinishResponse(Message):
+    """Ask again until it is unregistered."""
+
+    unregistered: bool = optional(1, BOOL, False)
+
+
+REGISTER: Final = Method(
+    protocol=PROTOCOL,
+    name="registerApplicationMaster",
+    request=RegisterRequest,
+    response=RegisterResponse,
+    idempotent=True,
+)
+#: The response id makes a repetition harmless.
+ALLOCATE: Final = Method(
+    protocol=PROTOCOL,
+    name="allocate",
+    request=AllocateRequest,
+    response=AllocateResponse,
+    idempotent=True,
+)
+FINISH: Final = Method(
+    protocol=PROTOCOL,
+    name="finishApplicationMaster",
+    request=FinishRequest,
+    response=FinishResponse,
+    idempotent=True,
+)

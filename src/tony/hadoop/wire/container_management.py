@@ -1,0 +1,214 @@
+"""ContainerManagementProtocol: what an application's master asks of a NodeManager.
+
+Most calls are about several containers. That some of them failed is no error of the call: it is in `failed`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from tony.hadoop.wire.application_client import SignalContainerRequest, SignalContainerResponse
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import BOOL, ENUM, STRING, Message, optional, repeated
+from tony.hadoop.wire.records import (
+    BytesPair,
+    ContainerId,
+    ContainerLaunchContext,
+    ContainerStatus,
+    NamedLocalResource,
+    SerializedException,
+)
+from tony.hadoop.wire.rpc import Token
+
+PROTOCOL: Final = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
+
+
+class LocalizationState(IntEnum):
+    """Whether a file is there yet."""
+
+    PENDING = 1
+    COMPLETED = 2
+    FAILED = 3
+
+
+class ContainerFailure(Message):
+    """A container for which the call failed."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+    exception: SerializedException | None = optional(2, SerializedException)
+
+
+class StartContainerRequest(Message):
+    """What to run, and the token that came with the container."""
+
+    context: ContainerLaunchContext | None = optional(1, ContainerLaunchContext)
+    token: Token | None = optional(2, Token)
+
+
+class StartContainersRequest(Message):
+    """What to start."""
+
+    requests: tuple[StartContainerRequest, ...] = repeated(1, StartContainerRequest)
+
+
+class StartContainersResponse(Message):
+    """What was started, and what was not."""
+
+    services: tuple[BytesPair, ...] = repeated(1, BytesPair)
+    succeeded: tuple[ContainerId, ...] = repeated(2, ContainerId)
+    failed: tuple[ContainerFailure, ...] = repeated(3, ContainerFailure)
+
+
+class StopContainersRequest(Message):
+    """What to stop."""
+
+    container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
+
+
+class StopContainersResponse(Message):
+    """What was stopped, and what was not."""
+
+    succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+class GetContainerStatusesRequest(Message):
+    """Whose status."""
+
+    container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
+
+
+class GetContainerStatusesResponse(Message):
+    """The statuses, and what is not known here."""
+
+    statuses: tuple[ContainerStatus, ...] = repeated(1, ContainerStatus)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+class UpdateContainersRequest(Message):
+    """The new tokens of changed containers."""
+
+    tokens: tuple[Token, ...] = repeated(1, Token)
+
+
+class UpdateContainersResponse(Message):
+    """What was changed, and what was not."""
+
+    succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+class LocalizeRequest(Message):
+    """More files for a container that runs."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+    local_resources: tuple[NamedLocalResource, ...] = repeated(2, NamedLocalResource)
+
+
+class LocalizeResponse(Message):
+    """Nothing."""
+
+
+class ReinitializeRequest(Message):
+    """Another program for a container."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+    context: ContainerLaunchContext | None = optional(2, ContainerLaunchContext)
+    auto_commit: bool = optional(3, BOOL, True)
+
+
+class ReinitializeResponse(Message):
+    """Nothing."""
+
+
+class RestartResponse(Message):
+    """Nothing."""
+
+
+class LocalizationStatus(Message):
+    """A file of a container."""
+
+    key: str | None = optional(1, STRING)
+    state: LocalizationState | None = optional(2, ENUM(LocalizationState))
+    diagnostics: str | None = optional(3, STRING)
+
+
+class ContainerLocalization(Message):
+    """The files of a container."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+    statuses: tuple[LocalizationStatus, ...] = repeated(2, LocalizationStatus)
+
+
+class GetLocalizationStatusesRequest(Message):
+    """Whose files."""
+
+    container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
+
+
+class GetLocalizationStatusesResponse(Message):
+    """The files, and what is not known here."""
+
+    statuses: tuple[ContainerLocalization, ...] = repeated(1, ContainerLocalization)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+#: Not to be repeated blindly: the second time it fails with "already started".
+START_CONTAINERS: Final = Method(
+    protocol=PROTOCOL,
+    name="startContainers",
+    request=StartContainersRequest,
+    response=StartContainersResponse,
+)
+STOP_CONTAINERS: Final = Method(
+    protocol=PROTOCOL,
+    name="stopContainers",
+    request=StopContainersRequest,
+    response=StopContainersResponse,
+    idempotent=True,
+)
+GET_CONTAINER_STATUSES: Final = Method(
+    protocol=PROTOCOL,
+    name="getContainerStatuses",
+    request=GetContainerStatusesRequest,
+    response=GetContainerStatusesResponse,
+    idempotent=True,
+)
+UPDATE_CONTAINERS: Final = Method(
+    protocol=PROTOCOL,
+    name="updateContainer",
+    request=UpdateContainersRequest,
+    response=UpdateContainersResponse,
+)
+SIGNAL_CONTAINER: Final = Method(
+    protocol=PROTOCOL,
+    name="signalToContainer",
+    request=SignalContainerRequest,
+    response=SignalContainerResponse,
+)
+LOCALIZE: Final = Method(
+    protocol=PROTOCOL,
+    name="localize",
+    request=LocalizeRequest,
+    response=LocalizeResponse,
+)
+REINITIALIZE_CONTAINER: Final = Method(
+    protocol=PROTOCOL,
+    name="reInitializeContainer",
+    request=ReinitializeRequest,
+    response=ReinitializeResponse,
+)
+RESTART_CONTAINER: Final = Method(
+    protocol=PROTOCOL,
+    name="restartContainer",
+    request=ContainerId,
+    response=RestartResponse,
+)
+GET_LOCALIZATION_STATUSES: Final = Method(
+    protocol=PROTOCOL,
+    name="getLocalizationStatuses",
+    request=GetLocalizationStatusesRequest,
+    response=GetLocalizationStatusesResponse,
+    idempotent=True,
+)

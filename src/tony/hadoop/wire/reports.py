@@ -1,0 +1,329 @@
+"""What the ResourceManager reports to clients, and what they submit (package `hadoop.yarn`)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tony.hadoop.wire.proto import BOOL, ENUM, FLOAT, INT32, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    ContainerLaunchContext,
+    ContainerState,
+    ExecutionType,
+    FinalStatus,
+    LogAggregationContext,
+    NodeId,
+    Priority,
+    Resource,
+    ResourceRequest,
+    StringPair,
+)
+from tony.hadoop.wire.rpc import Token
+
+
+class ApplicationState(IntEnum):
+    """Where an application stands. The last three are ends."""
+
+    NEW = 1
+    NEW_SAVING = 2
+    SUBMITTED = 3
+    ACCEPTED = 4
+    RUNNING = 5
+    FINISHED = 6
+    FAILED = 7
+    KILLED = 8
+
+
+class AttemptState(IntEnum):
+    """Where a try to run an application's master stands."""
+
+    NEW = 1
+    SUBMITTED = 2
+    SCHEDULED = 3
+    ALLOCATED_SAVING = 4
+    ALLOCATED = 5
+    LAUNCHED = 6
+    FAILED = 7
+    RUNNING = 8
+    FINISHING = 9
+    FINISHED = 10
+    KILLED = 11
+
+
+class LogAggregationStatus(IntEnum):
+    """Whether an application's logs are in the file system yet."""
+
+    DISABLED = 1
+    NOT_STARTED = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    TIME_OUT = 6
+    RUNNING_WITH_FAILURE = 7
+
+
+class QueueState(IntEnum):
+    """Stopped and draining queues take no applications."""
+
+    STOPPED = 1
+    RUNNING = 2
+    DRAINING = 3
+
+
+class QueueAcl(IntEnum):
+    """What a user may do with a queue."""
+
+    SUBMIT_APPLICATIONS = 1
+    ADMINISTER_QUEUE = 2
+
+
+class TimeoutType(IntEnum):
+    """All there is so far: the time from the submission on."""
+
+    LIFETIME = 1
+
+
+class ReservationId(Message):
+    """A reservation of the cluster's future."""
+
+    number: int | None = optional(1, INT64)
+    cluster_timestamp: int | None = optional(2, INT64)
+
+
+class TimeoutSeconds(Message):
+    """A time-out at the submission, in seconds."""
+
+    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
+    timeout: int | None = optional(2, INT64)
+
+
+class TimeoutExpiry(Message):
+    """A time-out that changes: its new end, as ISO 8601."""
+
+    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
+    expire_time: str | None = optional(2, STRING)
+
+
+class ApplicationTimeout(Message):
+    """A time-out in a report: its end as ISO 8601, and the seconds that remain."""
+
+    type: TimeoutType = required(1, ENUM(TimeoutType))
+    expire_time: str | None = optional(2, STRING)
+    remaining_time: int | None = optional(3, INT64)
+
+
+class ApplicationTimeoutEntry(Message):
+    """A time-out of a report under its type."""
+
+    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
+    timeout: ApplicationTimeout | None = optional(2, ApplicationTimeout)
+
+
+class ApplicationSubmissionContext(Message):
+    """All that the ResourceManager is told of an application. `am_requests` wins over `resource`."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+    name: str | None = optional(2, STRING)
+    queue: str | None = optional(3, STRING)
+    priority: Priority | None = optional(4, Priority)
+    am_container: ContainerLaunchContext | None = optional(5, ContainerLaunchContext)
+    cancel_tokens_when_complete: bool = optional(6, BOOL, True)
+    unmanaged_am: bool = optional(7, BOOL, False)
+    max_attempts: int = optional(8, INT32, 0)
+    resource: Resource | None = optional(9, Resource)
+    application_type: str | None = optional(10, STRING)
+    keep_containers: bool = optional(11, BOOL, False)
+    tags: tuple[str, ...] = repeated(12, STRING)
+    attempt_failures_validity_interval: int = optional(13, INT64, -1)
+    log_aggregation: LogAggregationContext | None = optional(14, LogAggregationContext)
+    reservation_id: ReservationId | None = optional(15, ReservationId)
+    node_label_expression: str | None = optional(16, STRING)
+    am_requests: tuple[ResourceRequest, ...] = repeated(17, ResourceRequest)
+    timeouts: tuple[TimeoutSeconds, ...] = repeated(18, TimeoutSeconds)
+    scheduling_properties: tuple[StringPair, ...] = repeated(19, StringPair)
+
+
+class ResourceUsage(Message):
+    """What an application uses, and has used."""
+
+    num_used_containers: int | None = optional(1, INT32)
+    num_reserved_containers: int | None = optional(2, INT32)
+    used: Resource | None = optional(3, Resource)
+    reserved: Resource | None = optional(4, Resource)
+    needed: Resource | None = optional(5, Resource)
+    memory_seconds: int | None = optional(6, INT64)
+    vcore_seconds: int | None = optional(7, INT64)
+    queue_usage_percentage: float | None = optional(8, FLOAT)
+    cluster_usage_percentage: float | None = optional(9, FLOAT)
+    preempted_memory_seconds: int | None = optional(10, INT64)
+    preempted_vcore_seconds: int | None = optional(11, INT64)
+
+
+class ApplicationReport(Message):
+    """An application as the ResourceManager sees it."""
+
+    id: ApplicationId | None = optional(1, ApplicationId)
+    user: str | None = optional(2, STRING)
+    queue: str | None = optional(3, STRING)
+    name: str | None = optional(4, STRING)
+    host: str | None = optional(5, STRING)
+    rpc_port: int | None = optional(6, INT32)
+    client_to_am_token: Token | None = optional(7, Token)
+    state: ApplicationState | None = optional(8, ENUM(ApplicationState))
+    tracking_url: str | None = optional(9, STRING)
+    diagnostics: str = optional(10, STRING, "N/A")
+    start_time: int | None = optional(11, INT64)
+    finish_time: int | None = optional(12, INT64)
+    final_status: FinalStatus | None = optional(13, ENUM(FinalStatus))
+    usage: ResourceUsage | None = optional(14, ResourceUsage)
+    original_tracking_url: str | None = optional(15, STRING)
+    current_attempt: ApplicationAttemptId | None = optional(16, ApplicationAttemptId)
+    progress: float | None = optional(17, FLOAT)
+    application_type: str | None = optional(18, STRING)
+    am_rm_token: Token | None = optional(19, Token)
+    tags: tuple[str, ...] = repeated(20, STRING)
+    log_aggregation_status: LogAggregationStatus | None = optional(21, ENUM(LogAggregationStatus))
+    unmanaged: bool = optional(22, BOOL, False)
+    priority: Priority | None = optional(23, Priority)
+    node_label_expression: str | None = optional(24, STRING)
+    am_node_label_expression: str | None = optional(25, STRING)
+    timeouts: tuple[ApplicationTimeoutEntry, ...] = repeated(26, ApplicationTimeoutEntry)
+    launch_time: int | None = optional(27, INT64)
+    submit_time: int | None = optional(28, INT64)
+
+
+class AttemptReport(Message):
+    """A try to run an application's master."""
+
+    id: ApplicationAttemptId | None = optional(1, ApplicationAttemptId)
+    host: str | None = optional(2, STRING)
+    rpc_port: int | None = optional(3, INT32)
+    tracking_url: str | None = optional(4, STRING)
+    diagnostics: str = optional(5, STRING, "N/A")
+    state: AttemptState | None = optional(6, ENUM(AttemptState))
+    am_container: ContainerId | None = optional(7, ContainerId)
+    original_tracking_url: str | None = optional(8, STRING)
+    start_time: int | None = optional(9, INT64)
+    finish_time: int | None = optional(10, INT64)
+
+
+class ContainerReport(Message):
+    """A container as the ResourceManager, or the history service, knows it."""
+
+    id: ContainerId | None = optional(1, ContainerId)
+    resource: Resource | None = optional(2, Resource)
+    node: NodeId | None = optional(3, NodeId)
+    priority: Priority | None = optional(4, Priority)
+    creation_time: int | None = optional(5, INT64)
+    finish_time: int | None = optional(6, INT64)
+    diagnostics: str = optional(7, STRING, "N/A")
+    log_url: str | None = optional(8, STRING)
+    exit_status: int | None = optional(9, INT32)
+    state: ContainerState | None = optional(10, ENUM(ContainerState))
+    node_http_address: str | None = optional(11, STRING)
+    execution_type: ExecutionType = optional(12, ENUM(ExecutionType), ExecutionType.GUARANTEED)
+    exposed_ports: str | None = optional(13, STRING)
+
+
+class QueueStatistics(Message):
+    """A queue in numbers."""
+
+    apps_submitted: int | None = optional(1, INT64)
+    apps_running: int | None = optional(2, INT64)
+    apps_pending: int | None = optional(3, INT64)
+    apps_completed: int | None = optional(4, INT64)
+    apps_killed: int | None = optional(5, INT64)
+    apps_failed: int | None = optional(6, INT64)
+    active_users: int | None = optional(7, INT64)
+    available_memory: int | None = optional(8, INT64)
+    allocated_memory: int | None = optional(9, INT64)
+    pending_memory: int | None = optional(10, INT64)
+    reserved_memory: int | None = optional(11, INT64)
+    available_vcores: int | None = optional(12, INT64)
+    allocated_vcores: int | None = optional(13, INT64)
+    pending_vcores: int | None = optional(14, INT64)
+    reserved_vcores: int | None = optional(15, INT64)
+    allocated_containers: int | None = optional(16, INT64)
+    pending_containers: int | None = optional(17, INT64)
+    reserved_containers: int | None = optional(18, INT64)
+
+
+class QueueConfiguration(Message):
+    """A queue's share of the nodes of a label."""
+
+    capacity: float | None = optional(1, FLOAT)
+    absolute_capacity: float | None = optional(2, FLOAT)
+    max_capacity: float | None = optional(3, FLOAT)
+    absolute_max_capacity: float | None = optional(4, FLOAT)
+    max_am_percentage: float | None = optional(5, FLOAT)
+    effective_min_capacity: Resource | None = optional(6, Resource)
+    effective_max_capacity: Resource | None = optional(7, Resource)
+    configured_min_capacity: Resource | None = optional(8, Resource)
+    configured_max_capacity: Resource | None = optional(9, Resource)
+
+
+class QueueConfigurationEntry(Message):
+    """A queue's share under the label; the empty label is that of nodes without one."""
+
+    label: str = required(1, STRING)
+    configuration: QueueConfiguration | None = optional(2, QueueConfiguration)
+
+
+class QueueInfo(Message):
+    """A queue. Capacities are parts of one, of the parent's."""
+
+    name: str | None = optional(1, STRING)
+    capacity: float | None = optional(2, FLOAT)
+    maximum_capacity: float | None = optional(3, FLOAT)
+    current_capacity: float | None = optional(4, FLOAT)
+    state: QueueState | None = optional(5, ENUM(QueueState))
+    children: tuple[QueueInfo, ...] = repeated(6, lambda: QueueInfo)
+    applications: tuple[ApplicationReport, ...] = repeated(7, ApplicationReport)
+    accessible_node_labels: tuple[str, ...] = repeated(8, STRING)
+    default_node_label_expression: str | None = optional(9, STRING)
+    statistics: QueueStatistics | None = optional(10, QueueStatistics)
+    preemption_disabled: bool | None = optional(11, BOOL)
+    configurations: tuple[QueueConfigurationEntry, ...] = repeated(12, QueueConfigurationEntry)
+
+
+class QueueUserAcls(Message):
+    """What the caller may do with a queue."""
+
+    queue: str | None = optional(1, STRING)
+    acls: tuple[QueueAcl, ...] = repeated(2, ENUM(QueueAcl))
+
+
+class ClusterMetrics(Message):
+    """The nodes in numbers."""
+
+    node_managers: int | None = optional(1, INT32)
+    decommissioned: int | None = optional(2, INT32)
+    active: int | None = optional(3, INT32)
+    lost: int | None = optional(4, INT32)
+    unhealthy: int | None = optional(5, INT32)
+    rebooted: int | None = optional(6, INT32)
+    decommissioning: int | None = optional(7, INT32)
+    shutdown: int | None = optional(8, INT32)
+
+
+class NodeLabel(Message):
+    """A label of nodes. Nodes with an exclusive one take only what asks for it."""
+
+    name: str | None = optional(1, STRING)
+    exclusive: bool = optional(2, BOOL, True)
+
+
+class NodeLabels(Message):
+    """The labels of a node."""
+
+    node: NodeId | None = optional(1, NodeId)
+    labels: tuple[NodeLabel, ...] = repeated(2, NodeLabel)
+
+
+class LabelNodes(Message):
+    """The nodes of a label."""
+
+    label: NodeLabel | None = optional(1, NodeLabel)
+    nodes: tuple[NodeId, ...] = repeated(2, NodeId)
