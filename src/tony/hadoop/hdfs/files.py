@@ -1,0 +1,88 @@
+"""What is common to every way to files in HDFS: what is told of a file, and what a reader needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Protocol, Self
+
+from tony.dataclass import dataclass
+
+
+class FileKind(Enum):
+    """What a name in HDFS stands for."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """What the NameNode tells of a file or folder.
+
+    Attributes:
+        name: last part of the path; empty if the path itself was asked for.
+        kind: file, folder or link.
+        length: bytes; 0 for a folder. Of a file that is being written: what its last complete block ends at, or
+            what the writer made known.
+        modified_ms: milliseconds since 1970, exactly as the NameNode says: YARN compares this number.
+        accessed_ms: likewise; 0 for folders and where access times are off.
+        owner: user.
+        group: group.
+        permission: the bits, such as 0o644.
+        replication: copies wanted of each block; 0 for a folder.
+        block_size: bytes; 0 for a folder.
+    """
+
+    name: str
+    kind: FileKind
+    length: int = 0
+    modified_ms: int = 0
+    accessed_ms: int = 0
+    owner: str = ""
+    group: str = ""
+    permission: int = 0
+    replication: int = 0
+    block_size: int = 0
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it has content."""
+        return self.kind is FileKind.FILE
+
+
+class Readable(Protocol):
+    """Bytes that come one after another; closed at the end of a `with`."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, at least one until the end; empty at the end."""
+        ...
+
+    def close(self) -> None:
+        """Harmless if closed before."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class FileSystem(Protocol):
+    """What readers of files need of a file system; a WebHDFS client is one."""
+
+    def list(self, path: str) -> Iterable[FileStatus]:
+        """What lies in a folder, or the file itself.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        ...
+
+    def open(self, path: str, offset: int = 0, length: int | None = None) -> Readable:
+        """The bytes from `offset` on, at most `length`; fewer at the end of the file.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        ...

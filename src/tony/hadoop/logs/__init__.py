@@ -1,0 +1,1 @@
+"""Logs of YARN's containers, wherever they are: at the NodeManager while it runs, aggregated in HDFS afterwards."""

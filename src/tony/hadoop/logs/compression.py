@@ -1,0 +1,108 @@
+"""The compressions of aggregated logs: none, and gz.
+
+What Hadoop calls gz there is a zlib stream (RFC 1950); a gzip header (RFC 1952) is taken as well. The others (lzo, zstd,
+snappy) need code that the standard library lacks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.ranges import RangeReader
+
+#: Compressed bytes fed at once; zlib makes at most some 1,000 times as much of them, and we take that in pieces.
+_PIECE = 32 * 2**10
+#: 32: zlib or gzip by the header.
+_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
+
+
+class Decoded(Protocol):
+    """Plain bytes, one after another."""
+
+    def some(self, size: int) -> bytes:
+        """At most `size` bytes; empty at the end."""
+        ...
+
+    def skip(self, size: int) -> None:
+        """Leaves bytes out; an error if there are not so many."""
+        ...
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        ...
+
+
+def decoded(raw: RangeReader, compression: str) -> Decoded:
+    """The plain bytes of a stretch.
+
+    Raises:
+        MalformedLogFile: a compression that we do not know.
+    """
+    if compression == "none":
+        return raw
+    if compression == "gz":
+        return Inflated(raw)
+    raise MalformedLogFile(
+        f"is compressed as {compression!r:.40}; only none and gz can be read here."
+        " The job history server's pages show it, or `yarn logs`."
+    )
+
+
+class Inflated:
+    """Plain bytes of a zlib stream, in bounded memory."""
+
+    def __init__(self, raw: RangeReader) -> None:
+        self._raw = raw
+        self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP)
+
+    def some(self, size: int) -> bytes:
+        """At most `size` bytes; empty at the end.
+
+        Raises:
+            MalformedLogFile: no zlib stream, or one that is cut off.
+        """
+        while size > 0 and not self._inflate.eof:
+            fed = self._inflate.unconsumed_tail or self._raw.some(_PIECE)
+            try:
+                plain = self._inflate.decompress(fed, size)
+            except zlib.error as error:
+                raise MalformedLogFile(f"holds damaged compressed bytes before byte {self._raw.position}") from error
+            if plain:
+                return plain
+            if not fed:
+                raise MalformedLogFile(f"holds compressed bytes that end too early, at byte {self._raw.position}")
+        return b""
+
+    def skip(self, size: int) -> None:
+        """Leaves plain bytes out.
+
+        Raises:
+            MalformedLogFile: there are not so many.
+        """
+        while size:
+            part = self.some(min(size, _PIECE))
+            if not part:
+                raise MalformedLogFile(f"ends {size} bytes too early")
+            size -= len(part)
+
+    def close(self) -> None:
+        """Ends the request that is under way."""
+        self._raw.close()
+
+
+def exactly(source: Decoded, size: int) -> bytes:
+    """The next `size` bytes, which should be few.
+
+    Raises:
+        MalformedLogFile: there are not so many.
+    """
+    parts = []
+    while size:
+        part = source.some(size)
+        if not part:
+            raise MalformedLogFile(f"ends {size} bytes too early")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,36 @@
+"""What goes wrong when logs are read.
+
+HadoopError
+└── LogError                why there are no logs
+    ├── LogsNotFoundError       nothing there: not aggregated yet, or not at all, or removed
+    ├── MalformedLogFile        an aggregated file that is damaged, or none
+    └── NodeWebError            a NodeManager's pages cannot be read
+"""
+
+from __future__ import annotations
+
+from tony.hadoop.ipc.errors import HadoopError
+
+
+class LogError(HadoopError):
+    """Logs that cannot be read."""
+
+
+class LogsNotFoundError(LogError):
+    """No such logs; the message says where they were looked for."""
+
+
+class MalformedLogFile(LogError):  # noqa: N818 - a noun reads better where it is raised
+    """An aggregated file that is damaged, being written, or of another format."""
+
+
+class NodeWebError(LogError):
+    """A NodeManager's pages cannot be reached or read.
+
+    Attributes:
+        gone: whether the node answered that it does not have the container or the file (any more).
+    """
+
+    def __init__(self, message: str, *, gone: bool = False) -> None:
+        self.gone = gone
+        super().__init__(message)

@@ -1,0 +1,203 @@
+"""The indexed format of aggregated logs: one file for each node, the logs, and an index of them at the end.
+
+The file begins with a mark (32 bytes; 36 in the oldest versions), then come the log files, each compressed by itself, and
+after each round of aggregation the index of all rounds: an object of Java's serialization, its length (4 bytes), and the
+mark again. While a round is under way a second file, `<name>-checksum`, tells how long the file was before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tony.dataclass import dataclass
+from tony.hadoop.logs import java_objects
+from tony.hadoop.logs.compression import decoded
+from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.java_objects import JavaObject
+from tony.hadoop.logs.ranges import Opener, RangeReader
+
+#: Lengths of the mark, by version: a digest, before it a UUID as text.
+_MARKS = (32, 36)
+#: Of an index: some 100 bytes for each log file.
+MOST_INDEX = 16 * 2**20
+#: Ends the name of the file that tells how long the other one was.
+CHECKSUM_SUFFIX = "-checksum"
+_PACKAGE = "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedEntry:
+    """One log file of a container inside an aggregated file.
+
+    Attributes:
+        container: its id as text.
+        name: of the log file.
+        length: bytes without compression.
+        stored: bytes as they lie there.
+        offset: of the first of them.
+        modified_ms: milliseconds since 1970.
+    """
+
+    container: str
+    name: str
+    length: int
+    stored: int
+    offset: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What a file of the indexed format holds.
+
+    Attributes:
+        user: whose application it was.
+        node: `host:port` of the NodeManager.
+        compression: of every log file: `none` or `gz`.
+        entries: in the order of the rounds; a log file that grew has one entry for each round, with its next bytes.
+    """
+
+    user: str
+    node: str
+    compression: str
+    entries: tuple[IndexedEntry, ...]
+
+
+def read_index(open_at: Opener, size: int) -> Index:
+    """Reads the index at the end of a file.
+
+    Args:
+        open_at: the file.
+        size: of the file, or how long it was before the round that is under way.
+
+    Raises:
+        MalformedLogFile: none of this format, damaged, or a round is under way: then the checksum file says which
+            size to try.
+    """
+    mark, length = _mark(open_at, size)
+    end = size - mark - 4
+    if not 0 < length <= min(MOST_INDEX, end - mark):
+        raise MalformedLogFile(f"claims an index of {length} bytes, which cannot be")
+    reader = RangeReader(open_at, end - length, end)
+    try:
+        return _index(java_objects.load(reader.exactly(length)), end - length)
+    finally:
+        reader.close()
+
+
+def checksum_length(data: bytes) -> int:
+    """How long the other file was, from a checksum file: the number alone, or with the other file's name before it.
+
+    Raises:
+        MalformedLogFile: neither of the two.
+    """
+    named = int.from_bytes(data[:4], "big")
+    if len(data) == 8 or len(data) == 4 + named + 8:
+        return int.from_bytes(data[-8:], "big", signed=True)
+    raise MalformedLogFile("is no checksum file of an aggregated log")
+
+
+def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length: int) -> Iterator[bytes]:
+    """The bytes of one log file, in pieces.
+
+    Args:
+        open_at: the file.
+        index: of the file.
+        entry: which log file.
+        offset: of the first byte wanted.
+        length: at most so many.
+
+    Raises:
+        MalformedLogFile: damaged.
+    """
+    offset = min(offset, entry.length)
+    left = min(length, entry.length - offset)
+    if left <= 0:
+        return
+    source = decoded(RangeReader(open_at, entry.offset, entry.offset + entry.stored), index.compression)
+    try:
+        source.skip(offset)
+        while left:
+            part = source.some(left)
+            if not part:
+                raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
+            left -= len(part)
+            yield part
+    finally:
+        source.close()
+
+
+def _mark(open_at: Opener, size: int) -> tuple[int, int]:
+    """Length of the mark, and of the index: what stands at the end must be what the file begins with."""
+    longest = max(_MARKS)
+    if size < 2 * longest + 4:
+        raise MalformedLogFile(f"has {size} bytes only, too few for an index")
+    first, last = RangeReader(open_at, 0, longest), RangeReader(open_at, size - longest - 4, size)
+    try:
+        start, end = first.exactly(longest), last.exactly(longest + 4)
+    finally:
+        first.close()
+        last.close()
+    for mark in reversed(_MARKS):
+        if start[:mark] == end[-mark:]:
+            return mark, int.from_bytes(end[-mark - 4 : -mark], "big")
+    raise MalformedLogFile("does not end with the mark that it begins with; perhaps it is still being written")
+
+
+def _index(value: Any, limit: int) -> Index:
+    fields = _fields(value, "IndexedLogsMeta")
+    return Index(
+        user=_text(fields, "user"),
+        node=_text(fields, "nodeId"),
+        compression=_text(fields, "compressName"),
+        entries=tuple(_entries(fields, limit)),
+    )
+
+
+def _entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
+    """Every log file of every round; references to one and the same object again and again are no way to fill memory."""
+    seen = set[int]()
+    for cycle in java_objects.as_list(fields.get("logMetas")):
+        for _, found in java_objects.as_mapping(_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):
+            if id(found) in seen:
+                raise MalformedLogFile("has an index that names the same logs twice")
+            seen.add(id(found))
+            for one in java_objects.as_list(found):
+                yield _entry(one, limit)
+
+
+def _entry(value: Any, limit: int) -> IndexedEntry:
+    fields = _fields(value, "IndexedFileLogMeta")
+    entry = IndexedEntry(
+        container=_text(fields, "containerId"),
+        name=_text(fields, "fileName"),
+        length=_number(fields, "fileSize"),
+        stored=_number(fields, "fileCompressedSize"),
+        offset=_number(fields, "startIndex"),
+        # Hadoop 3.0 to 3.2 spell it in their own way.
+        modified_ms=_number(fields, "lastModifiedTime" if "lastModifiedTime" in fields else "lastModificatedTime"),
+    )
+    if entry.offset + entry.stored > limit:
+        raise MalformedLogFile(f"has a log file {entry.name!r:.80} that lies outside of it")
+    return entry
+
+
+def _fields(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, JavaObject) or value.type.name != _PACKAGE + name:
+        raise MalformedLogFile(f"has something else in its index where {name} belongs")
+    return value.fields
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise MalformedLogFile(f"has an index without {name}")
+    return value
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or value < 0:
+        raise MalformedLogFile(f"has an index without {name}")
+    return value

@@ -1,0 +1,342 @@
+"""Reads what Java's own serialization wrote, as plain values: no class is looked up, nothing is run.
+
+The grammar is that of the Java Object Serialization Specification, chapter 6. Understood is what the index of aggregated
+logs is made of, and a little more: objects with fields, strings, references, enums, arrays, and what `writeObject` of a
+class added. Strict: everything else is refused. Bounded: objects, depth and bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NoReturn
+
+from tony.dataclass import dataclass, field
+from tony.hadoop.logs.errors import MalformedLogFile
+
+MAGIC = b"\xac\xed\x00\x05"
+_NULL, _REFERENCE, _CLASS_DESCRIPTION, _OBJECT, _STRING, _ARRAY, _CLASS, _BLOCK, _END = range(0x70, 0x79)
+_LONG_BLOCK, _LONG_STRING, _ENUM = 0x7A, 0x7C, 0x7E
+_FIRST_HANDLE = 0x7E0000
+#: Flags of a class: it wrote more than its fields, it has fields, it wrote all by itself, it is an enum.
+_WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
+
+#: Of a node's index: some five objects for each log file.
+MOST_OBJECTS = 2_000_000
+_MOST_DEPTH = 40
+_MOST_FIELDS = 200
+
+_PRIMITIVES = {
+    "B": struct.Struct(">b"),
+    "C": struct.Struct(">H"),
+    "D": struct.Struct(">d"),
+    "F": struct.Struct(">f"),
+    "I": struct.Struct(">i"),
+    "J": struct.Struct(">q"),
+    "S": struct.Struct(">h"),
+    "Z": struct.Struct(">?"),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class JavaClass:
+    """What a stream says of a class.
+
+    Attributes:
+        name: in full, with a dollar sign before inner ones.
+        flags: what it wrote.
+        fields: name and type code, in the order of the stream.
+        parent: the class above, if it is serializable.
+    """
+
+    name: str
+    flags: int = 0
+    fields: tuple[tuple[str, str], ...] = ()
+    parent: JavaClass | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class JavaObject:
+    """One object.
+
+    Attributes:
+        type: its class.
+        fields: by name, of all classes up to the root.
+        more: what `writeObject` of a class added, by class name: blocks of bytes and values, in order.
+    """
+
+    type: JavaClass
+    fields: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaEnum:
+    """One constant of an enum.
+
+    Attributes:
+        type: name of the enum's class.
+        name: of the constant.
+    """
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """Bytes that `writeObject` of a class wrote itself."""
+
+    data: bytes
+
+
+class _End:
+    """Marks the end of what `writeObject` added."""
+
+
+_END_MARK = _End()
+
+
+def load(data: bytes) -> Any:
+    """The one value that the bytes are: JavaObject, JavaEnum, str, list (an array) or None.
+
+    Raises:
+        MalformedLogFile: no Java serialization, or parts of it that are not understood here.
+    """
+    reader = _Reader(data)
+    if reader.take(4) != MAGIC:
+        _refuse("does not begin as Java's serialization does")
+    value = reader.content(0)
+    if reader.at != len(data):
+        _refuse(f"has {len(data) - reader.at} bytes behind its value")
+    return value
+
+
+def _refuse(what: str) -> NoReturn:
+    raise MalformedLogFile(f"has an index that {what}")
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+        self._handles: list[Any] = []
+
+    def take(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self._data):
+            _refuse("is cut off")
+        taken = self._data[self.at : end]
+        self.at = end
+        return taken
+
+    def _byte(self) -> int:
+        return self.take(1)[0]
+
+    def _short(self) -> int:
+        return int.from_bytes(self.take(2), "big")
+
+    def _int(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def _text(self, size: int) -> str:
+        # Java's own UTF-8 writes a zero in two bytes and surrogates in three each: no log file's name has them.
+        return self.take(size).decode("utf-8", "replace")
+
+    def _remember(self, value: Any) -> int:
+        if len(self._handles) >= MOST_OBJECTS:
+            _refuse(f"has more than {MOST_OBJECTS} objects")
+        self._handles.append(value)
+        return len(self._handles) - 1
+
+    def content(self, depth: int) -> Any:
+        """One value, whatever it is."""
+        if depth > _MOST_DEPTH:
+            _refuse(f"is nested more than {_MOST_DEPTH} deep")
+        kind = self._byte()
+        match kind:
+            case 0x70:  # null
+                return None
+            case 0x71:
+                return self._reference()
+            case 0x73:
+                return self._object(depth)
+            case 0x74 | 0x7C:
+                return self._string(self._short() if kind == _STRING else self._long_length())
+            case 0x75:
+                return self._array(depth)
+            case 0x77:
+                return Added(data=self.take(self._byte()))
+            case 0x7A:
+                return Added(data=self.take(self._int()))
+            case 0x78:
+                return _END_MARK
+            case 0x7E:
+                return self._enum(depth)
+        _refuse(f"holds a part of kind {kind:#x} at byte {self.at - 1}, which is not understood here")
+
+    def _value(self, depth: int) -> Any:
+        """A value of a field or an element."""
+        value = self.content(depth)
+        if value is _END_MARK or isinstance(value, Added):
+            _refuse("has bytes where an object belongs")
+        return value
+
+    def _long_length(self) -> int:
+        return int.from_bytes(self.take(8), "big")
+
+    def _string(self, size: int) -> str:
+        text = self._text(size)
+        self._remember(text)
+        return text
+
+    def _reference(self) -> Any:
+        number = self._int() - _FIRST_HANDLE
+        if not 0 <= number < len(self._handles):
+            _refuse("refers to an object that is not there")
+        value = self._handles[number]
+        if isinstance(value, JavaClass):
+            _refuse("has a class where an object belongs")
+        return value
+
+    def _class(self, depth: int) -> JavaClass | None:
+        """A description of a class, or a reference to one, or none."""
+        if depth > _MOST_DEPTH:
+            _refuse("has classes nested too deep")
+        kind = self._byte()
+        if kind == _NULL:
+            return None
+        if kind == _REFERENCE:
+            number = self._int() - _FIRST_HANDLE
+            found = self._handles[number] if 0 <= number < len(self._handles) else None
+            if not isinstance(found, JavaClass):
+                _refuse("refers to a class that is not there")
+            return found
+        if kind != _CLASS_DESCRIPTION:
+            _refuse(f"describes a class in a way ({kind:#x}) that is not understood here")
+        return self._class_description(depth)
+
+    def _class_description(self, depth: int) -> JavaClass:
+        described = JavaClass(name=self._text(self._short()))
+        self.take(8)  # the class's version, of which we keep none
+        self._remember(described)
+        described.flags = self._byte()
+        count = self._short()
+        if count > _MOST_FIELDS:
+            _refuse(f"has a class with {count} fields")
+        described.fields = tuple(self._field(depth) for _ in range(count))
+        while (annotation := self.content(depth + 1)) is not _END_MARK:
+            if not isinstance(annotation, Added):
+                _refuse("has a class with annotations")
+        described.parent = self._class(depth + 1)
+        return described
+
+    def _field(self, depth: int) -> tuple[str, str]:
+        code = chr(self._byte())
+        name = self._text(self._short())
+        if code in "L[":
+            if not isinstance(self._value(depth + 1), str):
+                _refuse("has a field whose type is no text")
+        elif code not in _PRIMITIVES:
+            _refuse(f"has a field of type {code!r}")
+        return name, code
+
+    def _object(self, depth: int) -> JavaObject:
+        described = self._class(depth + 1)
+        if described is None:
+            _refuse("has an object without a class")
+        made = JavaObject(type=described)
+        self._remember(made)
+        for one in _from_the_top(described):
+            if one.flags & _EXTERNALIZABLE or not one.flags & _SERIALIZABLE:
+                _refuse(f"holds an object of {one.name!r:.100}, which wrote itself in a way of its own")
+            for name, code in one.fields:
+                made.fields[name] = self._field_value(code, depth)
+            if one.flags & _WROTE_MORE:
+                made.more[one.name] = self._more(depth)
+        return made
+
+    def _field_value(self, code: str, depth: int) -> Any:
+        layout = _PRIMITIVES.get(code)
+        if layout is None:
+            return self._value(depth + 1)
+        return layout.unpack(self.take(layout.size))[0]
+
+    def _more(self, depth: int) -> list[Any]:
+        found = []
+        while (value := self.content(depth + 1)) is not _END_MARK:
+            found.append(value)
+        return found
+
+    def _enum(self, depth: int) -> JavaEnum:
+        described = self._class(depth + 1)
+        if described is None or not described.flags & _IS_ENUM:
+            _refuse("has an enum without a class")
+        slot = self._remember(None)
+        name = self._value(depth + 1)
+        if not isinstance(name, str):
+            _refuse("has an enum whose constant has no name")
+        made = JavaEnum(type=described.name, name=name)
+        self._handles[slot] = made
+        return made
+
+    def _array(self, depth: int) -> list[Any]:
+        described = self._class(depth + 1)
+        if described is None or len(described.name) < 2 or described.name[0] != "[":
+            _refuse("has an array without a class")
+        made: list[Any] = []
+        self._remember(made)
+        code = described.name[1]
+        layout = _PRIMITIVES.get(code)
+        count = self._int()
+        if count * (layout.size if layout else 1) > len(self._data) - self.at:
+            _refuse("has an array that is longer than the index")
+        made.extend(self._field_value(code, depth) for _ in range(count))
+        return made
+
+
+def _from_the_top(described: JavaClass) -> list[JavaClass]:
+    """A class and those above it, the topmost first: the order in which they wrote their fields."""
+    found: list[JavaClass] = []
+    one: JavaClass | None = described
+    while one is not None:
+        if len(found) > _MOST_DEPTH:
+            _refuse("has classes nested too deep")
+        found.insert(0, one)
+        one = one.parent
+    return found
+
+
+def as_list(value: Any) -> list[Any]:
+    """The elements of a Java list.
+
+    Raises:
+        MalformedLogFile: not an ArrayList or the like.
+    """
+    if isinstance(value, JavaObject) and value.type.name in ("java.util.ArrayList", "java.util.LinkedList"):
+        return _elements(value, 1)
+    _refuse("has something else where a list belongs")
+
+
+def as_mapping(value: Any) -> list[tuple[Any, Any]]:
+    """The entries of a Java map.
+
+    Raises:
+        MalformedLogFile: not a HashMap or the like.
+    """
+    names = ("java.util.HashMap", "java.util.LinkedHashMap", "java.util.TreeMap", "java.util.Hashtable")
+    if isinstance(value, JavaObject) and value.type.name in names:
+        flat = _elements(value, 2)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+    _refuse("has something else where a map belongs")
+
+
+def _elements(value: JavaObject, each: int) -> list[Any]:
+    """What a collection wrote: some bytes that end with its size (of the list: its room), then the elements."""
+    found = [item for part in value.more.values() for item in part]
+    plain = [item for item in found if not isinstance(item, Added)]
+    if len(found) - len(plain) != 1 or not isinstance(found[0], Added) or len(plain) % each:
+        _refuse("has a collection that is damaged")
+    said = value.fields.get("size", int.from_bytes(found[0].data[-4:], "big"))
+    if said * each != len(plain):
+        _refuse("has a collection that is damaged")
+    return plain

@@ -1,0 +1,424 @@
+"""The usual format of aggregated logs: one file for each node, a TFile of keys and values in blocks.
+
+A TFile is a BCFile: 16 bytes of magic, blocks, an index of the blocks, an index of such indices ("meta"), its offset, the
+version, and the magic again. Numbers are TFile's own; strings have their length before them. A block holds records: key
+and value, each with its length before it, the value in chunks. Keys are Java strings: `VERSION`, `APPLICATION_OWNER`,
+`APPLICATION_ACL`, and then containers, whose value is one log file after the other: name, length in digits, bytes.
+
+The index is read with the end of the file; the values stream, in bounded memory, however long they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tony.dataclass import dataclass
+from tony.hadoop.logs.compression import Decoded, decoded, exactly
+from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.ranges import Opener, RangeReader
+
+MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
+#: Offset of the meta index (8), version (2 + 2), magic.
+_TAIL = 8 + 4 + len(MAGIC)
+#: Of an index. A block holds 256 KiB and more, so this is enough for logs of terabytes.
+MOST_INDEX = 16 * 2**20
+_MOST_BLOCKS = 1_000_000
+#: Of a key or a file's name; Java's writeUTF ends at 65,535 bytes.
+_MOST_NAME = 65_535
+_INDEX_NAME = "data:BCFile.index"
+#: Keys that are no containers.
+_OTHER_KEYS = {"VERSION", "APPLICATION_OWNER", "APPLICATION_ACL"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One stretch of records.
+
+    Attributes:
+        offset: where it begins in the file.
+        stored: bytes as they lie there.
+        plain: bytes without compression.
+    """
+
+    offset: int
+    stored: int
+    plain: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TFileIndex:
+    """Where the records of a TFile are.
+
+    Attributes:
+        compression: of all data blocks: `none` or `gz`.
+        blocks: in the file's order.
+    """
+
+    compression: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One log file of a container inside an aggregated file.
+
+    Attributes:
+        container: its id as text.
+        name: of the log file.
+        length: bytes.
+        block: number of the block that it lies in.
+        offset: of its first byte among the plain bytes of the value of its record.
+        record: which record of the block.
+    """
+
+    container: str
+    name: str
+    length: int
+    block: int
+    record: int
+    offset: int
+
+
+def is_tfile(start: bytes) -> bool:
+    """Whether a file that starts so claims to be a TFile."""
+    return start.startswith(MAGIC)
+
+
+def read_index(open_at: Opener, size: int) -> TFileIndex:
+    """Reads where the blocks are.
+
+    Args:
+        open_at: the file.
+        size: of the file, bytes.
+
+    Raises:
+        MalformedLogFile: no TFile, or damaged.
+    """
+    if size < len(MAGIC) + _TAIL:
+        raise MalformedLogFile(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
+    # One request usually brings all that lies at the end.
+    at = max(len(MAGIC), size - 64 * 2**10)
+    end = RangeReader(open_at, at, size)
+    try:
+        tail = end.exactly(size - at)
+    finally:
+        end.close()
+    if tail[-len(MAGIC) :] != MAGIC:
+        raise MalformedLogFile("is no TFile: the mark at its end is missing; perhaps it is still being written")
+    major = int.from_bytes(tail[-20:-18], "big", signed=True)
+    if major != 1:
+        raise MalformedLogFile(f"is a TFile of version {major}; only 1 can be read here")
+    meta_at = int.from_bytes(tail[-_TAIL : -_TAIL + 8], "big", signed=True)
+    meta = _stretch(open_at, size, tail, meta_at, size - _TAIL - meta_at)
+    return _data_index(open_at, size, tail, meta)
+
+
+def _stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
+    """Some bytes of the file, from what was read already if they are there."""
+    if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MOST_INDEX, size - offset):
+        raise MalformedLogFile(f"has an index of {length} bytes at byte {offset}, which cannot be")
+    from_tail = offset - (size - len(tail))
+    if from_tail >= 0:
+        return tail[from_tail : from_tail + length]
+    reader = RangeReader(open_at, offset, offset + length)
+    try:
+        return reader.exactly(length)
+    finally:
+        reader.close()
+
+
+def _data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
+    """Finds the index of the data blocks among the meta blocks, and reads it."""
+    fields = _Fields(meta)
+    for _ in range(fields.count("meta blocks")):
+        name = fields.text()
+        compression = fields.text()
+        block = fields.block()
+        if name != _INDEX_NAME:
+            continue
+        stored = _stretch(open_at, size, tail, block.offset, block.stored)
+        index = _Fields(_plain(stored, compression, block.plain))
+        default = index.text()
+        blocks = tuple(index.block() for _ in range(index.count("blocks")))
+        for one in blocks:
+            if one.offset < len(MAGIC) or one.offset + one.stored > size:
+                raise MalformedLogFile(f"has a block at byte {one.offset} that is outside of it")
+        return TFileIndex(compression=default, blocks=blocks)
+    raise MalformedLogFile("has no index of its blocks")
+
+
+def _plain(stored: bytes, compression: str, size: int) -> bytes:
+    if size > MOST_INDEX:
+        raise MalformedLogFile(f"has an index of {size} bytes, which cannot be")
+
+    def open_at(offset: int, length: int) -> _Bytes:
+        return _Bytes(stored[offset : offset + length])
+
+    return exactly(decoded(RangeReader(open_at, 0, len(stored)), compression), size)
+
+
+class _Bytes:
+    """Bytes at hand that read like a stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, size: int = -1, /) -> bytes:
+        taken = self._data if size < 0 else self._data[:size]
+        self._data = self._data[len(taken) :]
+        return taken
+
+    def close(self) -> None:
+        self._data = b""
+
+    def __enter__(self) -> _Bytes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Fields:
+    """Numbers and strings of an index, in order."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        taken = self._data[self._at : self._at + size]
+        if len(taken) != size:
+            raise MalformedLogFile("has an index that is cut off")
+        self._at += size
+        return taken
+
+    def number(self) -> int:
+        return read_number(self.take)
+
+    def text(self) -> str:
+        return _text(self.take(_length(self.number(), "a name of an index")))
+
+    def count(self, what: str) -> int:
+        number = self.number()
+        if not 0 <= number <= _MOST_BLOCKS:
+            raise MalformedLogFile(f"claims to have {number} {what}")
+        return number
+
+    def block(self) -> Block:
+        offset, stored, plain = self.number(), self.number(), self.number()
+        if min(offset, stored, plain) < 0:
+            raise MalformedLogFile("has an index with negative numbers")
+        return Block(offset=offset, stored=stored, plain=plain)
+
+
+class _Take:
+    """The bytes of a block, given out in exact pieces; knows whether there are more."""
+
+    def __init__(self, source: Decoded) -> None:
+        self._source = source
+        self._ahead = b""
+
+    def __call__(self, size: int) -> bytes:
+        if not size:
+            return b""
+        if self._ahead:
+            first, self._ahead = self._ahead, b""
+            return first + exactly(self._source, size - 1)
+        return exactly(self._source, size)
+
+    def some(self, size: int) -> bytes:
+        if self._ahead and size > 0:
+            first, self._ahead = self._ahead, b""
+            return first
+        return self._source.some(size)
+
+    def skip(self, size: int) -> None:
+        if self._ahead and size:
+            self._ahead = b""
+            size -= 1
+        self._source.skip(size)
+
+    def ended(self) -> bool:
+        if not self._ahead:
+            self._ahead = self._source.some(1)
+        return not self._ahead
+
+
+class Value:
+    """The value of a record: chunks, each with its length before it; a negative length says that more follow."""
+
+    def __init__(self, take: _Take) -> None:
+        self._take = take
+        self._left = 0
+        self._last = False
+        #: Plain bytes given out or left out so far.
+        self.position = 0
+
+    def some(self, size: int) -> bytes:
+        """At most `size` bytes; empty at the end."""
+        if size <= 0 or not self._more():
+            return b""
+        part = self._take.some(min(size, self._left))
+        if not part:
+            raise MalformedLogFile(f"has a record that ends {self._left} bytes too early")
+        self._left -= len(part)
+        self.position += len(part)
+        return part
+
+    def skip(self, size: int) -> None:
+        """Leaves bytes out."""
+        while size:
+            if not self._more():
+                raise MalformedLogFile(f"has a log file that ends {size} bytes too early")
+            step = min(size, self._left)
+            self._take.skip(step)
+            self._left -= step
+            self.position += step
+            size -= step
+
+    def finish(self) -> None:
+        """Goes to where the next record begins."""
+        while self._more():
+            self.skip(self._left)
+
+    def ended(self) -> bool:
+        """Whether nothing follows."""
+        return not self._more()
+
+    def close(self) -> None:
+        """Nothing: whoever has the block closes it."""
+
+    def _more(self) -> bool:
+        while not self._left and not self._last:
+            length = read_number(self._take)
+            self._last = length >= 0
+            self._left = abs(length)
+        return self._left > 0
+
+
+def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, Value]]:
+    """The records of one block: key and value; each value is gone when the next one is asked for.
+
+    Raises:
+        MalformedLogFile: damaged.
+    """
+    where = index.blocks[block]
+    source = decoded(RangeReader(open_at, where.offset, where.offset + where.stored), index.compression)
+    take = _Take(source)
+    try:
+        while not take.ended():
+            key = _key(take(_length(read_number(take), "a key")))
+            value = Value(take)
+            yield key, value
+            value.finish()
+    finally:
+        source.close()
+
+
+def owner(open_at: Opener, index: TFileIndex) -> str:
+    """Whose application it was; empty if the file does not say."""
+    for block in range(min(len(index.blocks), 1)):
+        for number, (key, value) in enumerate(records(open_at, index, block)):
+            if key == "APPLICATION_OWNER":
+                return _java_text(value)
+            if number > 4:
+                break
+    return ""
+
+
+def entries(open_at: Opener, index: TFileIndex) -> Iterator[Entry]:
+    """Every log file, in the file's order. Reads over the logs themselves, in pieces.
+
+    Raises:
+        MalformedLogFile: damaged.
+    """
+    for block in range(len(index.blocks)):
+        for number, (key, value) in enumerate(records(open_at, index, block)):
+            if key in _OTHER_KEYS:
+                continue
+            while not value.ended():
+                name = _java_text(value)
+                length = _decimal(_java_text(value))
+                found = Entry(
+                    container=key, name=name, length=length, block=block, record=number, offset=value.position
+                )
+                value.skip(length)
+                yield found
+
+
+def read(open_at: Opener, index: TFileIndex, entry: Entry, offset: int, length: int) -> Iterator[bytes]:
+    """The bytes of one log file, in pieces.
+
+    Args:
+        open_at: the file.
+        index: of the file.
+        entry: which log file.
+        offset: of the first byte wanted.
+        length: at most so many.
+
+    Raises:
+        MalformedLogFile: damaged.
+    """
+    offset = min(offset, entry.length)
+    left = min(length, entry.length - offset)
+    if left <= 0:
+        return
+    found = records(open_at, index, entry.block)
+    try:
+        for number, (_, value) in enumerate(found):
+            if number < entry.record:
+                continue
+            value.skip(entry.offset + offset)
+            while left:
+                part = value.some(left)
+                if not part:
+                    raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
+                left -= len(part)
+                yield part
+            return
+    finally:
+        found.close()  # type: ignore[attr-defined]
+
+
+def read_number(take: Callable[[int], bytes]) -> int:
+    """TFile's own number: one to nine bytes, by the first of them; not Hadoop's other one, nor protobuf's."""
+    first = int.from_bytes(take(1), "big", signed=True)
+    if first >= -32:
+        return first
+    if first >= -72:
+        return ((first + 52) << 8) + int.from_bytes(take(1), "big")
+    if first >= -104:
+        return ((first + 88) << 16) + int.from_bytes(take(2), "big")
+    if first >= -120:
+        return ((first + 112) << 24) + int.from_bytes(take(3), "big")
+    if first >= -125 and first <= -121:
+        return int.from_bytes(take(first + 129), "big", signed=True)
+    raise MalformedLogFile(f"holds a number that begins with {first}, which cannot be")
+
+
+def _length(number: int, what: str) -> int:
+    if not 0 <= number <= _MOST_NAME + 2:
+        raise MalformedLogFile(f"claims {number} bytes for {what}")
+    return number
+
+
+def _key(data: bytes) -> str:
+    """A Java string with two bytes of length before it, and nothing behind."""
+    if len(data) < 2 or int.from_bytes(data[:2], "big") != len(data) - 2:
+        raise MalformedLogFile("has a record whose key is no string")
+    return _text(data[2:])
+
+
+def _java_text(value: Value) -> str:
+    return _text(exactly(value, int.from_bytes(exactly(value, 2), "big")))
+
+
+def _text(data: bytes) -> str:
+    # Java's own UTF-8 (a zero in two bytes, surrogates) differs for names that no log file has.
+    return data.decode("utf-8", "replace")
+
+
+def _decimal(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise MalformedLogFile(f"has a log file whose length is {text!r:.40}")
+    return int(text)
