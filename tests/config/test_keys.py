@@ -25,11 +25,12 @@ ASSEMBLED = {
     "after",
     "timeout_after",
     "resources",
+    "others",
 }
 
 
 def _names(cls: type[JobSpec | Role | Resources | Timeouts], prefix: str = "") -> set[str]:
-    return {f"{prefix}{field.name}" for field in dataclasses.fields(cls)} - ASSEMBLED
+    return {f"{prefix}{field.name}" for field in dataclasses.fields(cls) if field.name not in ASSEMBLED}
 
 
 def test_every_field_of_a_job_can_be_set() -> None:

@@ -55,6 +55,8 @@ def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
 def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     values = _fields(role, _ROLE_SETTINGS, with_defaults)
     _add(values, ("env",), _canonical_items(role.env))
+    if isinstance(role.resources, Resources):
+        _add(values, ("resources",), _canonical_items(role.resources.others))
     _add(values, ("after",), _after(role.after))
     limit: Any = role.timeout_after
     if isinstance(limit, TimeoutAfter):

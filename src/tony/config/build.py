@@ -9,6 +9,7 @@ from tony.config.after import conditions
 from tony.config.keys import Key
 from tony.config.schema import find
 from tony.config.sheet import Sheet
+from tony.dataclass import replace
 from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 
@@ -33,8 +34,12 @@ def build(sheet: Sheet, default_name: str) -> JobSpec:
 
 def _role(sheet: Sheet, name: str) -> Role:
     place = ("roles", name)
+    fields = _fields(sheet, place)
+    others = sheet.below((*place, "resources"))
+    if others:
+        fields["resources"] = replace(fields.get("resources", Resources()), others=others)
     return Role(
-        **_fields(sheet, place),
+        **fields,
         env=sheet.below((*place, "env")),
         after={other: condition for _, _, other, condition in conditions(sheet, name)},
         timeout_after=_timeout_after(sheet.below((*place, "timeout_after"))),

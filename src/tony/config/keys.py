@@ -204,6 +204,14 @@ _ROLES = (
          attribute="resources.vcores", bounds=(1, 100_000), also="cpus cpu cores vcpus num_cpus"),
     _row("roles.<role>.gpus", Kind.INTEGER, Half.SCHEDULER, "Whole GPUs of each task.",
          attribute="resources.gpus", bounds=(0, 10_000), also="gpu num_gpus"),
+    _row("roles.<role>.resources.<name>", Kind.INTEGER, Half.SCHEDULER, "Whatever else the cluster counts, by its own "
+         "name for it: `\"yarn.io/fpga\" = 1`.", attribute="", default="", bounds=(0, None)),
+    _row("roles.<role>.node_label", Kind.TEXT, Half.SCHEDULER, "Only nodes with this label; where a scheduler has "
+         "labels.", also="label constraint node_selector"),
+    _row("roles.<role>.image", Kind.TEXT, Half.SCHEDULER, "Container image that the role's tasks run in; where a "
+         "scheduler has them.", also="docker_image container_image docker"),
+    _row("roles.<role>.spread", Kind.TRUTH, Half.SCHEDULER, "No two tasks of the role on one host; where a scheduler "
+         "can tell.", also="anti_affinity"),
     _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of the role's programs, laid over the job's.",
          attribute="", default="", also="environment envs shell_env variables"),
     _row("roles.<role>.files", Kind.FILES, Half.CLIENT, "Files for the role's tasks, besides the job's.",

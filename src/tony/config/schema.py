@@ -7,7 +7,13 @@ from functools import cache
 from tony.config.keys import SETTINGS, Half, Key, Kind, Setting
 from tony.dataclass import dataclass, field
 
-_SCHEDULER_KINDS = {"size": Kind.SIZE, "int": Kind.INTEGER, "path": Kind.PATH, "text": Kind.TEXT}
+_SCHEDULER_KINDS = {
+    "size": Kind.SIZE,
+    "int": Kind.INTEGER,
+    "duration": Kind.DURATION,
+    "path": Kind.PATH,
+    "text": Kind.TEXT,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -19,12 +25,14 @@ class Node:
         named: child by its fixed name.
         any: the child for every name that the author chooses, if there is one.
         word: what such a name is: `role`, `group`, `name`.
+        elsewhere: names that the author cannot choose here, since they have a place of their own.
     """
 
     setting: Setting | None = None
     named: dict[str, Node] = field(default_factory=dict)
     any: Node | None = None
     word: str = ""
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def is_table(self) -> bool:
@@ -33,7 +41,7 @@ class Node:
 
     def child(self, name: str) -> Node | None:
         """What `name` below this place means."""
-        return self.named.get(name, self.any)
+        return None if name in self.elsewhere else self.named.get(name, self.any)
 
 
 @cache
@@ -49,6 +57,9 @@ def schema() -> Node:
             else:
                 node = node.named.setdefault(part, Node())
         node.setting = setting
+    role = root.named["roles"].any
+    assert role is not None
+    role.named["resources"].elsewhere = ("memory", "vcores", "gpus")
     return root
 
 

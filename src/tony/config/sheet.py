@@ -212,8 +212,8 @@ def _meant(node: Node, key: Key) -> str:
     assert role is not None
     if node is role and name in root.named and name not in role.named:
         return f"`{name}` is a setting of the job: write it above the first [section]."
-    if node is role and name == "resources":
-        return "write memory, vcores and gpus directly below [roles.NAME]."
+    if name in node.elsewhere:
+        return f"write `{name}` directly below [roles.NAME]."
     if node is root and name in ("final", "limits"):
         return "this belongs in a site file; a job has none."
     if node is root and name in role.named:

@@ -31,11 +31,13 @@ class Resources:
         memory: bytes, a hard limit.
         vcores: shares of CPU; may be oversubscribed on `local`.
         gpus: whole devices, never shared.
+        others: whatever else a cluster counts, by its own name for it: `yarn.io/fpga`.
     """
 
     memory: int = GIB
     vcores: int = 1
     gpus: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,9 @@ class Role:
     Attributes:
         after: role -> what must be true of it before this role starts.
         procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
+        node_label: only nodes with this label.
+        image: container image that the tasks run in.
+        spread: no two tasks of the role on one host.
     """
 
     instances: int = 1
@@ -69,6 +74,9 @@ class Role:
     stop_grace: float | None = None
     port_range: tuple[int, int] | None = None
     procs_per_task: int = 1
+    node_label: str | None = None
+    image: str | None = None
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,10 @@ from typing import cast
 
 from tony.schedulers.base import Scheduler
 
-_HOMES = {"local": "tony.schedulers.local.scheduler:LocalScheduler"}
+_HOMES = {
+    "local": "tony.schedulers.local.scheduler:LocalScheduler",
+    "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
+}
 
 
 def names() -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import cast
 
 from tony.dataclass import dataclass
+from tony.errors import Problem
 from tony.schedulers.registry import package_of
+from tony.units import parse_duration, parse_size
 
 
 class SettingType(Enum):
@@ -16,6 +18,7 @@ class SettingType(Enum):
 
     SIZE = "size"  #: `4g`; bytes as int once it is read
     INT = "int"  #: a whole number
+    DURATION = "duration"  #: `90s`; seconds as float once it is read
     PATH = "path"  #: absolute, or relative to the folder of the file that sets it
     TEXT = "text"  #: as it is
 
@@ -27,7 +30,7 @@ class SchedulerSetting:
     Attributes:
         default: in words, for the docs; what it is by number the scheduler knows.
         meaning: one sentence or two.
-        minimum: smallest value of a size (bytes) or whole number.
+        minimum: smallest value of a size (bytes), a whole number or a duration (seconds).
     """
 
     name: str
@@ -44,3 +47,54 @@ def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
         LookupError: there is no scheduler of that name.
     """
     return tuple(cast(Sequence[SchedulerSetting], import_module(f"{package_of(scheduler)}.settings").SETTINGS))
+
+
+def read_values(
+    scheduler: str, settings: Sequence[SchedulerSetting], values: Mapping[str, object]
+) -> tuple[dict[str, int | float | str], list[Problem]]:
+    """Reads `JobSpec.scheduler_settings`; answers the values by name. What is wrong is told, and left out."""
+    known = {setting.name: setting for setting in settings}
+    read: dict[str, int | float | str] = {}
+    problems = []
+    for name, value in values.items():
+        try:
+            if name not in known:
+                raise ValueError(f"the {scheduler} scheduler has no such setting; it has {', '.join(known)}.")
+            read[name] = _read(known[name], value)
+        except ValueError as error:
+            problems.append(Problem(key=f"scheduler.{scheduler}.{name}", value=str(value), message=str(error)))
+    return read, problems
+
+
+def _read(setting: SchedulerSetting, value: object) -> int | float | str:
+    if setting.type is SettingType.SIZE and isinstance(value, str):
+        value = parse_size(value)
+    if setting.type is SettingType.DURATION:
+        if isinstance(value, str):
+            value = parse_duration(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.minimum:
+            raise ValueError(f"expected {_expected(setting)}.")
+        return float(value)
+    if setting.type in (SettingType.SIZE, SettingType.INT):
+        if isinstance(value, bool) or not isinstance(value, int) or value < setting.minimum:
+            raise ValueError(f"expected {_expected(setting)}.")
+        return value
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected {_expected(setting)}.")
+    if setting.type is SettingType.PATH and not value.startswith("/"):
+        raise ValueError("expected an absolute path.")
+    return value
+
+
+def _expected(setting: SchedulerSetting) -> str:
+    match setting.type:
+        case SettingType.SIZE:
+            return 'a size such as "4g"'
+        case SettingType.INT:
+            return f"a whole number from {setting.minimum} on"
+        case SettingType.DURATION:
+            return 'a duration such as "90s"'
+        case SettingType.PATH:
+            return "a path"
+        case SettingType.TEXT:
+            return "text"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
-from tony.schedulers.settings import SchedulerSetting, SettingType
-from tony.units import parse_size
+from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
 
 #: One for all users, whatever their TMPDIR says.
 DEFAULT_LEDGER = Path("/tmp/tony-ledger")
@@ -61,16 +60,7 @@ class LocalSettings:
 
 def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Problem]]:
     """Reads `JobSpec.scheduler_settings`. What is wrong is told, and left out."""
-    known = {setting.name: setting for setting in SETTINGS}
-    read: dict[str, int | str] = {}
-    problems = []
-    for name, value in values.items():
-        try:
-            if name not in known:
-                raise ValueError(f"the local scheduler has no such setting; it has {', '.join(known)}.")
-            read[name] = _read(known[name], value)
-        except ValueError as error:
-            problems.append(Problem(key=f"scheduler.local.{name}", value=str(value), message=str(error)))
+    read, problems = read_values("local", SETTINGS, values)
     memory, gpus, ledger = read.get("memory"), read.get("gpus"), read.get("ledger")
     settings = LocalSettings(
         memory=None if memory is None else int(memory),
@@ -79,29 +69,3 @@ def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Pro
         executor=str(read.get("executor", DEFAULT_EXECUTOR)),
     )
     return settings, problems
-
-
-def _read(setting: SchedulerSetting, value: object) -> int | str:
-    if setting.type is SettingType.SIZE and isinstance(value, str):
-        value = parse_size(value)
-    if setting.type in (SettingType.SIZE, SettingType.INT):
-        if isinstance(value, bool) or not isinstance(value, int) or value < setting.minimum:
-            raise ValueError(f"expected {_expected(setting)}.")
-        return value
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"expected {_expected(setting)}.")
-    if setting.type is SettingType.PATH and not value.startswith("/"):
-        raise ValueError("expected an absolute path.")
-    return value
-
-
-def _expected(setting: SchedulerSetting) -> str:
-    match setting.type:
-        case SettingType.SIZE:
-            return 'a size such as "4g"'
-        case SettingType.INT:
-            return f"a whole number from {setting.minimum} on"
-        case SettingType.PATH:
-            return "a path"
-        case SettingType.TEXT:
-            return "text"

@@ -1,0 +1,7 @@
+"""What the YARN scheduler can do."""
+
+from tony.schedulers.base import Capabilities
+
+CAPABILITIES = Capabilities(
+    gang=False, recover=False, gpus=True, same_host=False, inherits_environment=False, log_files=False
+)

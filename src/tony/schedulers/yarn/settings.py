@@ -1,0 +1,128 @@
+"""The settings of the YARN scheduler: `[scheduler.yarn]` in a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tony.dataclass import dataclass
+from tony.errors import Problem
+from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
+
+MIB = 1024**2
+#: `python` of this value ships the submitter's own interpreter.
+OWN_PYTHON = "own"
+
+
+def _text(name: str, default: str, meaning: str) -> SchedulerSetting:
+    return SchedulerSetting(name=name, type=SettingType.TEXT, default=default, meaning=meaning)
+
+
+SETTINGS: Sequence[SchedulerSetting] = (
+    SchedulerSetting(
+        name="conf",
+        type=SettingType.PATH,
+        default="HADOOP_CONF_DIR, or the cluster of `tony mini`",
+        meaning="Folder with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml.",
+    ),
+    _text("queue", "default", "Queue that the job is submitted to."),
+    SchedulerSetting(
+        name="priority",
+        type=SettingType.INT,
+        default="0",
+        meaning="Priority among the applications of a queue; higher is sooner.",
+    ),
+    _text("tags", "none", "Tags of the application, divided by commas."),
+    _text("application_type", "TONY", "Type that YARN shows for the application; YARN cuts it at 20 characters."),
+    _text("node_label", "the queue's", "Node label of every container that its role says nothing about."),
+    _text("staging", ".tony", "Folder in HDFS for what is staged; a relative one lies in the user's HDFS home."),
+    _text(
+        "python",
+        "python3, 3.11 or later, found on the node",
+        "Interpreter of our own programs on the nodes: a path or name there, or `own` to ship the submitter's.",
+    ),
+    SchedulerSetting(
+        name="am_memory",
+        type=SettingType.SIZE,
+        default="512m",
+        meaning="Memory of the application master's container.",
+        minimum=64 * MIB,
+    ),
+    SchedulerSetting(
+        name="am_vcores",
+        type=SettingType.INT,
+        default="1",
+        meaning="CPU shares of the application master's container.",
+        minimum=1,
+    ),
+    _text("am_node_label", "that of the job", "Node label of the application master's container."),
+    SchedulerSetting(
+        name="max_attempts",
+        type=SettingType.INT,
+        default="1",
+        meaning="How often YARN starts the application master. A second one tells that the first was lost.",
+        minimum=1,
+    ),
+    SchedulerSetting(
+        name="attempt_validity",
+        type=SettingType.DURATION,
+        default="for ever",
+        meaning="Only failures of the application master within this time count for `max_attempts`.",
+        minimum=1,
+    ),
+    SchedulerSetting(
+        name="lifetime",
+        type=SettingType.DURATION,
+        default="none",
+        meaning="Time after which YARN itself ends the application, even if nothing of ours works any more.",
+        minimum=1,
+    ),
+    _text("log_include", "everything", "Pattern of log files that YARN aggregates when the job has ended."),
+    _text("log_exclude", "nothing", "Pattern of log files that YARN does not aggregate."),
+    _text("view_acl", "the owner", "Users and groups who may see the application: `ann,bob admins`."),
+    _text("modify_acl", "the owner", "Users and groups who may end the application."),
+    _text("docker_image", "none", "Image that every container runs in, where the cluster allows Docker."),
+    _text("docker_mounts", "none", "Mounts of Docker containers, as YARN wants them: `/data:/data:ro,/tmp:/tmp:rw`."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnSettings:
+    """The table's values, read.
+
+    Attributes:
+        conf: folder of the configuration, or None to look for it.
+        staging: in HDFS; relative to the user's home there.
+        python: for our own programs; None to look for one.
+        am_memory: bytes.
+        attempt_validity, lifetime: seconds, None for none.
+    """
+
+    conf: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    tags: tuple[str, ...] = ()
+    application_type: str = "TONY"
+    node_label: str | None = None
+    staging: str = ".tony"
+    python: str | None = None
+    am_memory: int = 512 * MIB
+    am_vcores: int = 1
+    am_node_label: str | None = None
+    max_attempts: int = 1
+    attempt_validity: float | None = None
+    lifetime: float | None = None
+    log_include: str | None = None
+    log_exclude: str | None = None
+    view_acl: str | None = None
+    modify_acl: str | None = None
+    docker_image: str | None = None
+    docker_mounts: str | None = None
+
+
+def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Problem]]:
+    """Reads `JobSpec.scheduler_settings`. What is wrong is told, and left out."""
+    read, problems = read_values("yarn", SETTINGS, values)
+    given: dict[str, object] = dict(read)
+    if "tags" in given:
+        given["tags"] = tuple(tag for tag in (part.strip() for part in str(given["tags"]).split(",")) if tag)
+    return YarnSettings(**given), problems  # type: ignore[arg-type]
