@@ -27,19 +27,20 @@ ALLOWED: dict[str, set[str]] = {
     "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
+    "hadoop": {"errors", "units", "dataclass"},
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},
     "protocol": BELOW_MODEL | {"model"},
     "config": PURE | {"schedulers"},
     "rpc": PURE,
     "storage": PURE,
-    "schedulers": PURE | {"storage", "rpc"},
+    "schedulers": PURE | {"storage", "rpc", "hadoop"},
     "history": MIDDLE,
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
     "client": MIDDLE | {"history"},
     "cli": MIDDLE | {"history", "client"},
-    "testing": MIDDLE | {"history", "am", "executor", "client"},
+    "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it.
 ONLY = {("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"}}

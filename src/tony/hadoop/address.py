@@ -1,0 +1,46 @@
+"""Where a daemon listens: `host:port`, as Hadoop's settings write it."""
+
+from __future__ import annotations
+
+from tony.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A TCP port.
+
+    Attributes:
+        host: name or number; an IPv6 number without its brackets.
+        port: 0 where the kernel shall choose (to listen only).
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse(text: str, default_port: int | None = None) -> Address:
+    """Reads `host:port`, `[::1]:port`, and `host` alone where there is a default for the port.
+
+    Raises:
+        ValueError: says what an address looks like.
+    """
+    cleaned = text.strip()
+    host, colon, port = cleaned.rpartition(":")
+    if not colon or cleaned.endswith("]") or _is_bare_ipv6(cleaned):
+        host, port = cleaned, "" if default_port is None else str(default_port)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host and not _is_bare_ipv6(cleaned):
+        host = ""
+    is_number = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 2**16
+    if host and is_number and host.isprintable() and not any(char in host for char in " /@[]"):
+        return Address(host=host, port=int(port))
+    raise ValueError(f"{text!r:.200} is no address; write host:port")
+
+
+def _is_bare_ipv6(text: str) -> bool:
+    return text.count(":") > 1 and not text.startswith("[")

@@ -1,0 +1,1 @@
+"""Hadoop's RPC, IPC version 9: frames, negotiation, connections."""

@@ -1,0 +1,428 @@
+"""A connection to a Hadoop daemon: any number of calls at once, answers in any order.
+
+    connection = await connect(address, Login.simple("alice"), protocol=SUBMIT.protocol)
+    try:
+        answer = await connection.call(SUBMIT, request)
+    finally:
+        await connection.close()
+
+A connection that broke stays broken (`is_open` is False); whoever wants another one connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import cast
+
+from tony.hadoop.address import Address
+from tony.hadoop.ipc.dialing import dial
+from tony.hadoop.ipc.errors import (
+    CallTimeout,
+    ConnectError,
+    ConnectFailure,
+    ConnectionLost,
+    HadoopError,
+    LoginError,
+    ProtocolError,
+    RemoteError,
+    remote_error,
+)
+from tony.hadoop.ipc.frames import (
+    PREAMBLE_SASL,
+    PREAMBLE_SIMPLE,
+    Answer,
+    CallId,
+    FrameReader,
+    call_frame,
+    ping_frame,
+    read_answer,
+    sasl_frame,
+)
+from tony.hadoop.ipc.login import Login, LoginMethod
+from tony.hadoop.ipc.negotiation import Negotiation
+from tony.hadoop.ipc.options import DEFAULTS, Options
+from tony.hadoop.sasl.protection import SaslFailure, SecurityLayer
+from tony.hadoop.wire.method import Method, Request, Response
+from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
+
+#: What sealing adds to an answer of the greatest length.
+_SEAL = 1 << 16
+#: For `call(timeout=...)`: as the options have it.
+_AS_SET = -1.0
+
+
+async def connect(address: Address, login: Login, *, protocol: str, options: Options = DEFAULTS) -> Connection:
+    """Connects and logs in.
+
+    With SIMPLE the daemon is not asked anything before the first call, so a refusal shows there.
+
+    Args:
+        protocol: what is spoken first; a daemon may know several, and each call names its own.
+
+    Raises:
+        ConnectError: nobody there, an unknown host, no answer in time.
+        LoginError: the two sides found no way to authenticate, or one did not believe the other.
+        RemoteError: the daemon refused the login with an exception (`SaslError`, `InvalidTokenError`...).
+        ProtocolError, ConnectionLost: the other side is no Hadoop daemon, or went away.
+    """
+    sock = await dial(address, options)
+    connection = Connection(address, protocol, login, options)
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: connection._stream, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        async with asyncio.timeout(options.login_timeout):
+            await connection._log_in()
+    except TimeoutError:
+        connection._abort()
+        raise ConnectError(
+            f"no answer from {address} to the login within {options.login_timeout:g} s",
+            ConnectFailure.TIMED_OUT,
+        ) from None
+    except BaseException:
+        connection._abort()
+        raise
+    return connection
+
+
+class _Stream(asyncio.Protocol):
+    """Where asyncio's callbacks arrive; kept apart so that a connection shows only what it is for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection._receive(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connection._lost(error)
+
+    def pause_writing(self) -> None:
+        self._connection._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._connection._writable.set()
+
+
+class _Pending:
+    """A call that waits for its answer."""
+
+    __slots__ = ("answer", "method")
+
+    def __init__(self, method: str, answer: asyncio.Future[Answer]) -> None:
+        self.method, self.answer = method, answer
+
+
+class Connection:
+    """Made by `connect`.
+
+    Attributes:
+        address: whom it reaches.
+        protocol: what its context names.
+    """
+
+    def __init__(self, address: Address, protocol: str, login: Login, options: Options) -> None:
+        self.address, self.protocol = address, protocol
+        self._login, self._options = login, options
+        self._loop = asyncio.get_running_loop()
+        self._stream = _Stream(self)
+        self._transport: asyncio.Transport | None = None
+        self._negotiation = Negotiation(login, address)
+        self._reader = FrameReader(options.max_answer + _SEAL)
+        self._inner = FrameReader(options.max_answer)
+        self._layer: SecurityLayer | None = None
+        self._is_ready = False
+        self._steps: deque[bytes] = deque()
+        self._step_came = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._held = b""
+        self._pending: dict[int, _Pending] = {}
+        self._last_heard = 0.0
+        self._ping: asyncio.TimerHandle | None = None
+        self._error: HadoopError | None = None
+        self._is_closing = False
+        self._closed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be sent. May turn False at any time."""
+        return self._is_ready and self._error is None and not self._is_closing and not self._closed.is_set()
+
+    @property
+    def pending(self) -> int:
+        """Calls that wait for their answers."""
+        return len(self._pending)
+
+    async def call(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        timeout: float | None = _AS_SET,
+        retry: CallId | None = None,
+    ) -> Response:
+        """Calls, and waits for the answer. If the waiting is cancelled, the daemon goes on all the same.
+
+        Args:
+            timeout: seconds; None waits for ever; as the options have it if left out.
+            retry: the name of the call, for those who may have to send it again (`CallId.new`, `again`).
+
+        Raises:
+            RemoteError: what the daemon answered, by the name of the Java exception.
+            ConnectionLost: the connection broke, or was broken before (`maybe_executed`).
+            CallTimeout: no answer in time.
+        """
+        call = retry or CallId.new()
+        frame = call_frame(method, request, call)
+        self._require_open(method)
+        if call.number in self._pending:
+            raise ValueError(f"call {call.number} is on its way already")
+        waiting = _Pending(self._name(method), self._loop.create_future())
+        self._pending[call.number] = waiting
+        limit = self._options.call_timeout if timeout == _AS_SET else timeout
+        try:
+            self._send(frame)
+            self._watch()
+            async with asyncio.timeout(limit):
+                await self._writable.wait()
+                answer = await waiting.answer
+        except TimeoutError:
+            raise CallTimeout(
+                f"{waiting.method}: no answer from {self.address} within {limit:g} s; "
+                "the daemon may be overloaded, or stopped in the middle"
+            ) from None
+        finally:
+            self._pending.pop(call.number, None)
+            if waiting.answer.done() and not waiting.answer.cancelled():
+                waiting.answer.exception()  # told, or of no interest any more
+        try:
+            return answer.response(method.response)
+        except ProtocolError as error:
+            raise ProtocolError(f"{waiting.method}: {error}") from error
+
+    async def close(self) -> None:
+        """Ends the connection; calls that wait fail. May be called twice."""
+        self._is_closing = True
+        self._abort()
+        await self._closed.wait()
+
+    # -- logging in
+
+    async def _log_in(self) -> None:
+        negotiation = self._negotiation
+        if negotiation.done:
+            self._held = PREAMBLE_SIMPLE
+        else:
+            self._write(PREAMBLE_SASL + negotiation.begin())
+        while not negotiation.done:
+            message = self._step(await self._next_step())
+            if self._login.method is LoginMethod.KERBEROS:
+                reply = await self._loop.run_in_executor(None, negotiation.receive, message)
+            else:
+                reply = negotiation.receive(message)
+            self._write(reply)
+        self._layer = negotiation.layer
+        self._is_ready = True
+        # Held back until the first call: a daemon that refuses says why only to those who can still listen.
+        self._held += self._sealed(negotiation.context(self.protocol))
+        for frame in self._steps:
+            self._take(frame)
+
+    async def _next_step(self) -> bytes:
+        while not self._steps:
+            if self._error is not None:
+                raise self._error
+            self._step_came.clear()
+            await self._step_came.wait()
+        return self._steps.popleft()
+
+    def _step(self, frame: bytes) -> RpcSasl:
+        try:
+            answer = read_answer(frame)
+            if answer.header.status is not RpcStatus.SUCCESS:
+                raise self._refused(answer, f"cannot log in at {self.address}")
+            if answer.header.call_id != SASL_CALL_ID:
+                raise ProtocolError(f"an answer to call {answer.header.call_id} in the middle of the login")
+            return answer.sasl()
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._where()}: {error}") from error
+
+    # -- out
+
+    def _send(self, frame: bytes) -> None:
+        data = self._sealed(frame)
+        if self._held:
+            data, self._held = self._held + data, b""
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def _sealed(self, data: bytes) -> bytes:
+        layer = self._layer
+        if layer is None:
+            return data
+        pieces = (data[at : at + layer.limit] for at in range(0, len(data), layer.limit))
+        return b"".join(sasl_frame(RpcSasl(state=SaslState.WRAP, token=layer.wrap(piece))) for piece in pieces)
+
+    def _watch(self) -> None:
+        """Sees to it that a daemon which is silent while calls wait gets a ping now and then."""
+        self._last_heard = self._loop.time()
+        if self._ping is None:
+            self._ping = self._loop.call_later(self._options.ping_interval, self._ping_if_silent)
+
+    def _ping_if_silent(self) -> None:
+        self._ping = None
+        if not self._pending or not self.is_open:
+            return
+        left = self._last_heard + self._options.ping_interval - self._loop.time()
+        if left <= 0:
+            self._send(ping_frame())
+            left = self._options.ping_interval
+        self._ping = self._loop.call_later(left, self._ping_if_silent)
+
+    # -- in
+
+    def _receive(self, data: bytes) -> None:
+        self._last_heard = self._loop.time()
+        try:
+            frames = self._reader.feed(data)
+        except ProtocolError as error:
+            self._break(ProtocolError(f"{self._where()}: {error}"))
+            return
+        if not self._is_ready:
+            self._steps.extend(frames)
+            self._step_came.set()
+            return
+        for frame in frames:
+            self._take(frame)
+
+    def _take(self, frame: bytes) -> None:
+        if self._error is not None:
+            return
+        try:
+            answer = read_answer(frame)
+            if self._layer is None:
+                self._deliver(answer)
+                return
+            for inner in self._inner.feed(self._opened(self._layer, answer)):
+                self._deliver(read_answer(inner))
+        except (ProtocolError, SaslFailure) as error:
+            self._break(ProtocolError(f"{self._where()}: {error}"))
+
+    @staticmethod
+    def _opened(layer: SecurityLayer, answer: Answer) -> bytes:
+        if answer.header.call_id != SASL_CALL_ID or answer.header.status is not RpcStatus.SUCCESS:
+            raise ProtocolError("an answer without the protection that was agreed on")
+        message = answer.sasl()
+        if message.state is not SaslState.WRAP or message.token is None:
+            raise ProtocolError("a step of the login after the login")
+        return layer.unwrap(message.token)
+
+    def _deliver(self, answer: Answer) -> None:
+        header = answer.header
+        if header.status is RpcStatus.FATAL:
+            self._break(self._refused(answer, self._where()), answer)
+            return
+        waiting = self._pending.get(header.call_id)
+        if waiting is None or waiting.answer.done():
+            return  # nobody waits for it any more
+        if header.status is RpcStatus.SUCCESS:
+            waiting.answer.set_result(answer)
+        else:
+            waiting.answer.set_exception(self._refused(answer, waiting.method))
+
+    # -- the end
+
+    def _lost(self, error: Exception | None) -> None:
+        if self._error is None:
+            self._error = self._reason(error)
+            if self._reader.waits and not self._is_closing:
+                self._error = ConnectionLost(f"{self._error}, in the middle of an answer")
+        self._fail_all(self._error)
+        self._closed.set()
+        self._step_came.set()
+        self._writable.set()
+        if self._ping is not None:
+            self._ping.cancel()
+        self._negotiation.close()
+
+    def _reason(self, error: Exception | None) -> HadoopError:
+        if self._is_closing:
+            return ConnectionLost(f"{self._where()}: we closed the connection")
+        if not self._is_ready and self._login.method is LoginMethod.TOKEN:
+            return LoginError(
+                f"{self._where()}: the daemon closed the connection during the login. It does so without a word if "
+                "it cannot read the token: is it one of this cluster and for this kind of daemon?"
+            )
+        said = f": {error.strerror or error}" if isinstance(error, OSError) else ""
+        moment = "" if self._is_ready else " during the login"
+        return ConnectionLost(f"{self._where()}: the daemon closed the connection{moment}{said}")
+
+    def _break(self, error: HadoopError, answer: Answer | None = None) -> None:
+        """Ends a connection that is of no use any more."""
+        if self._error is None:
+            self._error = error
+        if answer is not None:
+            # One call may be named; the others share its fate.
+            waiting = self._pending.get(answer.header.call_id)
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_exception(self._refused(answer, waiting.method))
+        self._fail_all(self._error)
+        self._step_came.set()
+        self._abort()
+
+    def _fail_all(self, error: HadoopError) -> None:
+        for waiting in self._pending.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(_copy(error))
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _require_open(self, method: Method[Request, Response]) -> None:
+        if self.is_open:
+            return
+        error = self._error
+        if isinstance(error, ConnectionLost) or error is None:
+            said = str(error) if error else f"{self._name(method)}: the connection is closed"
+            raise ConnectionLost(said, maybe_executed=False)
+        raise _copy(error)
+
+    def _refused(self, answer: Answer, where: str) -> RemoteError:
+        header = answer.header
+        return remote_error(
+            header.exception_class or "",
+            header.error_message or "",
+            where=where,
+            fatal=header.status is RpcStatus.FATAL,
+        )
+
+    def _name(self, method: Method[Request, Response]) -> str:
+        return f"{self.address} {_short(method.protocol)}.{method.name}"
+
+    def _where(self) -> str:
+        return f"{self.address} {_short(self.protocol)}"
+
+
+def _short(protocol: str) -> str:
+    return protocol.rpartition(".")[2].removesuffix("PB")
+
+
+def _copy(error: HadoopError) -> HadoopError:
+    """The same error for another waiter: a traceback belongs to one."""
+    made = type(error).__new__(type(error))
+    made.args = error.args
+    with suppress(AttributeError):
+        made.__dict__.update(error.__dict__)
+    return made

@@ -1,0 +1,263 @@
+"""What goes wrong between us and a Hadoop daemon.
+
+    HadoopError
+    ├── ConnectError            no connection: refused, unknown host, time-out, unreachable (`failure` says which)
+    ├── ConnectionLost          a connection broke; `maybe_executed` says whether the call may have been carried out
+    ├── CallTimeout             no answer in time; the call may have been carried out
+    ├── LoginError              the two sides found no way to authenticate, or one did not believe the other
+    ├── ProtocolError           the other side is no Hadoop daemon, or broke the rules of the wire
+    └── RemoteError             the daemon answered with an exception; the class follows its Java class name
+        ├── StandbyError            ask the other one of a pair
+        ├── RetriableError          ask again later
+        │   └── SafeModeError           the NameNode takes no changes at present
+        ├── AccessControlError      this user may not
+        ├── AuthorizationError      this user may not speak this protocol, or not for that user
+        ├── InvalidTokenError       the token is unknown, expired or cancelled
+        ├── NoSuchMethodOrProtocol  the daemon is older, or another one than we think
+        └── YarnError, FileSystemError and what is below them
+
+Every message names host:port and the protocol, and says what to do where that is known.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+from tony.errors import InfraError
+from tony.hadoop.text import one_line, shown
+
+
+class HadoopError(InfraError):
+    """Something between us and a Hadoop daemon."""
+
+
+class ConnectFailure(Enum):
+    """Why there is no connection."""
+
+    #: The machine is there, and nobody listens on the port.
+    REFUSED = "refused"
+    #: No such name in DNS or /etc/hosts.
+    UNKNOWN_HOST = "unknown host"
+    #: No answer in time, to TCP or to the hand-shake.
+    TIMED_OUT = "timed out"
+    #: No route, network down, reset.
+    UNREACHABLE = "unreachable"
+
+
+class ConnectError(HadoopError):
+    """No connection.
+
+    Attributes:
+        failure: which way it failed.
+    """
+
+    def __init__(self, message: str, failure: ConnectFailure) -> None:
+        self.failure = failure
+        super().__init__(message)
+
+
+class ConnectionLost(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+    """A connection ended before the answer came.
+
+    Attributes:
+        maybe_executed: False only if the call never left this process.
+    """
+
+    def __init__(self, message: str, *, maybe_executed: bool = True) -> None:
+        self.maybe_executed = maybe_executed
+        super().__init__(message)
+
+
+class CallTimeout(HadoopError):  # noqa: N818
+    """No answer in time. The call may have been carried out, or may still be."""
+
+
+class LoginError(HadoopError):
+    """The two sides found no way to authenticate, or one did not believe the other."""
+
+
+class ProtocolError(HadoopError):
+    """The other side is no Hadoop daemon, or broke the rules of the wire."""
+
+
+class RemoteError(HadoopError):
+    """An exception of the daemon's.
+
+    Attributes:
+        class_name: of the Java exception, in full; empty if the daemon named none.
+        remote_message: what it said, without the stack trace.
+        fatal: whether the daemon closed the connection over it.
+    """
+
+    #: Said at the end of the message: what to do.
+    advice: ClassVar[str] = ""
+
+    def __init__(self, class_name: str, message: str, *, where: str = "", fatal: bool = False) -> None:
+        self.class_name = one_line(class_name, 200)
+        self.remote_message = shown(without_trace(message))
+        self.fatal = fatal
+        simple = self.class_name.rpartition(".")[2] or "an error without a name"
+        said = f"{where}: {simple}" if where else simple
+        said = f"{said}: {self.remote_message}" if self.remote_message else said
+        super().__init__(f"{said}\n{self.advice}" if self.advice else said)
+
+
+class StandbyError(RemoteError):
+    """This one is not active; the other one of the pair is, or will be."""
+
+
+class RetriableError(RemoteError):
+    """Not now; the same call may succeed in a moment."""
+
+
+class SafeModeError(RetriableError):
+    """The NameNode takes no changes at present."""
+
+    advice = "It leaves safe mode by itself when enough blocks are reported; `hdfs dfsadmin -safemode get` says more."
+
+
+class AccessControlError(RemoteError):
+    """This user may not do that."""
+
+
+class AuthorizationError(RemoteError):
+    """This user may not speak this protocol, or may not act for that user."""
+
+
+class InvalidTokenError(RemoteError):
+    """The token is unknown to the daemon, expired or cancelled."""
+
+
+class SaslError(RemoteError):
+    """The daemon did not believe us."""
+
+
+class NoSuchMethodError(RemoteError):
+    """The daemon does not know the method."""
+
+    advice = "The daemon is older than this call, or the address belongs to another kind of daemon."
+
+
+class NoSuchProtocolError(RemoteError):
+    """The daemon does not speak the protocol."""
+
+    advice = "The address belongs to another kind of daemon, or to another port of it; look at it in the settings."
+
+
+class VersionMismatchError(RemoteError):
+    """The daemon speaks another version."""
+
+
+class YarnError(RemoteError):
+    """An exception of YARN's that has no class of its own here."""
+
+
+class ApplicationNotFoundError(YarnError):
+    """The ResourceManager knows no such application."""
+
+
+class ApplicationAttemptNotFoundError(YarnError):
+    """No such attempt of an application; an application master must end when it is told so of its own."""
+
+
+class ContainerNotFoundError(YarnError):
+    """No such container."""
+
+
+class ApplicationMasterNotRegisteredError(YarnError):
+    """The ResourceManager has forgotten us: register again and send everything again."""
+
+
+class InvalidApplicationMasterRequestError(YarnError):
+    """Registered twice, or out of turn."""
+
+
+class InvalidResourceRequestError(YarnError):
+    """An ask for more than any container may have, or for a label or a type that does not exist."""
+
+
+class InvalidContainerError(YarnError):
+    """The NodeManager does not know the container."""
+
+
+class NodeManagerNotReadyError(YarnError):
+    """The NodeManager has not yet registered with the ResourceManager."""
+
+
+class FileSystemError(RemoteError):
+    """HDFS refused."""
+
+
+class FileMissingError(FileSystemError):
+    """No such file or folder."""
+
+
+class FileExistsAlreadyError(FileSystemError):
+    """There is such a file already."""
+
+
+class QuotaExceededError(FileSystemError):
+    """A quota of names or of space is used up."""
+
+
+_YARN = "org.apache.hadoop.yarn.exceptions."
+_IPC = "org.apache.hadoop.ipc."
+_SECURITY = "org.apache.hadoop.security."
+_HDFS = "org.apache.hadoop.hdfs."
+
+#: Java class name -> ours. What is not here is a RemoteError, or a YarnError by its package.
+_CLASSES: dict[str, type[RemoteError]] = {
+    f"{_IPC}StandbyException": StandbyError,
+    f"{_IPC}ObserverRetryOnActiveException": StandbyError,
+    f"{_IPC}RetriableException": RetriableError,
+    f"{_IPC}RpcNoSuchMethodException": NoSuchMethodError,
+    f"{_IPC}RpcNoSuchProtocolException": NoSuchProtocolError,
+    f"{_IPC}RPC$VersionMismatch": VersionMismatchError,
+    f"{_IPC}Server$ServerException": RemoteError,
+    f"{_SECURITY}AccessControlException": AccessControlError,
+    "org.apache.hadoop.fs.permission.AccessControlException": AccessControlError,
+    "java.security.AccessControlException": AccessControlError,
+    f"{_SECURITY}authorize.AuthorizationException": AuthorizationError,
+    f"{_SECURITY}token.SecretManager$InvalidToken": InvalidTokenError,
+    "javax.security.sasl.SaslException": SaslError,
+    f"{_HDFS}server.namenode.SafeModeException": SafeModeError,
+    f"{_HDFS}protocol.NSQuotaExceededException": QuotaExceededError,
+    f"{_HDFS}protocol.DSQuotaExceededException": QuotaExceededError,
+    f"{_HDFS}protocol.QuotaExceededException": QuotaExceededError,
+    "java.io.FileNotFoundException": FileMissingError,
+    "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsAlreadyError,
+    f"{_YARN}ApplicationNotFoundException": ApplicationNotFoundError,
+    f"{_YARN}ApplicationAttemptNotFoundException": ApplicationAttemptNotFoundError,
+    f"{_YARN}ContainerNotFoundException": ContainerNotFoundError,
+    f"{_YARN}ApplicationMasterNotRegisteredException": ApplicationMasterNotRegisteredError,
+    f"{_YARN}InvalidApplicationMasterRequestException": InvalidApplicationMasterRequestError,
+    f"{_YARN}InvalidResourceRequestException": InvalidResourceRequestError,
+    f"{_YARN}InvalidContainerException": InvalidContainerError,
+    f"{_YARN}NMNotYetReadyException": NodeManagerNotReadyError,
+    f"{_YARN}YarnException": YarnError,
+}
+
+
+def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
+    """The error of ours for a Java exception.
+
+    Args:
+        class_name: the Java class, in full.
+        message: as on the wire, stack trace and all.
+        where: whom we asked for what: `127.0.0.1:8032 ApplicationClientProtocol.submitApplication`.
+        fatal: whether the daemon closes the connection.
+    """
+    kind = _CLASSES.get(class_name)
+    if kind is None:
+        kind = YarnError if class_name.startswith(_YARN) else RemoteError
+    if kind is RetriableError and "SafeModeException" in message[:500]:
+        kind = SafeModeError  # the NameNode of an HA pair wraps it, so that clients try the other one
+    if kind is SaslError and "token" in message[:500] and "can't be found in cache" in message[:2000]:
+        kind = InvalidTokenError
+    return kind(class_name, message, where=where, fatal=fatal)
+
+
+def without_trace(message: str) -> str:
+    """What a Java exception says, without its stack."""
+    return message.partition("\n\tat ")[0].strip()

@@ -1,0 +1,232 @@
+"""The bytes of IPC version 9: what opens a connection, what a packet is, and how packets come out of a stream.
+
+    connection  "hrpc" 09 00 <auth: 00 or df>, then frames
+    frame       4 bytes of length, then delimited protobuf messages:
+      call      RpcRequestHeader, RequestHeader, the request
+      context   RpcRequestHeader (call id -3), IpcConnectionContext
+      sasl      RpcRequestHeader (call id -33), RpcSasl
+      ping      RpcRequestHeader (call id -4)
+      answer    RpcResponseHeader, then the response if the status is SUCCESS
+
+No socket in sight.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+from tony.dataclass import dataclass
+from tony.hadoop.ipc.errors import ProtocolError
+from tony.hadoop.text import one_line
+from tony.hadoop.wire.method import Method, Request, Response
+from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
+from tony.hadoop.wire.rpc import (
+    CONNECTION_CONTEXT_CALL_ID,
+    PING_CALL_ID,
+    SASL_CALL_ID,
+    IpcConnectionContext,
+    RequestHeader,
+    RpcKind,
+    RpcOperation,
+    RpcRequestHeader,
+    RpcResponseHeader,
+    RpcSasl,
+    UserInformation,
+)
+
+#: What a server takes (`ipc.maximum.data.length`), and we of it (`ipc.maximum.response.length`); bytes, both defaults.
+MAX_FRAME = 128 << 20
+#: Opens a connection without authentication, and one with it.
+PREAMBLE_SIMPLE = b"hrpc\x09\x00\x00"
+PREAMBLE_SASL = b"hrpc\x09\x00\xdf"
+#: From here a buffer that has been read half is not worth moving.
+_COMPACT = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallId:
+    """Names one call to the server; a repetition of the call has the same name, and servers that keep answers know it.
+
+    Attributes:
+        client_id: 16 random bytes of this process.
+        number: not used twice in this process.
+        retry_count: how often the call was sent before.
+    """
+
+    client_id: bytes
+    number: int
+    retry_count: int = 0
+
+    @staticmethod
+    def new() -> CallId:
+        """A name that no call had."""
+        return CallId(client_id=client_id(), number=next(_numbers) & 0x7FFFFFFF)
+
+    def again(self) -> CallId:
+        """The name for sending the same call once more."""
+        return CallId(client_id=self.client_id, number=self.number, retry_count=self.retry_count + 1)
+
+
+_numbers = count()
+_client: tuple[int, bytes] = (0, b"")
+
+
+def client_id() -> bytes:
+    """The 16 bytes that name this process to all servers; a forked child has its own."""
+    global _client
+    pid = os.getpid()
+    if _client[0] != pid:
+        _client = (pid, os.urandom(16))
+    return _client[1]
+
+
+def framed(*messages: bytes) -> bytes:
+    """A frame of messages that are already delimited."""
+    size = sum(map(len, messages))
+    return b"".join((size.to_bytes(4, "big"), *messages))
+
+
+def call_frame(method: Method[Request, Response], request: Request, call: CallId) -> bytes:
+    """A call.
+
+    Raises:
+        ProtocolError: longer than a server takes.
+    """
+    header = RequestHeader(method_name=method.name, protocol=method.protocol, protocol_version=1)
+    frame = framed(_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request))
+    if len(frame) - 4 > MAX_FRAME:
+        raise ProtocolError(
+            f"a request {method.name} of {len(frame)} bytes: Hadoop takes at most {MAX_FRAME} (ipc.maximum.data.length)"
+        )
+    return frame
+
+
+def context_frame(protocol: str, user: str | None = None, real_user: str | None = None) -> bytes:
+    """Says for whom the calls of this connection are.
+
+    Args:
+        user: whose name the calls bear; None where the authentication said it.
+        real_user: who really asks, if that is another.
+    """
+    context = IpcConnectionContext(user=UserInformation(effective_user=user, real_user=real_user), protocol=protocol)
+    return framed(_header(CONNECTION_CONTEXT_CALL_ID, client_id()), delimited(context))
+
+
+def sasl_frame(message: RpcSasl) -> bytes:
+    """A step of the authentication, or wrapped traffic after it."""
+    return framed(_header(SASL_CALL_ID, b""), delimited(message))
+
+
+def ping_frame() -> bytes:
+    """Asks for nothing and gets no answer; a dead connection shows when it cannot be delivered."""
+    return framed(_header(PING_CALL_ID, client_id()))
+
+
+def _header(number: int, client: bytes, retry_count: int = -1) -> bytes:
+    return delimited(
+        RpcRequestHeader(
+            rpc_kind=RpcKind.PROTOCOL_BUFFER,
+            rpc_op=RpcOperation.FINAL_PACKET,
+            call_id=number,
+            client_id=client,
+            retry_count=retry_count,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One frame from the server.
+
+    Attributes:
+        header: whose answer it is, and how the call ended.
+        frame: all of the frame.
+        offset: where the response begins in it.
+    """
+
+    header: RpcResponseHeader
+    frame: bytes
+    offset: int
+
+    def sasl(self) -> RpcSasl:
+        """The step of the authentication that it carries."""
+        return _read(RpcSasl, self.frame, self.offset)
+
+    def response(self, cls: type[Response]) -> Response:
+        """What the server answered to a call that succeeded."""
+        return _read(cls, self.frame, self.offset)
+
+
+def read_answer(frame: bytes) -> Answer:
+    """Reads the header of a frame.
+
+    Raises:
+        ProtocolError: it has none.
+    """
+    try:
+        data, offset = read_delimited(frame, 0)
+        return Answer(header=decode(RpcResponseHeader, data), frame=frame, offset=offset)
+    except MalformedMessage as error:
+        raise ProtocolError(f"an answer that cannot be read: {error}") from error
+
+
+def _read(cls: type[Response], frame: bytes, offset: int) -> Response:
+    try:
+        data, _ = read_delimited(frame, offset)
+        return decode(cls, data)
+    except MalformedMessage as error:
+        raise ProtocolError(f"an answer that cannot be read: {error}") from error
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, whatever pieces they come in.
+
+    Args:
+        limit: bytes of the longest frame; what announces more is no answer of Hadoop's.
+    """
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._start = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a part of a frame is here."""
+        return len(self._buffer) > self._start
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that are complete now.
+
+        Raises:
+            ProtocolError: a frame too long, or an answer in another language.
+        """
+        self._buffer += data
+        frames: list[bytes] = []
+        while True:
+            rest = len(self._buffer) - self._start
+            if rest < 4:
+                break
+            size = int.from_bytes(self._buffer[self._start : self._start + 4], "big")
+            if size > self._limit or size == 0:
+                raise ProtocolError(self._nonsense(size))
+            if rest < 4 + size:
+                break
+            begin = self._start + 4
+            self._start = begin + size
+            frames.append(bytes(memoryview(self._buffer)[begin : self._start]))
+        if self._start == len(self._buffer) or self._start > _COMPACT:
+            del self._buffer[: self._start]
+            self._start = 0
+        return frames
+
+    def _nonsense(self, size: int) -> str:
+        begin = bytes(self._buffer[self._start : self._start + 80])
+        if begin.startswith(b"HTTP/"):
+            return "it speaks HTTP: this is the port of a web page, not of Hadoop's RPC"
+        if begin[:1] in (b"\x15", b"\x16") and begin[1:2] == b"\x03":
+            return "it speaks TLS: this is no port of Hadoop's RPC"
+        if size and any(begin) and all(32 <= byte < 127 or byte in b"\r\n\t" for byte in begin):
+            return f"it is no Hadoop daemon; it says: {one_line(begin.decode('ascii'))}"
+        return f"it announces an answer of {size} bytes; {self._limit} are the most (ipc.maximum.response.length)"

@@ -1,0 +1,201 @@
+"""The conversation in which both sides agree on how to authenticate, and do it. No socket in sight.
+
+we    NEGOTIATE
+they  NEGOTIATE with what they take (TOKEN with its challenge already)   or SUCCESS: no authentication wanted
+we    INITIATE with one of those, exactly as it came but for the challenge, and our first token
+they  CHALLENGE, we RESPONSE, as often as the mechanism needs
+they  SUCCESS, with the last token for DIGEST-MD5
+we    the connection context; wrapped from here on if a protection was agreed on
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tony.hadoop.address import Address
+from tony.hadoop.ipc.errors import LoginError, ProtocolError
+from tony.hadoop.ipc.frames import context_frame, sasl_frame
+from tony.hadoop.ipc.login import Login, LoginMethod
+from tony.hadoop.ipc.principals import expected_principals
+from tony.hadoop.sasl.digest import DigestClient
+from tony.hadoop.sasl.protection import SaslFailure, SecurityLayer
+from tony.hadoop.text import one_line
+from tony.hadoop.wire.proto import replace
+from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
+
+if TYPE_CHECKING:  # ctypes is loaded only where Kerberos is spoken
+    from tony.hadoop.sasl.gssapi import GssapiClient
+
+#: Steps of the longest conversation that makes sense; Kerberos needs four.
+_MOST_STEPS = 12
+#: What each method must be done with: nothing else is understood.
+_MECHANISMS = {"TOKEN": "DIGEST-MD5", "KERBEROS": "GSSAPI", "SIMPLE": ""}
+
+
+class Negotiation:
+    """One login over one connection.
+
+    `begin` gives the first message, `receive` takes each of the daemon's and gives the next of ours (b"" for none),
+    until `done`. With Kerberos `receive` may ask the KDC and the DNS: call it in a thread.
+
+    Attributes:
+        done: whether the connection context comes next.
+        layer: what wraps the traffic from then on; None where nothing does.
+    """
+
+    def __init__(
+        self, login: Login, address: Address, principals: Callable[[Login, str], tuple[str, ...]] = expected_principals
+    ) -> None:
+        self._login = login
+        self._address = address
+        self._principals = principals
+        self._digest: DigestClient | None = None
+        self._gssapi: GssapiClient | None = None
+        self._steps = 0
+        self._is_simple = login.method is LoginMethod.SIMPLE
+        self.done = self._is_simple
+        self.layer: SecurityLayer | None = None
+
+    def begin(self) -> bytes:
+        """Asks what the daemon takes."""
+        return sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
+
+    def receive(self, message: RpcSasl) -> bytes:
+        """The answer to a step of the daemon's.
+
+        Raises:
+            LoginError: no way that both sides have, or the other side is not who it must be.
+            ProtocolError: out of turn.
+        """
+        self._steps += 1
+        if self.done or self._steps > _MOST_STEPS:
+            raise ProtocolError(self._at("the daemon goes on with a login that should be over"))
+        try:
+            return self._next(message)
+        except SaslFailure as error:
+            raise LoginError(self._at(str(error))) from error
+
+    def context(self, protocol: str) -> bytes:
+        """The frame that follows: for whom the calls are."""
+        login = self._login
+        if self._is_simple:
+            user = login.user or _os_user()
+            return context_frame(protocol, user, login.real_user if login.method is LoginMethod.SIMPLE else None)
+        # A token says who we are, and so does a ticket, unless we act for another.
+        return context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
+
+    def close(self) -> None:
+        """Gives back what the Kerberos library holds; the layer is of no use after it."""
+        if self._gssapi is not None:
+            self._gssapi.close()
+            self._gssapi = None
+
+    def _next(self, message: RpcSasl) -> bytes:
+        begun = self._digest is not None or self._gssapi is not None
+        if message.state is SaslState.NEGOTIATE and not begun:
+            return self._initiate(message.auths)
+        if message.state is SaslState.NEGOTIATE:
+            raise LoginError(self._at("the daemon did not take the way to log in that it had offered itself"))
+        if message.state is SaslState.SUCCESS:
+            self._succeed(message.token, begun)
+            return b""
+        if message.state is SaslState.CHALLENGE and self._gssapi is not None and message.token is not None:
+            reply = self._gssapi.step(message.token)
+            return sasl_frame(RpcSasl(state=SaslState.RESPONSE, token=reply))
+        raise ProtocolError(self._at(f"the daemon sends {message.state.name} where it makes no sense"))
+
+    def _initiate(self, auths: tuple[SaslAuth, ...]) -> bytes:
+        method = self._login.method.name
+        for auth in auths:
+            if auth.method == method and auth.mechanism == _MECHANISMS[method]:
+                token = self._first_digest(auth) if method == "TOKEN" else self._first_gssapi(auth)
+                return self._initiation(auth, token)
+        simple = next((auth for auth in auths if auth.method == "SIMPLE"), None)
+        if simple is not None and self._login.fallback_to_simple:
+            self._is_simple = self.done = True
+            return self._initiation(simple, None)
+        raise LoginError(self._at(self._no_way(auths)))
+
+    @staticmethod
+    def _initiation(auth: SaslAuth, token: bytes | None) -> bytes:
+        return sasl_frame(RpcSasl(state=SaslState.INITIATE, token=token, auths=(replace(auth, challenge=None),)))
+
+    def _first_digest(self, auth: SaslAuth) -> bytes:
+        token = self._login.token
+        if token is None:
+            raise LoginError(self._at("a login by token without a token"))
+        uri = f"{auth.protocol or ''}/{auth.server_id or ''}"
+        self._digest = DigestClient(token.identifier, token.password, uri=uri, wanted=self._login.protections)
+        return self._digest.answer(auth.challenge or b"")
+
+    def _first_gssapi(self, auth: SaslAuth) -> bytes:
+        service, host = auth.protocol or "", auth.server_id or ""
+        if not (service and host and f"{service}{host}".isprintable() and len(service) + len(host) < 1000):
+            raise LoginError(self._at("the daemon does not say under which principal it runs"))
+        expected = self._principals(self._login, self._address.host)
+        if not expected:
+            raise LoginError(
+                self._at(
+                    "no principal of the daemon is set, so anybody could play it. Set "
+                    "yarn.resourcemanager.principal or dfs.namenode.kerberos.principal, as the cluster has it."
+                )
+            )
+        from tony.hadoop.sasl.gssapi import GssapiClient, matches
+
+        names = tuple(each.rpartition("@")[0] or each for each in expected)
+        if not matches(f"{service}/{host}", names):
+            raise LoginError(
+                self._at(
+                    f"the daemon says that it is {one_line(service)}/{one_line(host)}, and "
+                    f"{' or '.join(expected)} is expected. Look at the principal in the settings."
+                )
+            )
+        self._gssapi = GssapiClient(service, host, expected=expected, wanted=self._login.protections)
+        return self._gssapi.step(b"")
+
+    def _succeed(self, token: bytes | None, begun: bool) -> None:
+        if not begun:
+            if not self._login.fallback_to_simple:
+                raise LoginError(
+                    self._at(
+                        f"the daemon wants no proof of who we are, and {self._login.method.value} was to be used. "
+                        "It may be the wrong daemon, or an impostor. If it is meant to be so, set "
+                        "ipc.client.fallback-to-simple-auth-allowed to true."
+                    )
+                )
+            self._is_simple = True
+        elif self._digest is not None:
+            self._digest.confirm(token or b"")
+            self.layer = self._digest.layer()
+        elif self._gssapi is not None:
+            if token or not self._gssapi.complete:
+                raise LoginError(self._at("the daemon calls the login done before it proved who it is"))
+            self.layer = self._gssapi.layer()
+        self.done = True
+
+    def _no_way(self, auths: tuple[SaslAuth, ...]) -> str:
+        method = self._login.method.name
+        for auth in auths:
+            if auth.method == method:
+                return f"the daemon wants the mechanism {one_line(auth.mechanism, 60)} for {method}; we have none such"
+        theirs = ", ".join(one_line(auth.method, 40) for auth in auths[:8]) or "nothing"
+        advice = {
+            "TOKEN": "Only a token that this daemon knows can be used",
+            "KERBEROS": "Set hadoop.security.authentication to simple if the cluster is not secure",
+            "SIMPLE": "Set hadoop.security.authentication to kerberos if the cluster is secure",
+        }[method]
+        return f"the daemon takes {theirs}, and we come with {method}. {advice}."
+
+    def _at(self, text: str) -> str:
+        return f"cannot log in at {self._address}: {text}"
+
+
+def _os_user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container whose user id has no name
+        return str(os.geteuid())

@@ -1,0 +1,43 @@
+"""Which Kerberos principals a daemon may have: the settings say, and only the host may be filled in."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+
+from tony.hadoop.ipc.login import Login
+
+
+def expected_principals(login: Login, host: str) -> tuple[str, ...]:
+    """Globs of the principals that a daemon on this host may have, by the settings. May ask the DNS.
+
+    Args:
+        host: whom we connect to; takes the place of `_HOST`, and so does its full name.
+    """
+    found: list[str] = []
+    if login.server_principal:
+        hosts = _names(host) if "_HOST" in login.server_principal else (host,)
+        found += [login.server_principal.replace("_HOST", each) for each in hosts]
+    if login.server_pattern:
+        found.append(login.server_pattern)
+    return tuple(dict.fromkeys(found))
+
+
+def _names(host: str) -> tuple[str, ...]:
+    """The host as the settings name it, and its full name: principals are made with full names."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return tuple(dict.fromkeys((host.lower(), _full_name(host))))
+    try:
+        return (socket.gethostbyaddr(host)[0].lower(),)
+    except OSError:
+        return (host,)
+
+
+def _full_name(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+    except OSError:
+        return host.lower()
+    return (found[0][3] or host).lower()

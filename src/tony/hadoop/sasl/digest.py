@@ -1,0 +1,273 @@
+"""DIGEST-MD5 (RFC 2831) as Hadoop uses it for tokens.
+
+The user name is the base64 of the token's identifier, the password the base64 of the token's password. The server's
+challenge arrives with its first message, so one answer and one confirmation are all of it. MD5 here protects
+passwords that are random and long; where FIPS forbids it, it is asked for as what it is: not for security.
+"""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64, hexlify
+
+from tony.dataclass import dataclass, field
+from tony.hadoop.sasl.layers import Md5, make_layer, md5
+from tony.hadoop.sasl.protection import QOP, Protection, SaslFailure, SecurityLayer, choose
+
+#: Characters of a challenge. The RFC says 2048; a generous few times that.
+_LONGEST = 8192
+#: What we take in one sealed message, as we tell the server. It seals longer answers all the same.
+MAX_BUFFER = 65536
+#: Bytes that sealing adds at most: signature, number, version, padding.
+_OVERHEAD = 32
+#: Always the first: there is one login in a connection.
+_COUNT = "00000001"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """What the server says first.
+
+    Attributes:
+        realm: always `default` with Hadoop.
+        nonce: the server's random text.
+        protections: what it offers, in its order.
+        ciphers: for privacy, in its order.
+        max_buffer: bytes of a sealed message that it takes.
+    """
+
+    realm: str
+    nonce: str
+    protections: tuple[Protection, ...]
+    ciphers: tuple[str, ...] = ()
+    max_buffer: int = MAX_BUFFER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """Whose conversation it is, and what both sides have said; everything that the formulas need.
+
+    Attributes:
+        user: base64 of the token's identifier.
+        password: base64 of the token's password.
+        uri: `/default` with Hadoop: protocol and server of the SASL entry.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    realm: str
+    nonce: str
+    cnonce: str
+    uri: str
+    protection: Protection
+
+    def a1(self) -> bytes:
+        """The hash from which all keys come."""
+        inner = md5(f"{self.user}:{self.realm}:{self.password}".encode()).digest()
+        return md5(inner + f":{self.nonce}:{self.cnonce}".encode()).digest()
+
+    def proof(self, *, of_server: bool) -> str:
+        """The client's `response`, or the server's `rspauth`."""
+        a2 = f"{'' if of_server else 'AUTHENTICATE'}:{self.uri}"
+        if self.protection is not Protection.AUTHENTICATION:
+            a2 += ":" + "0" * 32
+        said = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_hex(md5(a2.encode()))}"
+        return _hex(md5(f"{hexlify(self.a1()).decode()}:{said}".encode()))
+
+
+class DigestClient:
+    """Our side of the conversation: `answer` the challenge, `confirm` the server's proof, then `layer`."""
+
+    mechanism = "DIGEST-MD5"
+
+    def __init__(
+        self,
+        identifier: bytes,
+        password: bytes,
+        *,
+        uri: str = "/default",
+        wanted: tuple[Protection, ...] = (),
+        cnonce: str | None = None,
+    ) -> None:
+        self._identifier = identifier
+        self._password = password
+        self._uri = uri
+        self._wanted = wanted
+        self._cnonce = cnonce or _base64(os.urandom(30))
+        self._secrets: Secrets | None = None
+        self._challenge: Challenge | None = None
+        self._cipher = ""
+        self.complete = False
+
+    def answer(self, challenge: bytes) -> bytes:
+        """What to send to prove that we have the token.
+
+        Raises:
+            SaslFailure: not a challenge, or no protection or cipher that both sides have.
+        """
+        heard = parse_challenge(challenge)
+        protection = choose(self._wanted, heard.protections)
+        if protection is Protection.PRIVACY:
+            self._cipher = _choose_cipher(heard.ciphers)
+        secrets = Secrets(
+            user=_base64(self._identifier),
+            password=_base64(self._password),
+            realm=heard.realm,
+            nonce=heard.nonce,
+            cnonce=self._cnonce,
+            uri=self._uri,
+            protection=protection,
+        )
+        self._secrets, self._challenge = secrets, heard
+        return _response(secrets, self._cipher)
+
+    def confirm(self, final: bytes) -> None:
+        """Looks whether the server knows the password too.
+
+        Raises:
+            SaslFailure: it does not.
+        """
+        if self._secrets is None:
+            raise SaslFailure("the daemon claims to have let us in before we said who we are")
+        proof = parse_directives(final).get("rspauth", "")
+        if not _same(proof.encode(), self._secrets.proof(of_server=True).encode()):
+            raise SaslFailure("the daemon could not prove that it knows the token: it may be an impostor")
+        self.complete = True
+
+    def layer(self) -> SecurityLayer | None:
+        """What wraps the traffic from here on; None where nothing does."""
+        if self._secrets is None or self._challenge is None or not self.complete:
+            raise SaslFailure("the login is not complete")
+        limit = max(64, self._challenge.max_buffer - _OVERHEAD)
+        return make_layer(self._secrets.protection, self._secrets.a1(), self._cipher, limit=limit, client=True)
+
+
+def parse_challenge(data: bytes) -> Challenge:
+    """Reads the server's first message.
+
+    Raises:
+        SaslFailure: not one of DIGEST-MD5, or one that asks for what we do not do.
+    """
+    said = parse_directives(data)
+    if not said.get("nonce"):
+        raise SaslFailure("the daemon's challenge has no nonce")
+    if said.get("algorithm", "") != "md5-sess":
+        raise SaslFailure("the daemon's challenge asks for another algorithm than md5-sess")
+    words = {qop: protection for protection, qop in QOP.items()}
+    offered = tuple(words[word] for word in _words(said.get("qop", "auth")) if word in words)
+    size = said.get("maxbuf", str(MAX_BUFFER))
+    if not (size.isascii() and size.isdigit() and len(size) <= 8):
+        raise SaslFailure("the daemon's challenge has a maxbuf that is no number")
+    return Challenge(
+        realm=said.get("realm", ""),
+        nonce=said["nonce"],
+        protections=offered,
+        ciphers=_words(said.get("cipher", "")),
+        max_buffer=int(size),
+    )
+
+
+def parse_directives(data: bytes) -> dict[str, str]:
+    """Reads `a=b,c="d,e"`; the first of two equal names counts.
+
+    Raises:
+        SaslFailure: too long, not text, or not of that form.
+    """
+    if len(data) > _LONGEST:
+        raise SaslFailure(f"a challenge of {len(data)} bytes; {_LONGEST} are more than enough")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise SaslFailure("a challenge that is no text") from None
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        if text[position] in ", \t\r\n":
+            position += 1
+            continue
+        name, position = _name(text, position)
+        value, position = _value(text, position)
+        found.setdefault(name, value)
+    return found
+
+
+def _name(text: str, position: int) -> tuple[str, int]:
+    end = text.find("=", position)
+    name = text[position:end].strip().lower() if end >= 0 else ""
+    if not name or not name.replace("-", "").isalnum():
+        raise SaslFailure("a challenge that is no list of name=value")
+    return name, end + 1
+
+
+def _value(text: str, position: int) -> tuple[str, int]:
+    if text[position : position + 1] != '"':
+        end = text.find(",", position)
+        end = len(text) if end < 0 else end
+        return text[position:end].strip(), end
+    value: list[str] = []
+    position += 1
+    while position < len(text):
+        char = text[position]
+        if char == '"':
+            return "".join(value), position + 1
+        if char == "\\":
+            position += 1
+            char = text[position : position + 1]
+        value.append(char)
+        position += 1
+    raise SaslFailure("a challenge with a quotation mark that is never closed")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in (each.strip().lower() for each in text.split(",")) if word)
+
+
+def _choose_cipher(offered: tuple[str, ...]) -> str:
+    from tony.hadoop.sasl.layers import usable_ciphers
+
+    ours = usable_ciphers()
+    for cipher in ours:
+        if cipher in offered:
+            return cipher
+    theirs = ", ".join(offered[:10]) or "none"
+    hint = "" if "3des" in ours or "3des" not in offered else " 3des needs the Python package cryptography."
+    raise SaslFailure(f"no cipher that both sides have: ours are {', '.join(ours)}, the daemon's {theirs:.200}.{hint}")
+
+
+def _response(secrets: Secrets, cipher: str) -> bytes:
+    parts = [
+        "charset=utf-8",
+        f"username={_quoted(secrets.user)}",
+        f"realm={_quoted(secrets.realm)}",
+        f"nonce={_quoted(secrets.nonce)}",
+        f"nc={_COUNT}",
+        f"cnonce={_quoted(secrets.cnonce)}",
+        f"digest-uri={_quoted(secrets.uri)}",
+        f"maxbuf={MAX_BUFFER}",
+        f"response={secrets.proof(of_server=False)}",
+        f"qop={QOP[secrets.protection]}",
+    ]
+    if cipher:
+        parts.append(f"cipher={_quoted(cipher)}")
+    return ",".join(parts).encode()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
+
+
+def _hex(hashed: Md5) -> str:
+    return hexlify(hashed.digest()).decode()
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Whether they are equal, in a time that does not tell how far they are."""
+    difference = len(one) ^ len(other)
+    for a, b in zip(one, other, strict=False):
+        difference |= a ^ b
+    return difference == 0

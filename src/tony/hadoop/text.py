@@ -1,0 +1,23 @@
+"""What others say, fit for our messages: short, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+#: Characters kept of a remote text. Stack traces are cut before; what is longer than this nobody reads in an error.
+MOST = 2000
+
+
+def shown(text: str, most: int = MOST) -> str:
+    """Remote text as one may print it: bounded, without control characters; line ends stay."""
+    short = text if len(text) <= most else f"{text[:most]}..."
+    if short.isprintable():
+        return short
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in short)
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """Remote text as a part of a sentence: bounded, printable, on one line."""
+    return shown(" ".join(text[: 4 * most].split()), most)
+
+
+def _escaped(char: str) -> str:
+    return " " if char == "\t" else char.encode("unicode_escape", "replace").decode("ascii")

@@ -1,0 +1,1 @@
+"""Hadoop daemons that are played, with faults on order."""

@@ -1,0 +1,86 @@
+"""The daemon's side of DIGEST-MD5."""
+
+from __future__ import annotations
+
+import os
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
+
+from tony.hadoop.sasl.digest import Secrets, parse_directives
+from tony.hadoop.sasl.layers import make_layer
+from tony.hadoop.sasl.protection import QOP, Protection, SaslFailure, SecurityLayer
+
+#: As Java orders them.
+CIPHERS = ("3des", "rc4", "des", "rc4-56", "rc4-40")
+
+
+class UnknownToken(Exception):  # noqa: N818 - a noun reads better where it is raised
+    """A token that this daemon did not give out."""
+
+
+class DigestServer:
+    """One login.
+
+    Args:
+        password_of: the password of a token's identifier, None for a token that is unknown.
+        protections: what is offered.
+        ciphers: what is offered for privacy.
+    """
+
+    def __init__(
+        self,
+        password_of: Callable[[bytes], bytes | None],
+        protections: tuple[Protection, ...] = (Protection.AUTHENTICATION,),
+        ciphers: tuple[str, ...] = CIPHERS,
+    ) -> None:
+        self._password_of = password_of
+        self._protections, self._ciphers = protections, ciphers
+        self._nonce = b2a_base64(os.urandom(30), newline=False).decode()
+        self._secrets: Secrets | None = None
+        self._cipher = ""
+        self.identifier = b""
+
+    def challenge(self) -> bytes:
+        """What is offered."""
+        qops = ",".join(QOP[each] for each in self._protections)
+        text = f'realm="default",nonce="{self._nonce}",qop="{qops}",charset=utf-8'
+        if Protection.PRIVACY in self._protections:
+            text += f',cipher="{",".join(self._ciphers)}"'
+        return f"{text},algorithm=md5-sess".encode()
+
+    def evaluate(self, response: bytes) -> bytes:
+        """Our proof for theirs.
+
+        Raises:
+            UnknownToken: no such token.
+            SaslFailure: a wrong password, or nothing that can be read.
+        """
+        said = parse_directives(response)
+        self.identifier = a2b_base64(said.get("username", ""))
+        password = self._password_of(self.identifier)
+        if password is None:
+            raise UnknownToken
+        words = {qop: protection for protection, qop in QOP.items()}
+        protection = words.get(said.get("qop", "auth"))
+        if protection not in self._protections or said.get("nonce") != self._nonce or said.get("nc") != "00000001":
+            raise SaslFailure("DIGEST-MD5: a response to another challenge")
+        self._cipher = said.get("cipher", "")
+        if protection is Protection.PRIVACY and self._cipher not in self._ciphers:
+            raise SaslFailure("DIGEST-MD5: a cipher that was not offered")
+        self._secrets = Secrets(
+            user=said["username"],
+            password=b2a_base64(password, newline=False).decode(),
+            realm=said.get("realm", ""),
+            nonce=self._nonce,
+            cnonce=said.get("cnonce", ""),
+            uri=said.get("digest-uri", ""),
+            protection=protection,
+        )
+        if said.get("response") != self._secrets.proof(of_server=False):
+            raise SaslFailure("DIGEST-MD5: digest response format violation. Mismatched response.")
+        return f"rspauth={self._secrets.proof(of_server=True)}".encode()
+
+    def layer(self) -> SecurityLayer | None:
+        """What wraps the traffic from here on."""
+        assert self._secrets is not None
+        return make_layer(self._secrets.protection, self._secrets.a1(), self._cipher, limit=65504, client=False)

@@ -1,0 +1,5 @@
+"""What all tests of Hadoop's wire share."""
+
+from __future__ import annotations
+
+from tests.hadoop.coroutines import pytest_pyfunc_call as pytest_pyfunc_call

@@ -1,0 +1,49 @@
+"""A protocol with two methods, and a played daemon that speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import BYTES, INT32, STRING, Message, optional
+from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
+
+PROTOCOL = "org.apache.hadoop.played.EchoProtocolPB"
+TOKEN = Token(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
+TOKENS: Mapping[bytes, bytes] = {TOKEN.identifier: TOKEN.password}
+ALICE = Login.simple("alice")
+
+
+class Said(Message):
+    """Something said."""
+
+    text: str | None = optional(1, STRING)
+    number: int | None = optional(2, INT32)
+    data: bytes | None = optional(3, BYTES)
+
+
+ECHO = Method(protocol=PROTOCOL, name="echo", request=Said, response=Said, idempotent=True)
+WHO = Method(protocol=PROTOCOL, name="whoAmI", request=Said, response=Said)
+UNKNOWN = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
+FOREIGN = Method(protocol="org.apache.hadoop.played.OtherPB", name="echo", request=Said, response=Said)
+
+
+def echo(request: Said, _: Incoming) -> Said:
+    """Says what was said."""
+    return request
+
+
+def who(_: Said, call: Incoming) -> Said:
+    """Says who asks."""
+    return Said(text=f"{call.caller.user} {call.caller.real_user} {call.caller.token!r}")
+
+
+def daemon(**given: Any) -> FakeIpcServer:
+    """A played daemon, not yet started; arguments as FakeIpcServer has them."""
+    server = FakeIpcServer(**given)
+    server.on(ECHO, echo)
+    server.on(WHO, who)
+    return server

@@ -1,0 +1,448 @@
+"""Connections to a played daemon: logins, calls that overtake each other, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
+from tony.dataclass import replace
+from tony.hadoop.address import Address
+from tony.hadoop.ipc.connection import Connection, connect
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    CallTimeout,
+    ConnectError,
+    ConnectFailure,
+    ConnectionLost,
+    HadoopError,
+    InvalidTokenError,
+    LoginError,
+    NoSuchMethodError,
+    NoSuchProtocolError,
+    ProtocolError,
+    RemoteError,
+    SaslError,
+    StandbyError,
+)
+from tony.hadoop.ipc.frames import CallId
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.options import Options
+from tony.hadoop.sasl.protection import Protection
+from tony.testing.hadoop.faults import Cut, Delay, Dribble, Drop, Garble, Hold, Moment, Refuse, Silence, standby
+from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
+
+BY_TOKEN = Login.with_token(TOKEN)
+ONLY_TOKEN = (Auth.TOKEN,)
+
+
+async def _to(server: FakeIpcServer, login: Login = ALICE, **options: float) -> Connection:
+    return await connect(server.address, login, protocol=PROTOCOL, options=Options(**options))  # type: ignore[arg-type]
+
+
+async def test_a_call() -> None:
+    """What was asked arrives, and so does the answer."""
+    async with daemon() as server:
+        connection = await _to(server)
+        answer = await connection.call(ECHO, Said(text="hello", number=-1, data=b"\0\xff"))
+        assert Said(text="hello", number=-1, data=b"\0\xff") == answer
+        assert await connection.call(ECHO, Said()) == Said()
+        assert connection.is_open
+        await connection.close()
+        await connection.close()
+        assert not connection.is_open
+
+
+async def test_simple_names_the_user() -> None:
+    """SIMPLE says who asks, and for whom."""
+    async with daemon() as server:
+        for login, expected in [(ALICE, "alice None None"), (Login.simple("bob", "alice"), "bob alice None")]:
+            connection = await _to(server, login)
+            assert (await connection.call(WHO, Said())).text == expected
+            await connection.close()
+
+
+@pytest.mark.parametrize("protection", Protection)
+@pytest.mark.parametrize("auths", [(Auth.TOKEN,), (Auth.TOKEN, Auth.SIMPLE), (Auth.SIMPLE, Auth.TOKEN)])
+async def test_token(protection: Protection, auths: tuple[Auth, ...]) -> None:
+    """A token lets one in, under all protections, whatever else the daemon takes."""
+    async with daemon(auths=auths, tokens=TOKENS, protections=(protection,)) as server:
+        connection = await _to(server, BY_TOKEN)
+        assert (await connection.call(WHO, Said())).text == f"None None {TOKEN.identifier!r}"
+        for size in (0, 1, 7, 8, 60_000, 200_000):
+            assert (await connection.call(ECHO, Said(data=b"x" * size))).data == b"x" * size
+        await connection.close()
+
+
+@pytest.mark.parametrize("cipher", ["rc4", "3des", "rc4-56", "rc4-40"])
+async def test_ciphers(cipher: str) -> None:
+    """Every cipher of Java's that is of any use."""
+    if cipher == "3des":
+        pytest.importorskip("cryptography")
+    given = (Protection.PRIVACY,)
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=given, ciphers=(cipher,)) as server:
+        connection = await _to(server, BY_TOKEN)
+        for size in range(20):
+            assert (await connection.call(ECHO, Said(data=b"x" * size))).data == b"x" * size
+        await connection.close()
+
+
+async def test_protections_that_do_not_meet() -> None:
+    """We insist on privacy, and the daemon has none."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
+        with pytest.raises(LoginError, match=r"ours are privacy, the daemon offers authentication.*hadoop\.rpc\.prot"):
+            await _to(server, BY_TOKEN.protected(Protection.PRIVACY))
+
+
+async def test_our_order_of_protections_counts() -> None:
+    """Of what the daemon offers we take what we prefer."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=tuple(Protection)) as server:
+        connection = await _to(server, BY_TOKEN.protected(Protection.PRIVACY, Protection.INTEGRITY))
+        assert (await connection.call(ECHO, Said(text="x"))).text == "x"
+        assert "PrivacyLayer" in type(connection._layer).__name__
+        await connection.close()
+
+
+async def test_a_wrong_password() -> None:
+    """The daemon says no, and the error says where."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
+        wrong = Login.with_token(replace(TOKEN, password=b"wrong"))
+        with pytest.raises(
+            SaslError, match=rf"cannot log in at {server.address}: SaslException: .*Mismatched"
+        ) as caught:
+            await _to(server, wrong)
+        assert caught.value.fatal
+
+
+async def test_an_unknown_token() -> None:
+    """A token of nobody's."""
+    async with daemon(auths=ONLY_TOKEN, tokens={}) as server:
+        with pytest.raises(InvalidTokenError):
+            await _to(server, BY_TOKEN)
+
+
+async def test_a_token_that_cannot_be_read() -> None:
+    """The daemon closes without a word; the error guesses why."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
+        server.order(Drop(), at=Moment.LOGIN, skip=1)
+        with pytest.raises(LoginError, match="it cannot read the token"):
+            await _to(server, BY_TOKEN)
+
+
+async def test_simple_where_it_is_off() -> None:
+    """The first call says so."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
+        connection = await _to(server)
+        with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN\]"):
+            await connection.call(ECHO, Said())
+        with pytest.raises(AccessControlError):
+            await connection.call(ECHO, Said())
+        await connection.close()
+
+
+async def test_a_daemon_that_wants_no_proof() -> None:
+    """It is believed only where the settings allow it."""
+    async with daemon() as server:
+        with pytest.raises(LoginError, match=r"wants no proof.*fallback-to-simple"):
+            await _to(server, BY_TOKEN)
+        connection = await _to(server, Login.with_token(TOKEN, fallback_to_simple=True, user="alice"))
+        assert (await connection.call(WHO, Said())).text == "alice None None"
+        await connection.close()
+
+
+async def test_a_kerberos_login_falls_back_where_allowed() -> None:
+    """SIMPLE from a list of several ways is taken only where the settings allow it; no answer comes to it."""
+    async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
+        with pytest.raises(LoginError, match="the daemon takes TOKEN, SIMPLE, and we come with KERBEROS"):
+            await _to(server, Login.kerberos("rm/_HOST@EXAMPLE.COM"))
+        connection = await _to(server, Login.kerberos("rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice"))
+        assert (await connection.call(WHO, Said())).text == "alice None None"
+        await connection.close()
+
+
+async def test_answers_overtake_each_other() -> None:
+    """Each caller gets its own answer, in whatever order they come."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Delay(seconds=0.05), times=1)
+        slow = asyncio.create_task(connection.call(ECHO, Said(number=0)))
+        numbers = await asyncio.gather(*(connection.call(ECHO, Said(number=each)) for each in range(1, 50)))
+        assert list(range(1, 50)) == [said.number for said in numbers]
+        assert not slow.done()
+        assert (await slow).number == 0
+        assert server.connections == 1
+        await connection.close()
+
+
+@pytest.mark.parametrize("protection", Protection)
+async def test_dribbling(protection: Protection) -> None:
+    """An answer may come byte by byte, wrapped or not."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=(protection,)) as server:
+        connection = await _to(server, BY_TOKEN)
+        server.order(Dribble(size=1))
+        assert (await connection.call(ECHO, Said(text="slowly"))).text == "slowly"
+        await connection.close()
+
+
+async def test_an_exception() -> None:
+    """A call that fails leaves the connection as it was; the Java class is ours, the stack trace is gone."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(standby())
+        with pytest.raises(StandbyError) as caught:
+            await connection.call(ECHO, Said())
+        assert caught.value.class_name == "org.apache.hadoop.ipc.StandbyException"
+        assert str(caught.value) == (
+            f"{server.address} EchoProtocol.echo: StandbyException: "
+            "Operation category READ is not supported in state standby"
+        )
+        assert (await connection.call(ECHO, Said(text="x"))).text == "x"
+        await connection.close()
+
+
+async def test_a_fatal_exception() -> None:
+    """It ends the connection, and every call on it."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Silence())
+        other = asyncio.create_task(connection.call(ECHO, Said()))
+        await server.wait_called("echo")
+        server.order(Refuse(class_name="java.lang.Error", message="on fire", fatal=True))
+        with pytest.raises(RemoteError, match="on fire"):
+            await connection.call(ECHO, Said())
+        with pytest.raises(RemoteError, match="on fire"):
+            await other
+        assert not connection.is_open
+        await connection.close()
+
+
+async def test_remote_text_is_harmless() -> None:
+    """Control characters do not reach the terminal, and nobody writes us novels."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Refuse(class_name="java.\x1b[31mX", message="\x1b[2J\a" + "y" * 100_000))
+        with pytest.raises(RemoteError) as caught:
+            await connection.call(ECHO, Said())
+        assert "\x1b" not in str(caught.value)
+        assert len(str(caught.value)) < 3000
+        await connection.close()
+
+
+async def test_unknown_methods_and_protocols() -> None:
+    """They say what to look at."""
+    async with daemon() as server:
+        connection = await _to(server)
+        with pytest.raises(NoSuchMethodError, match=r"EchoProtocol\.sing.*(?s:.)*older"):
+            await connection.call(UNKNOWN, Said())
+        with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.played\.OtherPB"):
+            await connection.call(FOREIGN, Said())
+        await connection.close()
+
+
+@pytest.mark.parametrize("executed", [False, True])
+async def test_dropped(executed: bool) -> None:
+    """The connection breaks under a call: nobody knows what became of it. The next call was never sent."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Drop(executed=executed))
+        with pytest.raises(ConnectionLost, match="the daemon closed the connection") as caught:
+            await connection.call(ECHO, Said())
+        assert caught.value.maybe_executed
+        with pytest.raises(ConnectionLost) as caught:
+            await connection.call(ECHO, Said())
+        assert not caught.value.maybe_executed
+        assert not connection.is_open
+        await connection.close()
+
+
+async def test_cut() -> None:
+    """Half an answer."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Cut(after=10))
+        with pytest.raises(ConnectionLost, match="in the middle of an answer"):
+            await connection.call(ECHO, Said())
+        await connection.close()
+
+
+async def test_closing_under_a_call() -> None:
+    """Who waits is told."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Silence())
+        waiting = asyncio.create_task(connection.call(ECHO, Said()))
+        await server.wait_called("echo")
+        await connection.close()
+        with pytest.raises(ConnectionLost, match="we closed"):
+            await waiting
+
+
+async def test_a_timeout() -> None:
+    """The call fails, the connection lives, and the late answer is nobody's."""
+    async with daemon() as server:
+        connection = await _to(server)
+        hold = Hold()
+        server.order(hold)
+        with pytest.raises(CallTimeout, match=rf"EchoProtocol\.echo: no answer from {server.address} within 0\.02 s"):
+            await connection.call(ECHO, Said(text="late"), timeout=0.02)
+        hold.release()
+        assert (await connection.call(ECHO, Said(text="next"))).text == "next"
+        assert connection.pending == 0
+        await connection.close()
+
+
+async def test_a_cancelled_call() -> None:
+    """Nobody waits any more; the connection lives."""
+    async with daemon() as server:
+        connection = await _to(server)
+        server.order(Silence())
+        waiting = asyncio.create_task(connection.call(ECHO, Said()))
+        await server.wait_called("echo")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert connection.pending == 0
+        assert (await connection.call(ECHO, Said(text="x"))).text == "x"
+        await connection.close()
+
+
+async def test_pings() -> None:
+    """A silent daemon is pinged while a call waits, wrapped if need be, and not when none does."""
+    for protection in Protection:
+        async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=(protection,)) as server:
+            connection = await _to(server, BY_TOKEN, ping_interval=0.01)
+            hold = Hold()
+            server.order(hold)
+            waiting = asyncio.create_task(connection.call(ECHO, Said()))
+            await hold.is_held.wait()
+            while server.pings < 3:
+                await asyncio.sleep(0.001)
+            hold.release()
+            await waiting
+            await connection.close()
+
+
+async def test_a_repeated_call_keeps_its_name() -> None:
+    """Servers that keep answers know a repetition by its name."""
+    async with daemon() as server:
+        name = CallId.new()
+        for each in (name, name.again(), name.again().again()):
+            connection = await _to(server)
+            await connection.call(ECHO, Said(), retry=each)
+            await connection.close()
+        assert [(name.client_id, name.number, count) for count in range(3)] == [
+            (call.client_id, call.call_id, call.retry_count) for call in server.calls
+        ]
+
+
+async def test_the_same_name_twice_at_once() -> None:
+    """A name is for one call at a time."""
+    async with daemon() as server:
+        connection = await _to(server)
+        hold = Hold()
+        server.order(hold)
+        name = CallId.new()
+        waiting = asyncio.create_task(connection.call(ECHO, Said(), retry=name))
+        await server.wait_called("echo")
+        with pytest.raises(ValueError, match="on its way already"):
+            await connection.call(ECHO, Said(), retry=name)
+        hold.release()
+        await waiting
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x0a", "it speaks TLS"),
+        (b"220 mail.example.com ESMTP\r\n", "it is no Hadoop daemon; it says: 220 mail"),
+        (b"\x7f\xff\xff\xff\0\0\0\0", "an answer of 2147483647 bytes"),
+        (b"\0\0\0\x03\xff\xff\xff", "cannot be read"),
+        (b"\0\0\0\0", "an answer of 0 bytes"),
+    ],
+)
+async def test_no_hadoop_daemon(data: bytes, said: str) -> None:
+    """The error says what it is instead, if one can see it; during the login and after it."""
+    async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
+        server.order(Garble(data=data))
+        connection = await _to(server)
+        with pytest.raises(ProtocolError, match=said):
+            await connection.call(ECHO, Said())
+        await connection.close()
+        server.order(Garble(data=data), at=Moment.LOGIN)
+        with pytest.raises(ProtocolError, match=said):
+            await _to(server, BY_TOKEN)
+
+
+async def test_plain_answers_in_a_wrapped_connection() -> None:
+    """Somebody in the middle cannot slip anything in."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=(Protection.INTEGRITY,)) as server:
+        connection = await _to(server, BY_TOKEN)
+        server.order(Garble(data=bytes.fromhex("000000050408001000")))
+        with pytest.raises(HadoopError, match="without the protection that was agreed on"):
+            await connection.call(ECHO, Said())
+        await connection.close()
+
+
+async def test_nobody_listens() -> None:
+    """Refused, and said so."""
+    server = daemon()
+    address = await server.start()
+    await server.stop()
+    with pytest.raises(ConnectError, match=f"cannot connect to {address}: nobody listens there") as caught:
+        await connect(address, ALICE, protocol=PROTOCOL)
+    assert caught.value.failure is ConnectFailure.REFUSED
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 300, "ex ample"])
+async def test_unknown_hosts(host: str) -> None:
+    """Names that DNS does not know, and names that cannot be any."""
+    with pytest.raises(ConnectError, match="the host is unknown here") as caught:
+        await connect(Address(host=host, port=8032), ALICE, protocol=PROTOCOL)
+    assert caught.value.failure is ConnectFailure.UNKNOWN_HOST
+
+
+async def test_a_silent_login() -> None:
+    """A daemon that accepts and says nothing."""
+    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
+        server.order(Silence(), at=Moment.LOGIN)
+        with pytest.raises(ConnectError, match=r"to the login within 0\.05 s") as caught:
+            await _to(server, BY_TOKEN, login_timeout=0.05)
+        assert caught.value.failure is ConnectFailure.TIMED_OUT
+
+
+async def test_a_daemon_that_comes_back() -> None:
+    """It listens on the same port again, and a new connection works."""
+    async with daemon() as server:
+        connection = await _to(server)
+        await connection.call(ECHO, Said())
+        await server.stop()
+        await server.start()
+        with pytest.raises(ConnectionLost):
+            await connection.call(ECHO, Said())
+        await connection.close()
+        connection = await _to(server)
+        assert (await connection.call(ECHO, Said(text="again"))).text == "again"
+        await connection.close()
+
+
+async def test_a_request_too_long() -> None:
+    """It is not sent: the daemon would close the connection without a word."""
+    async with daemon() as server:
+        connection = await _to(server)
+        with pytest.raises(ProtocolError, match=r"ipc\.maximum\.data\.length"):
+            await connection.call(ECHO, Said(data=bytes(128 << 20)))
+        assert connection.is_open
+        await connection.close()
+
+
+async def test_an_answer_too_long() -> None:
+    """It is not read."""
+    async with daemon() as server:
+        connection = await connect(server.address, ALICE, protocol=PROTOCOL, options=Options(max_answer=100))
+        server.order(Garble(data=(1 << 17).to_bytes(4, "big")))
+        with pytest.raises(ProtocolError, match="an answer of 131072 bytes"):
+            await connection.call(ECHO, Said())
+        await connection.close()
