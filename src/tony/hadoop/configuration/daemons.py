@@ -1,0 +1,189 @@
+"""Who to ask: the ResourceManagers, NameNodes and file systems that a configuration names, with their doors."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from tony.dataclass import dataclass
+from tony.hadoop.address import Address, parse
+from tony.hadoop.configuration.settings import Configuration
+
+_RM: Final = "yarn.resourcemanager"
+#: What an address says that was never set; a client reaches only a daemon on its own machine by it.
+_ANYWHERE: Final = ("0.0.0.0", "::")
+NAMENODE_PORT: Final = 8020
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """One of the machines that may answer.
+
+    Attributes:
+        id: its name in the configuration, such as `rm1`; empty if there is but one.
+        address: of the protocol that was asked for.
+        web: of its web pages, or None if not known.
+        web_scheme: `http` or `https`.
+        source: where the address was set.
+    """
+
+    id: str
+    address: Address
+    web: Address | None = None
+    web_scheme: str = "http"
+    source: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.address})" if self.id else str(self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameService:
+    """A file system of HDFS.
+
+    Attributes:
+        uri: `hdfs://host:port` or `hdfs://nameservice`, as paths of it begin.
+        logical: whether the name is one of the configuration's only, and no host.
+        name_nodes: all of them, in the configuration's order.
+    """
+
+    uri: str
+    logical: bool
+    name_nodes: tuple[Daemon, ...]
+
+    @property
+    def service(self) -> str | None:
+        """The service of tokens for a logical name; others go by address."""
+        return f"ha-hdfs:{self.uri.partition('://')[2]}" if self.logical else None
+
+
+def resource_managers(settings: Configuration, *, door: str = "address", port: int = 8032) -> tuple[Daemon, ...]:
+    """The ResourceManagers, in the configuration's order.
+
+    Args:
+        settings: the configuration.
+        door: `address` for clients (port 8032), `scheduler.address` for application masters (8030), `admin.address`.
+        port: of that door, where none is written.
+
+    Raises:
+        ConfigurationError: high availability without members, or a member without an address.
+    """
+    if not settings.get_bool(f"{_RM}.ha.enabled"):
+        return (_manager(settings, door, port, ""),)
+    ids = settings.get_list(f"{_RM}.ha.rm-ids")
+    if not ids:
+        raise settings.mistake(f"{_RM}.ha.rm-ids", f"is needed, for {_RM}.ha.enabled is true.")
+    return tuple(_manager(settings, door, port, each) for each in ids)
+
+
+def schedulers(settings: Configuration) -> tuple[Daemon, ...]:
+    """The ResourceManagers' doors for application masters."""
+    return resource_managers(settings, door="scheduler.address", port=8030)
+
+
+def _manager(settings: Configuration, door: str, port: int, rm_id: str) -> Daemon:
+    secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
+    page, page_port = ("webapp.https.address", 8090) if secure else ("webapp.address", 8088)
+    _, web = _manager_door(settings, page, page_port, rm_id)
+    key, address = _manager_door(settings, door, port, rm_id)
+    if address is None:
+        raise settings.mistake(key, f"is needed, or {_RM}.hostname.{rm_id}.")
+    return Daemon(
+        id=rm_id,
+        address=address,
+        web=_reachable(web, address),
+        web_scheme="https" if secure else "http",
+        source=f"{key}, {settings.source(key)}",
+    )
+
+
+def _manager_door(settings: Configuration, door: str, port: int, rm_id: str) -> tuple[str, Address | None]:
+    """The key that says it, and the address."""
+    key, host_key = f"{_RM}.{door}", f"{_RM}.hostname"
+    if rm_id:
+        key, host_key = f"{key}.{rm_id}", f"{host_key}.{rm_id}"
+    address = settings.get_address(key, port)
+    if not rm_id and f"{_RM}.{door}" not in settings:
+        key = host_key  # where the default of the door leads
+    if address is None and settings.get(host_key):
+        return host_key, settings.get_address(host_key, port)
+    return key, address
+
+
+def default_file_system(settings: Configuration) -> str:
+    """`fs.defaultFS` as a URI without a slash at its end: `hdfs://ns1`, `file://`."""
+    text = settings.get("fs.defaultFS") or ""
+    if text == "local":
+        text = "file:///"
+    if "/" not in text:
+        text = f"hdfs://{text}"
+    return text.rstrip("/") if not text.startswith("file:") else "file://"
+
+
+def name_service(settings: Configuration, uri: str | None = None) -> NameService:
+    """The NameNodes behind a URI.
+
+    Args:
+        settings: the configuration.
+        uri: `hdfs://...`, with or without a path; None for `fs.defaultFS`.
+
+    Raises:
+        ConfigurationError: no URI of HDFS, or a nameservice whose NameNodes have no addresses.
+    """
+    chosen = default_file_system(settings) if uri is None else uri
+    parts = urlsplit(chosen)
+    if parts.scheme != "hdfs" or not parts.netloc:
+        raise settings.mistake(
+            "fs.defaultFS", f"{chosen!r:.200} is no HDFS: write hdfs://host:port or hdfs://nameservice."
+        )
+    name = parts.netloc.rpartition("@")[2]
+    root = f"hdfs://{name}"
+    ids = settings.get_list(f"dfs.ha.namenodes.{name}")
+    if ids:
+        nodes = tuple(_name_node(settings, f"{name}.{each}", each) for each in ids)
+        return NameService(uri=root, logical=True, name_nodes=nodes)
+    if name in settings.get_list("dfs.nameservices") and f"dfs.namenode.rpc-address.{name}" in settings:
+        return NameService(uri=root, logical=False, name_nodes=(_name_node(settings, name, ""),))
+    return NameService(uri=root, logical=False, name_nodes=(_single(settings, name, uri),))
+
+
+def _single(settings: Configuration, authority: str, uri: str | None) -> Daemon:
+    try:
+        address = parse(authority, NAMENODE_PORT)
+    except ValueError as error:
+        raise settings.mistake("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
+    source = "the path given" if uri is not None else f"fs.defaultFS, {settings.source('fs.defaultFS')}"
+    scheme, web = _web_of(settings, "")
+    ours = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT) in (None, address)
+    return Daemon(
+        id="", address=address, web=_reachable(web, address) if ours else None, web_scheme=scheme, source=source
+    )
+
+
+def _name_node(settings: Configuration, suffix: str, node_id: str) -> Daemon:
+    key = f"dfs.namenode.rpc-address.{suffix}"
+    address = settings.get_address(key, NAMENODE_PORT)
+    if address is None:
+        raise settings.mistake(key, "is needed: host:port of the NameNode.")
+    scheme, web = _web_of(settings, f".{suffix}")
+    return Daemon(
+        id=node_id,
+        address=address,
+        web=_reachable(web, address),
+        web_scheme=scheme,
+        source=f"{key}, {settings.source(key)}",
+    )
+
+
+def _web_of(settings: Configuration, suffix: str) -> tuple[str, Address | None]:
+    scheme = "https" if settings.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
+    port = 9871 if scheme == "https" else 9870
+    own = settings.get_address(f"dfs.namenode.{scheme}-address{suffix}", port)
+    return scheme, own or settings.get_address(f"dfs.namenode.{scheme}-address", port)
+
+
+def _reachable(web: Address | None, rpc: Address) -> Address | None:
+    """A page that listens everywhere is asked for where the daemon is."""
+    if web is not None and web.host in _ANYWHERE:
+        return Address(host=rpc.host, port=web.port)
+    return web

@@ -1,0 +1,93 @@
+"""What Hadoop takes where no file says anything, for the keys that are read here; and names that were renamed.
+
+Source: core-default.xml, hdfs-default.xml and yarn-default.xml of Hadoop 3.4.2, and the deprecation tables of its
+classes Configuration and HdfsConfiguration; all compared with what these classes answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_CORE: Final = {
+    "fs.defaultFS": "file:///",
+    "fs.permissions.umask-mode": "022",
+    "hadoop.http.authentication.type": "simple",
+    "hadoop.rpc.protection": "authentication",
+    "hadoop.security.authentication": "simple",
+    "hadoop.security.authorization": "false",
+    "hadoop.security.token.service.use_ip": "true",
+    "hadoop.tmp.dir": "/tmp/hadoop-${user.name}",
+    "ipc.client.connect.max.retries": "10",
+    "ipc.client.connect.max.retries.on.timeouts": "45",
+    "ipc.client.connect.timeout": "20000",
+    "ipc.client.connection.maxidletime": "10000",
+    "ipc.client.fallback-to-simple-auth-allowed": "false",
+    "ipc.client.ping": "true",
+    "ipc.client.rpc-timeout.ms": "120000",
+    "ipc.maximum.data.length": "134217728",
+    "ipc.maximum.response.length": "134217728",
+    "ipc.ping.interval": "60000",
+}
+_HDFS: Final = {
+    "dfs.blocksize": "134217728",
+    "dfs.client.failover.max.attempts": "15",
+    "dfs.client.failover.sleep.base.millis": "500",
+    "dfs.client.failover.sleep.max.millis": "15000",
+    "dfs.client.use.datanode.hostname": "false",
+    "dfs.encrypt.data.transfer": "false",
+    "dfs.http.policy": "HTTP_ONLY",
+    "dfs.namenode.http-address": "0.0.0.0:9870",
+    "dfs.namenode.https-address": "0.0.0.0:9871",
+    "dfs.permissions.enabled": "true",
+    "dfs.replication": "3",
+}
+_YARN: Final = {
+    "yarn.acl.enable": "false",
+    "yarn.am.liveness-monitor.expiry-interval-ms": "900000",
+    "yarn.client.failover-proxy-provider": "org.apache.hadoop.yarn.client.ConfiguredRMFailoverProxyProvider",
+    "yarn.client.failover-retries": "0",
+    "yarn.client.failover-retries-on-socket-timeouts": "0",
+    "yarn.http.policy": "HTTP_ONLY",
+    "yarn.log-aggregation-enable": "false",
+    "yarn.log-aggregation.file-formats": "TFile",
+    "yarn.node-labels.enabled": "false",
+    "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",
+    "yarn.nodemanager.remote-app-log-dir-suffix": "logs",
+    "yarn.nodemanager.webapp.address": "${yarn.nodemanager.hostname}:8042",
+    "yarn.nodemanager.hostname": "0.0.0.0",
+    "yarn.resourcemanager.address": "${yarn.resourcemanager.hostname}:8032",
+    "yarn.resourcemanager.admin.address": "${yarn.resourcemanager.hostname}:8033",
+    "yarn.resourcemanager.am.max-attempts": "2",
+    "yarn.resourcemanager.connect.max-wait.ms": "900000",
+    "yarn.resourcemanager.connect.retry-interval.ms": "30000",
+    "yarn.resourcemanager.ha.enabled": "false",
+    "yarn.resourcemanager.hostname": "0.0.0.0",
+    "yarn.resourcemanager.placement-constraints.handler": "disabled",
+    "yarn.resourcemanager.scheduler.address": "${yarn.resourcemanager.hostname}:8030",
+    "yarn.resourcemanager.webapp.address": "${yarn.resourcemanager.hostname}:8088",
+    "yarn.resourcemanager.webapp.https.address": "${yarn.resourcemanager.hostname}:8090",
+    "yarn.scheduler.maximum-allocation-mb": "8192",
+    "yarn.scheduler.maximum-allocation-vcores": "4",
+    "yarn.scheduler.minimum-allocation-mb": "1024",
+    "yarn.scheduler.minimum-allocation-vcores": "1",
+    "yarn.timeline-service.enabled": "false",
+}
+
+#: Key -> (Hadoop's default, unexpanded; the file in Hadoop's jars that says so).
+DEFAULTS: Final = {
+    key: (value, file)
+    for file, table in (("core-default.xml", _CORE), ("hdfs-default.xml", _HDFS), ("yarn-default.xml", _YARN))
+    for key, value in table.items()
+}
+
+#: Old name -> what it is called now. A file that has the old name sets the new one.
+RENAMED: Final = {
+    "dfs.block.size": "dfs.blocksize",
+    "dfs.federation.nameservice.id": "dfs.nameservice.id",
+    "dfs.federation.nameservices": "dfs.nameservices",
+    "dfs.http.address": "dfs.namenode.http-address",
+    "dfs.https.address": "dfs.namenode.https-address",
+    "dfs.permissions": "dfs.permissions.enabled",
+    "dfs.umaskmode": "fs.permissions.umask-mode",
+    "fs.default.name": "fs.defaultFS",
+}

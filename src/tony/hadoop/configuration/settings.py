@@ -1,0 +1,273 @@
+"""Hadoop's settings as one table: `*-site.xml` over Hadoop's own defaults; each value knows where it comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tony.dataclass import dataclass
+from tony.hadoop import address
+from tony.hadoop.address import Address
+from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
+from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.configuration.expansion import expand
+from tony.hadoop.configuration.values import (
+    parse_bool,
+    parse_float,
+    parse_int,
+    parse_list,
+    parse_seconds,
+    parse_size,
+    unit_of,
+)
+from tony.hadoop.configuration.xml_file import Property, Reader
+from tony.hadoop.text import one_line
+
+#: The files of a configuration folder, in the order in which they are read; a later one wins.
+SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml")
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The value of a key.
+
+    Attributes:
+        text: as written: neither trimmed nor expanded.
+        source: `file:line`, or in words where else it comes from.
+        final: whether nothing may change it any more.
+    """
+
+    text: str
+    source: str
+    final: bool = False
+
+
+class Configuration:
+    """What Hadoop's clients would read; it does not change.
+
+    Args:
+        settings: by their present names.
+        environ: for `${env.X}`.
+        folder: the folder that it was read from, if it was one.
+        files: the files that were read, without those that they include.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Setting],
+        environ: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
+        files: Iterable[Path] = (),
+    ) -> None:
+        self._settings = dict(settings)
+        self._environ = dict(environ or {})
+        self.folder = folder
+        self.files = tuple(files)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | str | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        paths: Iterable[Path | str] = (),
+        given: Mapping[str, str] | None = None,
+    ) -> Configuration:
+        """Reads a folder's site files, or those of the folder that the environment names, or none.
+
+        Args:
+            folder: with `core-site.xml` and its like; None for HADOOP_CONF_DIR, YARN_CONF_DIR, or `etc/hadoop` in
+                HADOOP_HOME, whichever is set first. Files that it lacks are no mistake.
+            environ: the environment; None for an empty one.
+            paths: more files, read after those of the folder.
+            given: settings from elsewhere that win over all files, final or not.
+
+        Raises:
+            ConfigurationError: no such folder, or a file that cannot be used.
+        """
+        environ = environ or {}
+        chosen = _folder(folder, environ)
+        files = [chosen / name for name in SITE_FILES if (chosen / name).is_file()] if chosen else []
+        files += [Path(path) for path in paths]
+        reader = Reader(chosen)
+        settings: dict[str, Setting] = {}
+        final: set[str] = set()
+        for file in files:
+            for each in reader.read(file):
+                _put(settings, final, each)
+        for key, value in (given or {}).items():
+            settings[RENAMED.get(key, key)] = Setting(text=value, source="given", final=True)
+        return cls(settings, environ, folder=chosen, files=files)
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys that were set."""
+        return iter(self._settings)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the key was set, be it to Hadoop's default."""
+        return isinstance(key, str) and RENAMED.get(key, key) in self._settings
+
+    def setting(self, key: str) -> Setting | None:
+        """What is known of a key: what was set, else Hadoop's default."""
+        key = RENAMED.get(key, key)
+        found = self._settings.get(key)
+        if found is None and key in DEFAULTS:
+            text, file = DEFAULTS[key]
+            found = Setting(text=text, source=f"Hadoop's default ({file})")
+        return found
+
+    def source(self, key: str) -> str:
+        """Where the value comes from: `file:line`, `given`, Hadoop's default, or `not set`."""
+        found = self.setting(key)
+        return found.source if found else "not set"
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        """The value, trimmed and expanded; None or the default if there is none.
+
+        Raises:
+            ConfigurationError: it cannot be expanded.
+        """
+        found = self.setting(key)
+        if found is None:
+            return default
+        try:
+            return expand(found.text, self._raw, self._environ).strip()
+        except ValueError as error:
+            raise self.mistake(key, str(error)) from None
+
+    def mistake(self, key: str, message: str) -> ConfigurationError:
+        """The error for a value that means nothing: key, value, place, and the sentence given."""
+        found = self.setting(key)
+        where = self.source(key)
+        shown = f"{key} = {one_line(found.text, 100)}" if found else key
+        return ConfigurationError(f"{shown} ({where}): {message}", key=key, source=where)
+
+    def get_bool(self, key: str, default: bool = False) -> bool:
+        """True or False; the default if it is neither, as Hadoop has it."""
+        text = self.get(key)
+        found = parse_bool(text) if text is not None else None
+        return default if found is None else found
+
+    def get_int(self, key: str, default: int | None = None) -> int:
+        """A whole number.
+
+        Raises:
+            ConfigurationError: it is none, or there is no value and no default.
+        """
+        return self._parsed(key, default, parse_int)
+
+    def get_float(self, key: str, default: float | None = None) -> float:
+        """A number; raises like `get_int`."""
+        return self._parsed(key, default, parse_float)
+
+    def get_size(self, key: str, default: int | None = None) -> int:
+        """A number of bytes; raises like `get_int`."""
+        return self._parsed(key, default, parse_size)
+
+    def get_seconds(self, key: str, default: float | None = None, *, unit: str | None = None) -> float:
+        """A time in seconds; raises like `get_int`.
+
+        Args:
+            key: the key.
+            default: in seconds.
+            unit: of a number without one (`ms`, `s`...); None if the key's name tells it.
+        """
+        return self._parsed(key, default, lambda text: parse_seconds(text, unit or unit_of(key)))
+
+    def get_list(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
+        """The parts between commas."""
+        text = self.get(key)
+        return tuple(default) if text is None else parse_list(text)
+
+    def get_address(self, key: str, default_port: int) -> Address | None:
+        """A `host:port`; None if there is no value.
+
+        Args:
+            key: the key.
+            default_port: where the value has none.
+
+        Raises:
+            ConfigurationError: it is no address.
+        """
+        if not self.get(key):
+            return None
+        return self._parsed(key, None, lambda text: address.parse(_without_scheme(text), default_port))
+
+    def _parsed(self, key: str, default: Value | None, parse: Callable[[str], Value]) -> Value:
+        text = self.get(key)
+        if text is None or text == "":
+            if default is None:
+                raise self.mistake(key, "has no value, and needs one.")
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise self.mistake(key, str(error)) from None
+
+    def _raw(self, name: str) -> str | None:
+        """The text that `${name}` stands for: Java's system properties come before keys."""
+        java = _JAVA.get(name)
+        if java is not None:
+            return java()
+        found = self.setting(name)
+        return found.text if found else None
+
+
+def _user_name() -> str:
+    import pwd  # here, for it is rarely needed
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "?"  # as Java has it, for a user without a name
+
+
+#: The system properties of Java that are met in real files.
+_JAVA: Final[Mapping[str, Callable[[], str]]] = {
+    "file.separator": lambda: "/",
+    "java.io.tmpdir": lambda: "/tmp",
+    "path.separator": lambda: ":",
+    "user.dir": os.getcwd,
+    "user.home": lambda: os.path.expanduser("~"),
+    "user.name": _user_name,
+}
+
+
+def _put(settings: dict[str, Setting], final: set[str], new: Property) -> None:
+    """What Hadoop does with a property that it reads: what is final stays, and no value sets nothing."""
+    key = RENAMED.get(new.name, new.name)
+    if new.value is not None and key not in final:
+        source = f"{new.file}:{new.line}" + (f", as {new.name}" if key != new.name else "")
+        settings[key] = Setting(text=new.value, source=source, final=new.final)
+    if new.final:
+        final.add(key)
+
+
+def _folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder to read, and a word about who named it if it is not there."""
+    chosen, named = folder, "the folder of Hadoop's configuration"
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        if chosen is None and environ.get(name):
+            chosen, named = environ[name], name
+    home = environ.get("HADOOP_HOME")
+    if chosen is None and home and (Path(home) / "etc/hadoop").is_dir():
+        chosen = Path(home) / "etc/hadoop"
+    if chosen is None:
+        return None
+    if not Path(chosen).is_dir():
+        raise ConfigurationError(
+            f"{named} = {one_line(str(chosen))}: no such folder. "
+            "Name the one that holds core-site.xml and yarn-site.xml.",
+            source=named,
+        )
+    return Path(chosen)
+
+
+def _without_scheme(text: str) -> str:
+    """`host:port` of what may be a URI, as Hadoop allows for addresses."""
+    return text.partition("://")[2].partition("/")[0] if "://" in text else text

@@ -1,0 +1,82 @@
+"""Text of a configuration -> numbers, times, sizes and lists, by Hadoop's rules.
+
+They are not the rules of this product's own settings: a number without unit is the usual case here, and `k` is 1024.
+All raise ValueError with a sentence that says what is wanted.
+"""
+
+from __future__ import annotations
+
+import re
+
+_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})", re.ASCII)
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
+_REAL = re.compile(r"[-+]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
+#: `Configuration.ParsedTimeDuration`, in seconds.
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: `StringUtils.TraditionalBinaryPrefix`.
+_POWERS = "kmgtpe"
+_LONG = 2**63
+
+
+def parse_bool(text: str) -> bool | None:
+    """True or False; None for anything else, for which Hadoop takes the default."""
+    return {"true": True, "false": False}.get(text.strip().lower())
+
+
+def parse_int(text: str) -> int:
+    """A whole number, decimal or hexadecimal."""
+    cleaned = text.strip()
+    if not _WHOLE.fullmatch(cleaned):
+        raise ValueError("a whole number is wanted.")
+    number = int(cleaned, 16 if "x" in cleaned.lower() else 10)
+    if not -_LONG <= number < _LONG:
+        raise ValueError("a number of at most 64 bits is wanted.")
+    return number
+
+
+def parse_float(text: str) -> float:
+    """A number."""
+    cleaned = text.strip().rstrip("fFdD")
+    if not _REAL.fullmatch(cleaned):
+        raise ValueError("a number is wanted.")
+    return float(cleaned)
+
+
+def parse_seconds(text: str, unit: str) -> float:
+    """A time: `30`, `30s`, `500ms`.
+
+    Args:
+        text: the value.
+        unit: of a number without one: `ms`, `s`, `m`...
+    """
+    cleaned = text.strip().lower()
+    for suffix in _SECONDS:
+        if cleaned.endswith(suffix):
+            cleaned, unit = cleaned[: -len(suffix)], suffix
+            break
+    if not _DECIMAL.fullmatch(cleaned):
+        raise ValueError("a time is wanted: a whole number, alone or with one of ns us ms s m h d.")
+    return int(cleaned) * _SECONDS[unit]
+
+
+def parse_size(text: str) -> int:
+    """A number of bytes: `134217728`, `128m`."""
+    cleaned = text.strip().lower()
+    power = _POWERS.find(cleaned[-1]) + 1 if cleaned else 0
+    digits = cleaned[:-1] if power else cleaned
+    if not _DECIMAL.fullmatch(digits):
+        raise ValueError("a size is wanted: a whole number, alone or with one of k m g t p e.")
+    size = int(digits) << (10 * power)
+    if not -_LONG <= size < _LONG:
+        raise ValueError("a size of at most 64 bits is wanted.")
+    return size
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Parts between commas or line ends, trimmed; empty ones are none."""
+    return tuple(part.strip() for part in re.split(r"[,\n]", text) if part.strip())
+
+
+def unit_of(key: str) -> str:
+    """The unit that a key's name tells: `...retry-interval.ms` has milliseconds; seconds if it tells none."""
+    return "ms" if key.endswith((".ms", "-ms", ".millis", "-millis", "msec")) else "s"

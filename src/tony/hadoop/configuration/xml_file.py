@@ -1,0 +1,233 @@
+"""One `*-site.xml`, as Hadoop's own parser reads it.
+
+What that means, where it is not plain (`org.apache.hadoop.conf.Configuration`, its inner class `Parser`):
+
+- elements are known by their local names, wherever they stand; `<property>` may have attributes in place of children;
+- names are trimmed, values are not; an empty `<value/>` sets nothing; `<final>` is true for the exact text `true`;
+- `<xi:include href="...">` is replaced by the properties of the other file, which is searched in the folder of the
+  configuration first, then beside the including file; `<xi:fallback>` counts only if the file does not exist.
+
+Files of configuration come from other people: entities are refused (no bombs, no files or addresses read by the
+parser), includes are files and not URLs, and size, depth and number of everything are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.parsers import expat
+
+from tony.dataclass import dataclass
+from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.text import one_line
+
+#: Bytes of one file. Generated site files of big clusters have some 300 KB.
+MAX_BYTES = 8 << 20
+#: Files that one load may read, included ones among them.
+MAX_FILES = 100
+#: Files in files.
+MAX_INCLUDES = 16
+#: Elements in elements. A property in a fallback in an include has depth 5.
+MAX_DEPTH = 50
+#: Properties in one load, over all files.
+MAX_PROPERTIES = 100_000
+
+_TEXTS = frozenset(("name", "value", "final"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """One `<property>`.
+
+    Attributes:
+        name: the key as written.
+        value: as written, neither trimmed nor expanded; None if there is none.
+        final: whether later files may not change it.
+        file: where it stands, an included file's own path.
+        line: counted from 1.
+    """
+
+    name: str
+    value: str | None
+    final: bool
+    file: str
+    line: int
+
+
+class Reader:
+    """Reads the files of one configuration; counts what it reads.
+
+    Args:
+        folder: of the configuration, where included files are searched first; or None.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._files = 0
+        self._properties = 0
+
+    def read(self, path: Path) -> list[Property]:
+        """The properties of a file and of those that it includes, in order.
+
+        Raises:
+            ConfigurationError: the file cannot be read, is no XML, or is refused; with its line.
+        """
+        return self._read(path, ())
+
+    def _read(self, path: Path, above: tuple[Path, ...]) -> list[Property]:
+        self._files += 1
+        if self._files > MAX_FILES:
+            raise ConfigurationError(f"{path}: more than {MAX_FILES} files; does one include itself?")
+        return _File(self, path, self._content(path), (*above, path)).read()
+
+    def included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
+        """The properties of an included file, or None if there is no such file.
+
+        Raises:
+            ValueError: it is refused; says why.
+        """
+        if len(above) > MAX_INCLUDES:
+            raise ValueError(f"more than {MAX_INCLUDES} files include one another.")
+        path = self._found(href, above[-1].parent)
+        if path is None:
+            return None
+        if path in above:
+            raise ValueError(f"{path} includes itself.")
+        return self._read(path, above)
+
+    def _found(self, href: str, beside: Path) -> Path | None:
+        scheme, colon, rest = href.partition(":")
+        if colon and scheme.isalpha():
+            if scheme != "file":
+                raise ValueError(f"{one_line(href)!r} is included; only files can be. Copy it into a file.")
+            href = "/" + rest.lstrip("/")
+        if "\0" in href:
+            raise ValueError("an included path with a NUL character.")
+        for folder in (self._folder, beside):
+            if folder is not None and (folder / href).is_file():
+                return folder / href
+        return None
+
+    def count(self, where: str) -> None:
+        """Takes note of one more property."""
+        self._properties += 1
+        if self._properties > MAX_PROPERTIES:
+            raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties.", source=where)
+
+    @staticmethod
+    def _content(path: Path) -> bytes:
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ConfigurationError(f"{path}: cannot be read: {why}.", source=str(path)) from error
+        if len(content) > MAX_BYTES:
+            raise ConfigurationError(f"{path}: larger than {MAX_BYTES >> 20} MiB.", source=str(path))
+        return content
+
+
+class _File:
+    """The parse of one file: expat's events in, properties out."""
+
+    def __init__(self, reader: Reader, path: Path, content: bytes, above: tuple[Path, ...]) -> None:
+        self._reader, self._path, self._content, self._above = reader, path, content, above
+        self._parser = expat.ParserCreate()
+        self._properties: list[Property] = []
+        self._depth = 0
+        self._line = 0
+        self._text: list[str] | None = None
+        self._name: str | None = None
+        self._value: str | None = None
+        self._final = False
+        #: An include whose file does not exist: the fallback counts.
+        self._missing: str | None = None
+        self._in_fallback = False
+
+    def read(self) -> list[Property]:
+        parser = self._parser
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = self._refuse_entity
+        parser.SkippedEntityHandler = self._refuse_skipped
+        try:
+            parser.Parse(self._content, True)
+        except expat.ExpatError as error:
+            said = expat.errors.messages.get(error.code, "not well-formed")
+            raise self._error(f"not valid XML: {said}.", error.lineno) from None
+        except (ValueError, LookupError) as error:  # an encoding that Python does not know; ours, from includes
+            raise self._error(str(error)) from None
+        return self._properties
+
+    def _error(self, message: str, line: int | None = None) -> ConfigurationError:
+        where = f"{self._path}:{line or self._parser.CurrentLineNumber}"
+        return ConfigurationError(f"{where}: {message}", source=where)
+
+    def _refuse_entity(self, name: str, *_: object) -> None:
+        raise self._error(f"declares the entity {one_line(name, 50)!r}. Entities are refused; write the text itself.")
+
+    def _refuse_skipped(self, name: str, _: bool) -> None:
+        raise self._error(f"uses the unknown entity {one_line(name, 50)!r}. Write the character itself.")
+
+    def _start(self, qualified: str, attributes: Mapping[str, str]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"elements lie more than {MAX_DEPTH} deep.")
+        name = _local(qualified)
+        if self._depth == 1 and name != "configuration":
+            raise self._error(f"starts with <{one_line(name, 50)}>: a file of Hadoop's starts with <configuration>.")
+        if name == "property":
+            given = {_local(key): value for key, value in attributes.items()}
+            self._line = self._parser.CurrentLineNumber
+            self._name, self._value = given.get("name"), given.get("value")
+            self._final = given.get("final") == "true"
+        elif name in _TEXTS or name in ("source", "tag"):
+            self._text = []
+        elif name == "include":
+            self._include({_local(key): value for key, value in attributes.items()}.get("href"))
+        elif name == "fallback":
+            self._in_fallback = True
+
+    def _characters(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+
+    def _end(self, qualified: str) -> None:
+        self._depth -= 1
+        name = _local(qualified)
+        text = "".join(self._text or ())
+        if name == "name" and text:
+            self._name = text.strip()
+        elif name == "value" and text:
+            self._value = text
+        elif name == "final":
+            self._final = text == "true"
+        elif name == "property":
+            self._property()
+        elif name == "include":
+            if self._missing is not None and not self._in_fallback:
+                raise self._error(f"includes {one_line(self._missing)!r}, which does not exist, and has no fallback.")
+            self._missing, self._in_fallback = None, False
+
+    def _include(self, href: str | None) -> None:
+        if href is None:
+            return
+        found = self._reader.included(href, self._above)
+        if found is None:
+            self._missing = href
+        else:
+            self._properties.extend(found)
+
+    def _property(self) -> None:
+        if self._name is None or (self._in_fallback and self._missing is None):
+            return
+        self._reader.count(f"{self._path}:{self._line}")
+        self._properties.append(
+            Property(name=self._name, value=self._value, final=self._final, file=str(self._path), line=self._line)
+        )
+
+
+def _local(name: str) -> str:
+    return name.rpartition(":")[2]

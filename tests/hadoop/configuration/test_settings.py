@@ -1,0 +1,132 @@
+"""Tests of `tony.hadoop.configuration.settings`: which files are read, who wins, and where a value comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tony.hadoop.address import Address
+from tony.hadoop.configuration import Configuration, ConfigurationError
+from tony.hadoop.configuration.values import parse_bool, parse_float, parse_int, parse_size
+
+
+def site(folder: Path, name: str, text: str = "", **keys: str) -> Path:
+    """Writes `<name>-site.xml`, one property a line from line 2 on; `__` in keys stands for a dot."""
+    lines = [
+        f"<property><name>{key.replace('__', '.')}</name><value>{value}</value></property>"
+        for key, value in keys.items()
+    ]
+    path = folder / f"{name}-site.xml"
+    path.write_text("\n".join(["<configuration>", *lines, text, "</configuration>"]))
+    return path
+
+
+def test_a_value_knows_file_and_line(tmp_path: Path) -> None:
+    """The place is that of the property that won; others are told apart from it."""
+    core = site(tmp_path, "core", a="1", fs__default__name="hdfs://old")
+    yarn = site(tmp_path, "yarn", x="0", a="2")
+    settings = Configuration.load(tmp_path, given={"g": "3"})
+    assert ("2", f"{yarn}:3") == (settings.get("a"), settings.source("a"))
+    assert f"{core}:3, as fs.default.name" == settings.source("fs.defaultFS")
+    assert ("3", "given") == (settings.get("g"), settings.source("g"))
+    assert "not set" == settings.source("nothing.of.the.kind")
+    assert "Hadoop's default (yarn-default.xml)" == settings.source("yarn.resourcemanager.address")
+    assert (core, yarn) == settings.files
+
+
+def test_the_site_files_have_an_order_and_final_ends_it(tmp_path: Path) -> None:
+    """core, hdfs, yarn, mapred; a later file wins unless an earlier one said `final`; what is given wins over all."""
+    final = "<property><name>f</name><value>core</value><final>true</final></property>"
+    site(tmp_path, "core", final, k="core", m="core")
+    site(tmp_path, "yarn", k="yarn", f="yarn")
+    site(tmp_path, "mapred", k="mapred")
+    (tmp_path / "other.xml").write_text("no XML, and of no interest")
+    settings = Configuration.load(tmp_path)
+    assert ("mapred", "core", "core") == (settings.get("k"), settings.get("m"), settings.get("f"))
+    assert "mine" == Configuration.load(tmp_path, given={"f": "mine"}).get("f")
+
+
+@pytest.mark.parametrize("name", ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"])
+def test_the_environment_names_the_folder(tmp_path: Path, name: str) -> None:
+    """A folder that is given goes before all of them."""
+    folder = tmp_path / "etc/hadoop" if name == "HADOOP_HOME" else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    site(folder, "core", where=name)
+    environ = {name: str(tmp_path)}
+    assert name == Configuration.load(environ=environ).get("where")
+    given = tmp_path / "given"
+    given.mkdir()
+    assert None is Configuration.load(given, environ).get("where")
+
+
+def test_a_folder_that_does_not_exist_is_told_with_who_named_it(tmp_path: Path) -> None:
+    """And none at all is no mistake: Hadoop's defaults remain."""
+    with pytest.raises(ConfigurationError, match=r"HADOOP_CONF_DIR = .*gone: no such folder"):
+        Configuration.load(environ={"HADOOP_CONF_DIR": str(tmp_path / "gone")})
+    settings = Configuration.load(environ={"HADOOP_HOME": str(tmp_path)})
+    assert (None, ()) == (settings.folder, settings.files)
+    assert "0.0.0.0:8032" == settings.get("yarn.resourcemanager.address")
+
+
+def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> None:
+    """Key, value, file and line, and what is wanted."""
+    path = site(tmp_path, "core", n="many", t="5 minutes", a="a b", e="")
+    settings = Configuration.load(tmp_path)
+    for read, key, wanted in (
+        (settings.get_int, "n", "a whole number is wanted"),
+        (settings.get_size, "n", "a size is wanted"),
+        (settings.get_seconds, "t", "a time is wanted"),
+        (settings.get_float, "n", "a number is wanted"),
+    ):
+        with pytest.raises(ConfigurationError, match=wanted) as caught:
+            read(key)  # type: ignore[operator]
+        assert str(path) in str(caught.value)
+    with pytest.raises(ConfigurationError, match="no address"):
+        settings.get_address("a", 1)
+    with pytest.raises(ConfigurationError, match="has no value"):
+        settings.get_int("missing")
+    assert 5 == settings.get_int("missing", 5)
+
+
+def test_addresses_have_default_ports(tmp_path: Path) -> None:
+    """Names, numbers, IPv6 in brackets, and URIs, as Hadoop takes them."""
+    site(tmp_path, "core", a="h:1", b="h", c="[::1]:2", d="http://h:3/x", e=" h:4 ")
+    settings = Configuration.load(tmp_path)
+    assert Address(host="h", port=1) == settings.get_address("a", 9)
+    assert Address(host="h", port=9) == settings.get_address("b", 9)
+    assert Address(host="::1", port=2) == settings.get_address("c", 9)
+    assert Address(host="h", port=3) == settings.get_address("d", 9)
+    assert Address(host="h", port=4) == settings.get_address("e", 9)
+    assert None is settings.get_address("missing", 9)
+
+
+def test_a_time_without_unit_has_that_of_its_key() -> None:
+    """`...ms` and `...millis` tell theirs; seconds otherwise."""
+    given = {"a.ms": "1500", "b-ms": "10s", "c.millis": "5", "d-secs": "5", "e": "2m"}
+    settings = Configuration.load(given=given)
+    assert [1.5, 10.0, 0.005, 5.0, 120.0] == [settings.get_seconds(key) for key in given]
+    assert 0.007 == settings.get_seconds("d", 0.007)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0x7f", 127), ("-5", -5), (" 7 ", 7), ("9223372036854775807", 2**63 - 1)]
+)
+def test_whole_numbers(text: str, expected: int) -> None:
+    """Decimal and hexadecimal, 64 bits."""
+    assert expected == parse_int(text)
+
+
+@pytest.mark.parametrize("text", ["", "1_000", "٣", "1.0", "9223372036854775808", "0x" + "f" * 16])
+def test_what_is_no_whole_number(text: str) -> None:
+    """Neither what Python would take beyond Java, nor what does not fit."""
+    with pytest.raises(ValueError, match="wanted"):
+        parse_int(text)
+
+
+def test_other_values() -> None:
+    """Floats with Java's suffix, truth in any case, sizes beyond all bounds."""
+    assert (0.5, 1e3) == (parse_float("0.5f"), parse_float("1e3"))
+    assert (True, False, None) == (parse_bool(" TRUE"), parse_bool("false"), parse_bool("yes"))
+    with pytest.raises(ValueError, match="64 bits"):
+        parse_size("8e")
