@@ -28,12 +28,11 @@ class PlacementTargetType(IntEnum):
 
 
 class AttributeOperation(IntEnum):
-    """How an attribute is compared."""
+    """How an attribute is compared; constraints on tags compare nothing."""
 
-    IN = 1
-    NOT_IN = 2
-    EXISTS = 3
-    NOT_EXISTS = 4
+    NONE = 1
+    EQUAL = 2
+    NOT_EQUAL = 3
 
 
 class CompositeKind(IntEnum):
@@ -119,7 +118,7 @@ def _of_tags(scope: str, minimum: int, maximum: int, tags: tuple[str, ...]) -> P
     target = PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key="self", values=tags)
     return PlacementConstraint(
         simple=SimpleConstraint(
-            scope=scope, targets=(target,), minimum=minimum, maximum=maximum, operation=AttributeOperation.IN
+            scope=scope, targets=(target,), minimum=minimum, maximum=maximum, operation=AttributeOperation.NONE
         )
     )
 
@@ -137,6 +136,14 @@ def together(scope: str, *tags: str) -> PlacementConstraint:
 def at_most(count: int, scope: str, *tags: str) -> PlacementConstraint:
     """Only where no more than `count` others of the application with such a tag are."""
     return _of_tags(scope, 0, count, tags)
+
+
+def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementConstraint:
+    """Only on nodes whose attribute has (or, if it differs, has not) one of these values."""
+    target = PlacementTarget(type=PlacementTargetType.NODE_ATTRIBUTE, key=name, values=values)
+    operation = AttributeOperation.NOT_EQUAL if differs else AttributeOperation.EQUAL
+    simple = SimpleConstraint(scope=NODE, targets=(target,), minimum=-1, maximum=-1, operation=operation)
+    return PlacementConstraint(simple=simple)
 
 
 def all_of(*constraints: PlacementConstraint) -> PlacementConstraint:

@@ -52,7 +52,7 @@ class Kind:
     Attributes:
         name: for messages to people.
         wire: the number of protobuf's wire type.
-        write: from the value to what is written: a number for varints, else bytes.
+        write: from the value to what is written (a number for varints, else bytes); ValueError says what is wanted.
         read: the other direction, or None if the number on the wire is the value.
         small: whether a number below 128 must be read, too.
     """
@@ -122,7 +122,7 @@ BYTES: Final = Kind("bytes", _BYTES, _raw, None)
 
 def ENUM(members: type[IntEnum]) -> Kind:  # noqa: N802 - one of the kinds
     """A closed enum."""
-    known = {int(member): member for member in members}
+    known = {int(member) & _MASK64: member for member in members}
     return Kind(members.__name__, _VARINT, lambda value: members(value) & _MASK64, known.get, small=True)
 
 
@@ -176,7 +176,7 @@ class Message:
             if name not in values:
                 raise TypeError(f"{type(self).__name__} needs {name}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Any = None) -> None:
         raise AttributeError(f"{type(self).__name__}.{name} cannot be changed: messages are immutable")
 
     __delattr__ = cast(Any, __setattr__)

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, INT64, STRING, Message, optional, repeated, required
+from tony.hadoop.wire.proto import (
+    BOOL,
+    BYTES,
+    ENUM,
+    FLOAT,
+    INT32,
+    INT64,
+    STRING,
+    UINT32,
+    Message,
+    optional,
+    repeated,
+    required,
+)
 from tony.hadoop.wire.rpc import Token
 
 
@@ -171,8 +184,8 @@ class BytesPair(Message):
 class FloatPair(Message):
     """An entry of a map from text to numbers."""
 
-    key: str | None = optional(1, STRING)
-    value: float | None = optional(2, FLOAT)
+    key: str = required(1, STRING)
+    value: float = required(2, FLOAT)
 
 
 class ResourceValue(Message):
@@ -387,6 +400,6 @@ class NodeReport(Message):
     labels: tuple[str, ...] = repeated(10, STRING)
     containers_utilization: ResourceUtilization | None = optional(11, ResourceUtilization)
     node_utilization: ResourceUtilization | None = optional(12, ResourceUtilization)
-    decommissioning_timeout: int | None = optional(13, INT32)
+    decommissioning_timeout: int | None = optional(13, UINT32)
     update: NodeUpdate | None = optional(14, ENUM(NodeUpdate))
     attributes: tuple[NodeAttribute, ...] = repeated(15, NodeAttribute)

@@ -286,6 +286,9 @@ class QueueInfo(Message):
     statistics: QueueStatistics | None = optional(10, QueueStatistics)
     preemption_disabled: bool | None = optional(11, BOOL)
     configurations: tuple[QueueConfigurationEntry, ...] = repeated(12, QueueConfigurationEntry)
+    path: str | None = optional(15, STRING)
+    max_parallel_applications: int | None = optional(16, INT32)
+    scheduler_type: str | None = optional(17, STRING)
 
 
 class QueueUserAcls(Message):
@@ -319,11 +322,11 @@ class NodeLabels(Message):
     """The labels of a node."""
 
     node: NodeId | None = optional(1, NodeId)
-    labels: tuple[NodeLabel, ...] = repeated(2, NodeLabel)
+    labels: tuple[str, ...] = repeated(2, STRING)
 
 
 class LabelNodes(Message):
     """The nodes of a label."""
 
-    label: NodeLabel | None = optional(1, NodeLabel)
+    label: str | None = optional(1, STRING)
     nodes: tuple[NodeId, ...] = repeated(2, NodeId)

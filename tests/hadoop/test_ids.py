@@ -1,0 +1,90 @@
+"""The names of applications, attempts and containers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.hadoop.ids import (
+    InvalidId,
+    application_id,
+    application_of,
+    application_text,
+    attempt_id,
+    attempt_text,
+    container_id,
+    container_text,
+)
+from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, ContainerId
+
+STAMP = 1410901177871
+APPLICATION = ApplicationId(number=1, cluster_timestamp=STAMP)
+
+
+def container(attempt: int, epoch: int, sequence: int) -> ContainerId:
+    return ContainerId(
+        application=APPLICATION,
+        attempt=ApplicationAttemptId(application=APPLICATION, number=attempt),
+        number=epoch << 40 | sequence,
+    )
+
+
+def test_names() -> None:
+    """Filled up to 4, 6, 2 and 6 digits; the epoch only when there is one."""
+    assert application_text(APPLICATION) == "application_1410901177871_0001"
+    assert attempt_text(ApplicationAttemptId(application=APPLICATION, number=3)) == (
+        "appattempt_1410901177871_0001_000003"
+    )
+    assert container_text(container(3, 0, 5)) == "container_1410901177871_0001_03_000005"
+    assert container_text(container(3, 17, 5)) == "container_e17_1410901177871_0001_03_000005"
+    assert container_text(container(3, 2, 5)) == "container_e02_1410901177871_0001_03_000005"
+    assert container_text(container(103, 0, 1234567)) == "container_1410901177871_0001_103_1234567"
+
+
+@given(st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 63) - 1))
+def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
+    """Whatever the numbers."""
+    application = ApplicationId(number=number, cluster_timestamp=sequence)
+    try_ = ApplicationAttemptId(application=application, number=attempt)
+    each = ContainerId(application=application, attempt=try_, number=sequence)
+    assert application_id(application_text(application)) == application
+    assert attempt_id(attempt_text(try_)) == try_
+    assert container_id(container_text(each)) == each
+
+
+def test_the_application_may_stand_in_either_field() -> None:
+    """Java fills the attempt only."""
+    assert application_of(ContainerId(application=APPLICATION)) == APPLICATION
+    assert application_of(ContainerId(attempt=ApplicationAttemptId(application=APPLICATION))) == APPLICATION
+    assert container_text(ContainerId(application=APPLICATION, number=5)) == "container_1410901177871_0001_00_000005"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "application_1",
+        "application_1_",
+        "application_1_0001_1",
+        "job_1_0001",
+        "application_1_99999999999",
+        "application_-1_0001",
+        "application_99999999999999999999_1",
+        "application_٣_0001",
+    ],
+)
+def test_texts_that_are_no_names(text: str) -> None:
+    """The error shows the text, and what such a name looks like."""
+    with pytest.raises(InvalidId, match="application_"):
+        application_id(text or "  ")
+
+
+def test_containers_and_attempts_are_told_apart() -> None:
+    """One is not the other."""
+    with pytest.raises(InvalidId, match="not the name of a container"):
+        container_id("appattempt_1_0001_000001")
+    with pytest.raises(InvalidId, match="not the name of an attempt"):
+        attempt_id("container_1_0001_01_000001")
+    with pytest.raises(InvalidId, match="too large"):
+        container_id("container_e99999999_1_0001_01_000001")
