@@ -1,7 +1,7 @@
 """The compressions of aggregated logs: none, and gz.
 
-What Hadoop calls gz there is a zlib stream (RFC 1950); a gzip header (RFC 1952) is taken as well. The others (lzo, zstd,
-snappy) need code that the standard library lacks.
+What Hadoop calls gz there is a zlib stream (RFC 1950); a gzip header (RFC 1952) is taken as well. The others (lzo,
+zstd, snappy) need code that the standard library lacks.
 """
 
 from __future__ import annotations

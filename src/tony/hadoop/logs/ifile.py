@@ -1,8 +1,8 @@
 """The indexed format of aggregated logs: one file for each node, the logs, and an index of them at the end.
 
-The file begins with a mark (32 bytes; 36 in the oldest versions), then come the log files, each compressed by itself, and
-after each round of aggregation the index of all rounds: an object of Java's serialization, its length (4 bytes), and the
-mark again. While a round is under way a second file, `<name>-checksum`, tells how long the file was before it.
+The file begins with a mark (32 bytes; 36 in the oldest versions), then come the log files, each compressed by itself,
+and after each round of aggregation the index of all rounds: an object of Java's serialization, its length (4 bytes),
+and the mark again. While a round is under way a second file, `<name>-checksum`, tells how long the file was before it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _index(value: Any, limit: int) -> Index:
 
 
 def _entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
-    """Every log file of every round; references to one and the same object again and again are no way to fill memory."""
+    """Every log file of every round; references to one object again and again are no way to fill memory."""
     seen = set[int]()
     for cycle in java_objects.as_list(fields.get("logMetas")):
         for _, found in java_objects.as_mapping(_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):

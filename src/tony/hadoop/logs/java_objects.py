@@ -1,8 +1,8 @@
 """Reads what Java's own serialization wrote, as plain values: no class is looked up, nothing is run.
 
-The grammar is that of the Java Object Serialization Specification, chapter 6. Understood is what the index of aggregated
-logs is made of, and a little more: objects with fields, strings, references, enums, arrays, and what `writeObject` of a
-class added. Strict: everything else is refused. Bounded: objects, depth and bytes.
+The grammar is that of the Java Object Serialization Specification, chapter 6. Understood is what the index of
+aggregated logs is made of, and a little more: objects with fields, strings, references, enums, arrays, and what
+`writeObject` of a class added. Strict: everything else is refused. Bounded: objects, depth and bytes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Files in HDFS: metadata by RPC, bytes over HTTP."""

@@ -1,0 +1,52 @@
+"""What HDFS says no with, beyond what every daemon does.
+
+FileSystemError
+├── FileMissingError, FileExistsAlreadyError, QuotaExceededError      (tony.hadoop.ipc.errors)
+├── NoSpaceError        no DataNode takes a block: all full, too few, or excluded
+└── BeingWrittenError   somebody else has the file open, or its end is being recovered
+"""
+
+from __future__ import annotations
+
+from tony.hadoop.ipc.errors import FileSystemError, RemoteError, remote_error
+
+
+class NoSpaceError(FileSystemError):
+    """No DataNode takes the block."""
+
+    advice = (
+        "All DataNodes are full, or too few of them run: see the NameNode's page, `hdfs dfsadmin -report`,"
+        " and dfs.datanode.du.reserved."
+    )
+
+
+class BeingWrittenError(FileSystemError):
+    """Another writer has the file open, or died and its last block is being recovered; later it may go."""
+
+    advice = "A writer that died loses its hold after a minute."
+
+
+_SIMPLE_NAMES: dict[str, type[RemoteError]] = {
+    "AlreadyBeingCreatedException": BeingWrittenError,
+    "RecoveryInProgressException": BeingWrittenError,
+    "LeaseExpiredException": BeingWrittenError,
+}
+#: HDFS has no class of its own for these: a plain IOException, and its words.
+_NO_SPACE = ("could only be written to 0 of", "could only be replicated to 0 nodes", "No space left on device")
+
+
+def file_system_error(class_name: str, message: str, *, where: str = "") -> RemoteError:
+    """The error of ours for an exception of a NameNode or DataNode.
+
+    Args:
+        class_name: the Java class, in full.
+        message: as on the wire.
+        where: whom we asked for what.
+    """
+    kind = _SIMPLE_NAMES.get(class_name.rpartition(".")[2])
+    if kind is None and any(words in message[:2000] for words in _NO_SPACE):
+        kind = NoSpaceError
+    if kind is not None:
+        return kind(class_name, message, where=where)
+    error = remote_error(class_name, message, where=where)
+    return error

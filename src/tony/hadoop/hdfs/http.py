@@ -1,0 +1,292 @@
+"""HTTP as WebHDFS needs it: kept connections, bounded answers, errors of ours. Blocking; safe from several threads.
+
+Whether a request may be sent again depends on how far it came, so every error says: `ConnectError` - nothing was sent;
+`ConnectionLost` and `CallTimeout` - it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tony.dataclass import dataclass, field
+from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, ProtocolError
+from tony.hadoop.text import one_line
+
+if TYPE_CHECKING:
+    import ssl
+
+#: Jetty ends an idle connection after 10 s (Hadoop 2) or 60 s.
+_MOST_IDLE = 5.0
+#: Kept for each address; more threads than that open connections of their own.
+_MOST_KEPT = 4
+#: Of an answer that is not a file's content. A listing of 1,000 names is some 300 KB.
+MOST_ANSWER = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """How patient to be, and whom to believe.
+
+    Attributes:
+        connect_timeout: seconds until the other side must have taken the connection.
+        timeout: seconds until it must have said something.
+        tls: for https; None for the system's certificates and checks.
+    """
+
+    connect_timeout: float = 10.0
+    timeout: float = 60.0
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whom to connect to.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: name or number, without brackets.
+        port: of TCP.
+    """
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def split_url(url: str) -> tuple[Origin, str]:
+    """Whom a URL asks, and for what: origin, and path with query.
+
+    Raises:
+        ValueError: no URL of http or https with a host.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("is no http or https URL of a host")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    return Origin(scheme=parts.scheme, host=parts.hostname, port=port), target
+
+
+class Answer:
+    """An answer whose head has come; its body is read once, by `body` or by `read` and `close`."""
+
+    def __init__(self, pool: HttpPool, origin: Origin, link: http.client.HTTPConnection) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._link = link
+        response = link.getresponse()
+        self._response = response
+        self.status: int = response.status
+        self._closed = False
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name."""
+        return self._response.getheader(name)
+
+    @property
+    def length(self) -> int | None:
+        """Bytes that the head promises and that have not been read; None if it does not say."""
+        return self._response.length
+
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes; empty at the end.
+
+        Raises:
+            ConnectionLost: it ended before its promised length.
+            CallTimeout: nothing came.
+        """
+        if size <= 0 or self._response.length == 0:
+            return b""
+        try:
+            data = self._response.read1(size)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise _lost(self._origin, error) from error
+        if not data and self._response.length:
+            missing = self._response.length
+            self.close()
+            raise ConnectionLost(f"{self._origin} ended the connection {missing} bytes before the end of its answer.")
+        return data
+
+    def body(self) -> bytes:
+        """All of it; the connection is kept if the other side keeps it.
+
+        Raises:
+            ProtocolError: too long to be what it should be.
+            ConnectionLost, CallTimeout: as above.
+        """
+        parts = []
+        left = MOST_ANSWER
+        while part := self.read(min(left + 1, 64 * 2**10)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                self.close()
+                raise ProtocolError(f"{self._origin} answers with more than {MOST_ANSWER} bytes.")
+        self.close()
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Keeps the connection if all was read, ends it otherwise. Harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        complete = self._response.isclosed() or self._response.length == 0
+        self._response.close()
+        if complete and self._link.sock is not None:
+            self._pool.give_back(self._origin, self._link)
+        else:
+            self._link.close()
+
+
+class HttpPool:
+    """Connections by address, kept while they are young."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._kept: dict[Origin, list[tuple[float, http.client.HTTPConnection]]] = {}
+        self._tls = options.tls
+
+    def request(
+        self,
+        method: str,
+        origin: Origin,
+        target: str,
+        *,
+        body: Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Asks once; an answer of any status is an answer.
+
+        Args:
+            method: GET, PUT, POST or DELETE.
+            origin: whom.
+            target: path and query, quoted.
+            body: pieces; with Content-Length among the headers, or sent chunked.
+            headers: more of them.
+
+        Raises:
+            ConnectError: no connection; nothing was sent.
+            ConnectionLost: it broke; nobody knows what the other side did.
+            CallTimeout: no answer in time; likewise.
+        """
+        link = self._kept_one(origin) or self._new_one(origin)
+        try:
+            self._send(link, method, target, body, dict(headers or {}))
+            return Answer(self, origin, link)
+        except (OSError, http.client.HTTPException) as error:
+            link.close()
+            raise _lost(origin, error) from error
+        except BaseException:
+            link.close()
+            raise
+
+    def _send(
+        self,
+        link: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        body: Iterable[bytes] | None,
+        headers: dict[str, str],
+    ) -> None:
+        if body is None:
+            # The servers want to be told that there is none.
+            length = {"Content-Length": "0"} if method in ("PUT", "POST") else {}
+            link.request(method, target, headers={**headers, **length})
+            return
+        try:
+            chunked = "Content-Length" not in headers
+            if chunked:
+                headers["Transfer-Encoding"] = "chunked"
+            link.request(method, target, body=body, headers=headers, encode_chunked=chunked)
+        except (BrokenPipeError, ConnectionResetError):
+            # Whoever refuses often says so before all was sent, and hangs up: there may be an answer.
+            if link.sock is None:
+                raise
+
+    def give_back(self, origin: Origin, link: http.client.HTTPConnection) -> None:
+        """Keeps a connection for later."""
+        with self._lock:
+            kept = self._kept.setdefault(origin, [])
+            if len(kept) < _MOST_KEPT:
+                kept.append((time.monotonic(), link))
+                return
+        link.close()
+
+    def close(self) -> None:
+        """Ends the connections that nobody uses."""
+        with self._lock:
+            kept, self._kept = self._kept, {}
+        for links in kept.values():
+            for _, link in links:
+                link.close()
+
+    def _kept_one(self, origin: Origin) -> http.client.HTTPConnection | None:
+        while True:
+            with self._lock:
+                kept = self._kept.get(origin)
+                if not kept:
+                    return None
+                since, link = kept.pop()
+            if time.monotonic() - since < _MOST_IDLE and _is_quiet(link):
+                return link
+            link.close()
+
+    def _new_one(self, origin: Origin) -> http.client.HTTPConnection:
+        timeout = self._options.connect_timeout
+        link: http.client.HTTPConnection
+        if origin.scheme == "https":
+            link = http.client.HTTPSConnection(origin.host, origin.port, timeout=timeout, context=self._tls_context())
+        else:
+            link = http.client.HTTPConnection(origin.host, origin.port, timeout=timeout)
+        try:
+            link.connect()
+        except OSError as error:
+            link.close()
+            raise _not_connected(origin, error) from error
+        link.sock.settimeout(self._options.timeout)
+        return link
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            import ssl  # 10 ms that a cluster without https does not pay for
+
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+def _is_quiet(link: http.client.HTTPConnection) -> bool:
+    """Whether a kept connection is as we left it: something to read means that the other side closed it."""
+    if link.sock is None:
+        return False
+    poll = select.poll()
+    poll.register(link.sock, select.POLLIN)
+    return not poll.poll(0)
+
+
+def _not_connected(origin: Origin, error: OSError) -> ConnectError:
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectError(f"{origin} refuses connections: nobody listens there.", ConnectFailure.REFUSED)
+    if isinstance(error, socket.gaierror):
+        return ConnectError(f"{origin}: no such host ({error.strerror}).", ConnectFailure.UNKNOWN_HOST)
+    if isinstance(error, TimeoutError):
+        return ConnectError(f"{origin} does not answer.", ConnectFailure.TIMED_OUT)
+    return ConnectError(f"{origin} cannot be reached: {one_line(str(error))}.", ConnectFailure.UNREACHABLE)
+
+
+def _lost(origin: Origin, error: Exception) -> CallTimeout | ConnectionLost:
+    if isinstance(error, TimeoutError):
+        return CallTimeout(f"{origin} gave no answer in time.")
+    return ConnectionLost(f"{origin} ended the connection ({one_line(str(error)) or type(error).__name__}).")

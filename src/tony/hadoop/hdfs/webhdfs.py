@@ -1,0 +1,508 @@
+"""Files in HDFS over HTTP, with the standard library: WebHDFS at the NameNodes, or HttpFS.
+
+Metadata is asked of a NameNode on a kept connection; bytes go to and come from a DataNode that the NameNode names. The
+client blocks, and may be used by several threads at once. With several NameNodes it finds the active one and follows
+it.
+
+Writing is two steps: the NameNode names a DataNode, and the bytes go there. When `create` or `append` returns, the file
+is closed, its length is known to the NameNode, and every reader sees every byte.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from tony.dataclass import dataclass, field
+from tony.hadoop.hdfs.answers import file_status, listed, parsed, refusal, within
+from tony.hadoop.hdfs.content import Content, Pieces
+from tony.hadoop.hdfs.download import Download
+from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
+from tony.hadoop.ipc.errors import (
+    ConnectError,
+    ConnectionLost,
+    FileMissingError,
+    HadoopError,
+    ProtocolError,
+    RetriableError,
+    SafeModeError,
+    StandbyError,
+)
+
+_Result = TypeVar("_Result")
+#: DataNodes to leave out; the class below has a method named `list`.
+Hosts = list[str]
+
+#: HttpFS sends a request that has no data to itself, WebHDFS to a DataNode; gateways add one more.
+_MOST_REDIRECTS = 3
+_MOST_LOCATION = 16 * 2**10
+#: DataNodes tried for one file, if they refuse connections: the NameNode believes in a dead one for ten minutes.
+_MOST_DATANODES = 4
+#: Names asked for in one folder, unless told otherwise.
+MOST_NAMES = 100_000
+#: Seconds between two rounds through the NameNodes.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLogin:
+    """As whom to ask.
+
+    Attributes:
+        user: the name, which a cluster without security believes; not sent with a token.
+        token: a delegation token as url-safe text, which says it all by itself. Secret.
+        act_for: another user to act for, if the cluster allows `user` to.
+    """
+
+    user: str = ""
+    token: str = field(default="", repr=False)
+    act_for: str = ""
+
+    def query(self) -> dict[str, str]:
+        """What goes into the query of every request."""
+        who = {"delegation": self.token} if self.token else {"user.name": self.user} if self.user else {}
+        return {**who, "doas": self.act_for} if self.act_for else who
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebOptions:
+    """How a WebHDFS client behaves.
+
+    Attributes:
+        http: time-outs of a connection, and https.
+        patience: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
+            NameNode that refuses connections is an error at once.
+    """
+
+    http: HttpOptions = field(default_factory=HttpOptions)
+    patience: float = 20.0
+
+
+class WebHdfs:
+    """A client of one file system.
+
+    Args:
+        namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS,
+            or a gateway with a path before `/webhdfs`, is welcome.
+        login: as whom.
+        options: patience.
+
+    Raises:
+        ValueError: no NameNode, or no URL.
+    """
+
+    def __init__(self, namenodes: Sequence[str], login: WebLogin, options: WebOptions | None = None) -> None:
+        if not namenodes:
+            raise ValueError("WebHDFS needs the address of a NameNode")
+        self._options = options or WebOptions()
+        self._namenodes = tuple(_base(url) for url in namenodes)
+        self._login = login
+        self._pool = HttpPool(self._options.http)
+        self._lock = threading.Lock()
+        self._active = 0
+
+    # What is in the NameNode alone
+
+    def status(self, path: str) -> FileStatus:
+        """What is known of a file or folder.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        answer = self._metadata("GET", path, "GETFILESTATUS")
+        return file_status(within(answer, "FileStatus", path), path)
+
+    def find(self, path: str) -> FileStatus | None:
+        """What is known of a file or folder; None if there is none."""
+        try:
+            return self.status(path)
+        except FileMissingError:
+            return None
+
+    def list(self, path: str, most: int = MOST_NAMES) -> tuple[FileStatus, ...]:
+        """What lies in a folder, by name; of a file, itself, with an empty name.
+
+        Raises:
+            FileMissingError: there is none.
+            ProtocolError: more than `most`.
+        """
+        found: list[FileStatus] = []
+        after: dict[str, str] = {}
+        more = True
+        while more:
+            part, more = listed(self._metadata("GET", path, "LISTSTATUS_BATCH", after), path)
+            found.extend(part)
+            if len(found) > most:
+                raise ProtocolError(f"{path}: more than {most} names in one folder.")
+            if more and not part:
+                raise ProtocolError(f"{path}: the NameNode says that more names follow, and gives none.")
+            after = {"startAfter": found[-1].name} if found else {}
+        return tuple(found)
+
+    def make_directories(self, path: str, permission: int | None = None) -> None:
+        """Makes a folder and those above it; fine if it is there.
+
+        Args:
+            path: of the folder.
+            permission: bits of every new folder, less the server's umask; None for its default, 0o755.
+
+        Raises:
+            FileExistsAlreadyError: there is a file in the way.
+        """
+        bits = {} if permission is None else {"permission": f"{permission:o}"}
+        self._yes(path, self._metadata("PUT", path, "MKDIRS", bits))
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Moves a file or folder; all at once, or not at all.
+
+        Args:
+            source: what to move.
+            target: its new path; its parent must be there.
+            overwrite: replace a file (or an empty folder) that is there.
+
+        Raises:
+            FileMissingError: no such source, or the target has no parent.
+            FileExistsAlreadyError: there is a target.
+        """
+        options = {"renameoptions": "OVERWRITE" if overwrite else "NONE"}
+        self._metadata("PUT", source, "RENAME", {"destination": _checked(target), **options}, repeat=False)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Removes a file or folder.
+
+        Args:
+            path: what to remove.
+            recursive: also a folder that is not empty.
+
+        Returns:
+            Whether there was any.
+        """
+        answer = self._metadata("DELETE", path, "DELETE", {"recursive": _bool(recursive)}, repeat=False)
+        return within(answer, "boolean", path) is True
+
+    def set_permission(self, path: str, permission: int) -> None:
+        """Sets the bits exactly, whatever the umask.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        self._metadata("PUT", path, "SETPERMISSION", {"permission": f"{permission:o}"})
+
+    def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
+        """Sets times, in milliseconds since 1970; None leaves one as it is.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        times = {"modificationtime": modified_ms, "accesstime": accessed_ms}
+        self._metadata("PUT", path, "SETTIMES", {key: str(-1 if ms is None else ms) for key, ms in times.items()})
+
+    # Content
+
+    def create(
+        self,
+        path: str,
+        content: Content,
+        *,
+        permission: int | None = None,
+        overwrite: bool = False,
+        replication: int | None = None,
+        block_size: int | None = None,
+    ) -> None:
+        """Writes a file, with the folders above it; when this returns it is complete, and everybody sees it.
+
+        Args:
+            path: of the file.
+            content: its bytes; a `Path` and a stream are sent in pieces.
+            permission: bits, less the server's umask; None for its default, 0o644.
+            overwrite: replace one that is there.
+            replication: copies of each block; None for the server's default.
+            block_size: bytes; None for the server's default.
+
+        Raises:
+            FileExistsAlreadyError: there is one, and it shall not be overwritten.
+            QuotaExceededError, NoSpaceError, SafeModeError: the file system is full, or takes no changes.
+            ConnectionLost, CallTimeout: nobody knows what became of it; the file may be there, in part even.
+        """
+        wanted = {
+            "permission": None if permission is None else f"{permission:o}",
+            "overwrite": _bool(overwrite),
+            "replication": None if replication is None else str(replication),
+            "blocksize": None if block_size is None else str(block_size),
+        }
+        query = {key: value for key, value in wanted.items() if value is not None}
+        self._send("PUT", path, "CREATE", query, Pieces(content))
+
+    def append(self, path: str, content: Content) -> None:
+        """Writes at the end of a file; when this returns, everybody sees it.
+
+        Raises:
+            FileMissingError: there is none.
+            BeingWrittenError: another writer has it open.
+            ConnectionLost, CallTimeout: nobody knows how much of it was written.
+        """
+        self._send("POST", path, "APPEND", {}, Pieces(content))
+
+    def open(self, path: str, offset: int = 0, length: int | None = None) -> Download:
+        """Reads a file, or a part of it, as a stream; what lies behind its end is empty.
+
+        Args:
+            path: of the file.
+            offset: of the first byte.
+            length: at most so many bytes; None for all.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        if offset < 0 or (length is not None and length < 0):
+            raise ValueError("offset and length are not negative")
+        return Download(lambda at, left, excluded: self._open(path, at, left, excluded), offset, length)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None, *, most: int = 64 * 2**20) -> bytes:
+        """Reads a small file, or a part of one, at once.
+
+        Args:
+            path: of the file.
+            offset: of the first byte.
+            length: at most so many bytes; None for all.
+            most: the file shall not be larger than this: it would fill memory.
+
+        Raises:
+            FileMissingError: there is none.
+            ProtocolError: more than `most` bytes.
+        """
+        with self.open(path, offset, length) as stream:
+            parts = []
+            left = most
+            while part := stream.read(min(left + 1, 2**20)):
+                left -= len(part)
+                if left < 0:
+                    raise ProtocolError(f"{path} is larger than {most} bytes; read it as a stream.")
+                parts.append(part)
+        return b"".join(parts)
+
+    # Tokens
+
+    def delegation_token(self, renewer: str, *, kind: str | None = None, service: str | None = None) -> str:
+        """Asks for a delegation token, as url-safe text. A NameNode without security has none.
+
+        Args:
+            renewer: who may renew it: the ResourceManager's user or principal.
+            kind: `HDFS_DELEGATION_TOKEN` makes it one for Hadoop's RPC.
+            service: of the token: `ip:port` of the NameNode's RPC, or `ha-hdfs:<nameservice>`.
+        """
+        wanted = {"renewer": renewer, "kind": kind, "service": service}
+        query = {key: value for key, value in wanted.items() if value is not None}
+        answer = self._metadata("GET", "/", "GETDELEGATIONTOKEN", query)
+        token = answer.get("Token")
+        text = token.get("urlString") if isinstance(token, dict) else None
+        if not isinstance(text, str):
+            raise ProtocolError("The NameNode gave no delegation token; without security it gives none.")
+        return text
+
+    def close(self) -> None:
+        """Ends idle connections; the client may go on to be used."""
+        self._pool.close()
+
+    def __enter__(self) -> WebHdfs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # How it is asked
+
+    def _metadata(
+        self, method: str, path: str, operation: str, query: dict[str, str] | None = None, *, repeat: bool = True
+    ) -> dict[str, Any]:
+        """Asks the active NameNode something that it answers itself."""
+
+        def ask(base: tuple[Origin, str]) -> dict[str, Any]:
+            origin, target = self._target(base, path, operation, query or {})
+            where = f"{origin} {operation} {path}"
+            for _ in range(_MOST_REDIRECTS + 1):
+                answer = self._pool.request(method, origin, target)
+                if answer.status in _REDIRECTS:  # HttpFS and gateways
+                    origin, target = _location(answer, origin, where)
+                    continue
+                data = answer.body()
+                if answer.status >= 300:
+                    raise refusal(answer.status, data, where)
+                return parsed(data, where)
+            raise ProtocolError(f"{where}: more than {_MOST_REDIRECTS} redirects.")
+
+        return self._on_active(ask, repeat=repeat)
+
+    def _send(self, method: str, path: str, operation: str, query: dict[str, str], pieces: Pieces) -> None:
+        """Asks the active NameNode for a DataNode, and sends it the bytes."""
+        headers = {"Content-Type": "application/octet-stream"}
+        if pieces.length is not None:
+            headers["Content-Length"] = str(pieces.length)
+        excluded: Hosts = []
+        while True:
+            origin, target = self._datanode(method, path, operation, {**query, **_excluding(excluded)})
+            where = f"{origin} {operation} {path}"
+            try:
+                answer = self._pool.request(method, origin, target, body=pieces.read(), headers=headers)
+            except ConnectError:
+                # Nothing was sent, so another DataNode may have it.
+                if len(excluded) + 1 >= _MOST_DATANODES or not pieces.repeatable:
+                    raise
+                excluded.append(origin.host)
+                continue
+            data = answer.body()
+            if answer.status >= 300:
+                raise refusal(answer.status, data, where)
+            return
+
+    def _datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[Origin, str]:
+        """The DataNode that shall have the bytes: nothing is changed yet, so this may be asked twice."""
+        first = self._first_step(method, path, operation, query)
+        if isinstance(first, Answer):
+            first.body()
+            raise ProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to.")
+        return first
+
+    def _first_step(self, method: str, path: str, operation: str, query: dict[str, str]) -> Answer | tuple[Origin, str]:
+        """What the active NameNode says: where to go, or (HttpFS) the answer itself."""
+
+        def ask(base: tuple[Origin, str]) -> Answer | tuple[Origin, str]:
+            origin, target = self._target(base, path, operation, query)
+            where = f"{origin} {operation} {path}"
+            answer = self._pool.request(method, origin, target)
+            if answer.status in _REDIRECTS:
+                return _location(answer, origin, where)
+            if answer.status >= 300:
+                raise refusal(answer.status, answer.body(), where)
+            return answer
+
+        return self._on_active(ask)
+
+    def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[Answer, str]:
+        """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
+
+        DataNodes that refuse connections are put among the excluded ones, and another one is asked for.
+        """
+        query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
+        while True:
+            first = self._first_step("GET", path, "OPEN", {**query, **_excluding(excluded)})
+            if isinstance(first, Answer):
+                return first, ""
+            origin = first[0]
+            try:
+                return self._follow(first, path), origin.host
+            except ConnectError:
+                if origin.host in excluded or len(excluded) + 1 >= _MOST_DATANODES:
+                    raise
+                excluded.append(origin.host)
+
+    def _follow(self, place: tuple[Origin, str], path: str) -> Answer:
+        """The bytes of a file, where the NameNode (or whom it named) sends us."""
+        origin, target = place
+        for _ in range(_MOST_REDIRECTS):
+            where = f"{origin} OPEN {path}"
+            answer = self._pool.request("GET", origin, target)
+            if answer.status in _REDIRECTS:
+                origin, target = _location(answer, origin, where)
+                continue
+            if answer.status >= 300:
+                raise refusal(answer.status, answer.body(), where)
+            return answer
+        raise ProtocolError(f"OPEN {path}: more than {_MOST_REDIRECTS} redirects.")
+
+    def _target(self, base: tuple[Origin, str], path: str, operation: str, query: dict[str, str]) -> tuple[Origin, str]:
+        origin, prefix = base
+        every = {"op": operation, **query, **self._login.query()}
+        return origin, f"{prefix}/webhdfs/v1{quote(_checked(path))}?{urlencode(every)}"
+
+    def _on_active(self, ask: Callable[[tuple[Origin, str]], _Result], *, repeat: bool = True) -> _Result:
+        """Asks the NameNode that was active last, and the others when it no longer is, round after round.
+
+        `repeat`: whether a request that may have been carried out may be sent again.
+        """
+        deadline = time.monotonic() + self._options.patience
+        pause = _FIRST_PAUSE
+        last = self._active
+        while True:
+            for step in range(len(self._namenodes)):
+                number = (last + step) % len(self._namenodes)
+                try:
+                    result = ask(self._namenodes[number])
+                except HadoopError as error:
+                    if not self._may_ask_on(error, repeat):
+                        raise
+                    failed = error
+                else:
+                    self._active = number
+                    return result
+            if time.monotonic() + pause > deadline:
+                raise failed
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _may_ask_on(self, error: HadoopError, repeat: bool) -> bool:
+        """Whether another NameNode, or the same one later, may have a better answer."""
+        if isinstance(error, SafeModeError):
+            return False
+        if isinstance(error, RetriableError):
+            return True
+        several = len(self._namenodes) > 1
+        if isinstance(error, StandbyError | ConnectError):
+            return several
+        return several and repeat and isinstance(error, ConnectionLost)
+
+    def _yes(self, path: str, answer: dict[str, Any]) -> None:
+        if within(answer, "boolean", path) is not True:
+            raise ProtocolError(f"{path}: the NameNode did not make the folder, and does not say why.")
+
+
+def _base(url: str) -> tuple[Origin, str]:
+    """A NameNode's base URL: whom to ask, and what comes before `/webhdfs`."""
+    try:
+        origin, target = split_url(url)
+    except ValueError as error:
+        raise ValueError(f"{url!r:.200} {error}; write http://host:9870") from None
+    prefix = target.rstrip("/").removesuffix("/webhdfs/v1")
+    if "?" in prefix or "#" in url:
+        raise ValueError(f"{url!r:.200} has a query; write http://host:9870")
+    return origin, prefix
+
+
+def _location(answer: Answer, before: Origin, where: str) -> tuple[Origin, str]:
+    """Where an answer sends us: http or https, and never from https to http, for a token may be in it."""
+    location = answer.header("Location") or ""
+    answer.body()
+    try:
+        if len(location) > _MOST_LOCATION:
+            raise ValueError("is too long")
+        origin, target = split_url(location)
+    except ValueError as error:
+        raise ProtocolError(f"{where}: the server sends us to an address that {error}.") from None
+    if before.scheme == "https" and origin.scheme != "https":
+        raise ProtocolError(f"{where}: the server sends us from https to {origin}, which would show our token.")
+    return origin, target
+
+
+def _excluding(hosts: Sequence[str]) -> dict[str, str]:
+    return {"excludedatanodes": ",".join(hosts)} if hosts else {}
+
+
+def _checked(path: str) -> str:
+    """A path as HDFS takes it.
+
+    Raises:
+        ValueError: it is relative, or has parts that are none.
+    """
+    parts = path.split("/")
+    if not path.startswith("/") or any(part in (".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"{path!r:.200} is no absolute path in HDFS")
+    return path if path == "/" else path.rstrip("/") or "/"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
