@@ -80,7 +80,7 @@ def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> No
         (settings.get_float, "n", "a number is wanted"),
     ):
         with pytest.raises(ConfigurationError, match=wanted) as caught:
-            read(key)  # type: ignore[operator]
+            read(key)
         assert str(path) in str(caught.value)
     with pytest.raises(ConfigurationError, match="no address"):
         settings.get_address("a", 1)

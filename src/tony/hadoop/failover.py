@@ -1,0 +1,360 @@
+"""Calls that find whoever is active: several daemons that are one service, of which one answers at a time.
+
+    proxy = Proxy(name="ResourceManager", daemons=resource_managers(settings), login=login, protocol=PROTOCOL)
+    answer = await proxy.call(GET_NEW_APPLICATION, GetNewApplicationRequest())
+
+What an error means, and what is done:
+
+    no connection, connection lost, no answer      the next one is asked; a call that may have been carried out is sent
+                                                   again only if its method bears that
+    StandbyError                                   the next one is asked
+    RetriableError                                 the same one is asked again, after a pause
+    the login failed                               a few more tries (a ticket was just renewed, a daemon just ended)
+    everything else                                is the caller's
+
+Within a round of all daemons there is no pause; between rounds there is one, of random length, so that a thousand
+clients do not come back at once. (Hadoop's own pause is 30 s, which is felt by everybody who waits for it.) A standby
+ResourceManager does not listen at all, a standby NameNode answers StandbyException: both ways are the same here.
+
+A call that is sent again keeps its id, with a higher retry count: the NameNode knows by that what it has done already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from tony.dataclass import dataclass
+from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.ipc.connection import Connection, connect
+from tony.hadoop.ipc.errors import (
+    CallTimeout,
+    ConnectError,
+    ConnectFailure,
+    ConnectionLost,
+    HadoopError,
+    LoginError,
+    RetriableError,
+    SafeModeError,
+    SaslError,
+    StandbyError,
+)
+from tony.hadoop.ipc.frames import CallId
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.options import DEFAULTS, Options
+from tony.hadoop.wire.method import Method, Request, Response
+from tony.units import format_duration
+
+#: Tries after a login that failed.
+_LOGIN_TRIES: Final = 3
+_AS_SET: Final = -1.0
+
+Connector = Callable[..., Coroutine[Any, Any, Connection]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How long a service is sought.
+
+    Attributes:
+        patience: seconds from the first failure of a call until it is given up; may be infinite.
+        shortest: seconds of the shortest pause between rounds.
+        longest: seconds of the longest.
+    """
+
+    patience: float = 900.0
+    shortest: float = 1.0
+    longest: float = 2.0
+
+
+DEFAULT_POLICY: Final = Policy()
+
+
+class Unavailable(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+    """None of the daemons answered for as long as the policy allows.
+
+    Attributes:
+        failures: the last one of each daemon that was tried, in their order.
+    """
+
+    def __init__(self, message: str, failures: Sequence[tuple[Daemon, HadoopError]]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(message)
+
+
+class Proxy:
+    """One service. Any number of calls at once; all share one connection.
+
+    Args:
+        name: what the service is called in messages: `ResourceManager`.
+        daemons: who may be active.
+        login: as whom; or a function that says so for each daemon.
+        protocol: what connections name first.
+        policy: how long to go on.
+        options: of the connections.
+        connector: makes connections; for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        daemons: Sequence[Daemon],
+        login: Login | Callable[[Daemon], Login],
+        protocol: str,
+        policy: Policy = DEFAULT_POLICY,
+        options: Options = DEFAULTS,
+        connector: Connector = connect,
+    ) -> None:
+        if not daemons:
+            raise ValueError(f"{name}: no addresses")
+        self.name, self.daemons, self.policy = name, tuple(daemons), policy
+        self._login, self._protocol, self._options, self._connector = login, protocol, options, connector
+        self._current = 0
+        self._connection: Connection | None = None
+        #: Connections that are left, and have calls that still wait.
+        self._retired: set[Connection] = set()
+        #: The attempt to connect that is going on: whoever comes meanwhile waits for it.
+        self._attempt: _Attempt | None = None
+        self._strikes = 0
+        self._not_before = -math.inf
+        self._failures: dict[int, HadoopError] = {}
+        self._was_well = False
+        #: Whether the connection has answered a call: a login without proof is believed by anybody.
+        self._is_proven = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> Proxy:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def active(self) -> Daemon:
+        """Who answered last, or will be asked next."""
+        return self.daemons[self._current]
+
+    async def call(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        timeout: float | None = _AS_SET,
+        patience: float | None = None,
+    ) -> Response:
+        """Calls whoever is active, and waits for the answer.
+
+        Args:
+            timeout: seconds for one answer; None waits for ever; as the options have it if left out.
+            patience: seconds until it is given up, instead of the policy's.
+
+        Raises:
+            Unavailable: nobody answered in time.
+            ConnectionLost, CallTimeout: the call may have been carried out, and must not be sent twice.
+            HadoopError: what else the daemon said, or the login.
+        """
+        limit = self.policy.patience if patience is None else patience
+        call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
+        how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
+        while True:
+            try:
+                return await self._ask(method, request, {**how, "retry": call_id})
+            except _TROUBLE as error:
+                failure = error
+            logins += isinstance(failure, LoginError | SaslError)
+            if self._is_closed or logins >= _LOGIN_TRIES or not _may_repeat(failure, method):
+                raise failure
+            now = asyncio.get_running_loop().time()
+            since, tries, call_id = min(since, now), tries + 1, call_id.again()
+            if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
+                raise self._unavailable(now - since, failure)
+            if isinstance(failure, RetriableError):
+                await asyncio.sleep(self._pause())
+
+    async def _ask(self, method: Method[Request, Response], request: Request, how: dict[str, Any]) -> Response:
+        connection = await self._connected()
+        try:
+            answer = await connection.call(method, request, **how)
+        except _TROUBLE as error:
+            self._leave(connection, error)
+            raise
+        else:
+            self._well(connection)
+            return answer
+        finally:
+            await self._let_go(connection)
+
+    async def login_as(self, login: Login | Callable[[Daemon], Login]) -> None:
+        """From now on, another login: the next call makes a new connection. Calls on their way go on."""
+        self._login = login
+        await self._retire()
+
+    async def close(self) -> None:
+        """Ends the connections; calls that wait fail. May be called twice."""
+        self._is_closed = True
+        connections = [*self._retired, *([self._connection] if self._connection else [])]
+        self._retired.clear()
+        self._connection = None
+        for connection in connections:
+            await connection.close()
+
+    # -- connecting
+
+    async def _connected(self) -> Connection:
+        """The connection that all share, made now if there is none."""
+        while True:
+            if self._is_closed:
+                raise ConnectionLost(f"{self.name}: the proxy is closed", maybe_executed=False)
+            if self._connection is not None and self._connection.is_open:
+                return self._connection
+            if self._attempt is None:
+                return await self._connect()
+            attempt = self._attempt
+            await attempt.ended.wait()
+            if attempt.error is not None:
+                raise attempt.error.with_traceback(None)
+
+    async def _connect(self) -> Connection:
+        attempt = self._attempt = _Attempt()
+        try:
+            await asyncio.sleep(max(0.0, self._not_before - asyncio.get_running_loop().time()))
+            daemon = self.active
+            login = self._login(daemon) if callable(self._login) else self._login
+            connection = await self._connector(daemon.address, login, protocol=self._protocol, options=self._options)
+        except HadoopError as error:
+            attempt.error = error
+            if isinstance(error, _TROUBLE):
+                self._strike(error)
+            raise
+        finally:
+            self._attempt = None
+            attempt.ended.set()
+        if self._is_closed:
+            await connection.close()
+        self._connection, self._is_proven = connection, False
+        return connection
+
+    def _strike(self, error: HadoopError) -> None:
+        """The current one is of no use: on to the next, after a pause if that was the last of a round."""
+        self._failures[self._current] = error
+        self._current = (self._current + 1) % len(self.daemons)
+        self._strikes += 1
+        if self._strikes % len(self.daemons) == 0:
+            self._not_before = asyncio.get_running_loop().time() + self._pause()
+
+    def _pause(self) -> float:
+        return random.uniform(self.policy.shortest, self.policy.longest)
+
+    # -- using and leaving connections
+
+    def _well(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._is_proven = True
+            self._strikes = 0
+            self._not_before = -math.inf
+            self._failures.clear()
+        self._was_well = True
+
+    def _leave(self, connection: Connection, failure: HadoopError) -> None:
+        """What a failed call means for the connection that others share. The first to come decides."""
+        if isinstance(failure, RetriableError) or connection is not self._connection:
+            return
+        self._connection = None
+        self._retired.add(connection)
+        is_broken = isinstance(failure, ConnectionLost) and (not failure.maybe_executed or len(self.daemons) == 1)
+        if not (is_broken and self._is_proven):  # one that was good, and broke, is made anew with the same daemon
+            self._strike(failure)
+
+    async def _retire(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._retired.add(connection)
+            await self._let_go(connection)
+
+    async def _let_go(self, connection: Connection) -> None:
+        """Closes a connection that was left, when the last call on it is through."""
+        if connection is not self._connection and not connection.pending:
+            self._retired.discard(connection)
+            await connection.close()
+
+    # -- giving up
+
+    def _is_hopeless(self) -> bool:
+        """Names that nobody has ever known are mistakes, which waiting does not mend."""
+        return not self._was_well and all(
+            isinstance(error := self._failures.get(index), ConnectError)
+            and error.failure is ConnectFailure.UNKNOWN_HOST
+            for index in range(len(self.daemons))
+        )
+
+    def _unavailable(self, waited: float, last: HadoopError) -> HadoopError:
+        failures = [(self.daemons[index], error) for index, error in sorted(self._failures.items())]
+        if not failures:
+            return last
+        lines = []
+        for daemon, error in failures:
+            named = f"{daemon.id}: " if daemon.id else ""
+            lines.append(f"  {named}{error}" + (f" (the address is from {daemon.source})" if daemon.source else ""))
+        tried = f" for {format_duration(waited)}" if waited >= 1 else ""
+        return Unavailable("\n".join([f"no {self.name} answers{tried}:", *lines]), failures)
+
+
+class _Attempt:
+    """An attempt to connect, for those who wait for it."""
+
+    __slots__ = ("ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.error: HadoopError | None = None
+
+
+#: What may be otherwise in a moment, or elsewhere.
+_TROUBLE: Final = (ConnectError, ConnectionLost, CallTimeout, StandbyError, RetriableError, LoginError, SaslError)
+
+
+def _may_repeat(error: HadoopError, method: Method[Request, Response]) -> bool:
+    """Whether the same call may be sent once more."""
+    if isinstance(error, ConnectionLost):
+        return method.idempotent or not error.maybe_executed
+    if isinstance(error, SafeModeError):
+        # A NameNode that will leave safe mode by itself says so with the other name.
+        return error.class_name.endswith("RetriableException")
+    return method.idempotent or not isinstance(error, CallTimeout)
+
+
+def resource_manager_policy(settings: Configuration) -> Policy:
+    """The patience that `yarn.resourcemanager.connect.max-wait.ms` asks for (below 0: without end)."""
+    patience = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
+    base, most = "yarn.client.failover-sleep-base-ms", "yarn.client.failover-sleep-max-ms"
+    shortest = settings.get_seconds(base) if base in settings else DEFAULT_POLICY.shortest
+    longest = settings.get_seconds(most) if most in settings else max(shortest, DEFAULT_POLICY.longest)
+    return Policy(
+        patience=math.inf if patience < 0 else patience,
+        shortest=shortest,
+        longest=max(shortest, longest),
+    )
+
+
+def name_node_policy(settings: Configuration) -> Policy:
+    """About as patient as HDFS's own clients: so many attempts, with pauses that double up to a limit."""
+    attempts = min(1000, settings.get_int("dfs.client.failover.max.attempts"))
+    base = settings.get_seconds("dfs.client.failover.sleep.base.millis")
+    most = settings.get_seconds("dfs.client.failover.sleep.max.millis")
+    return Policy(patience=sum(min(most, base * 2.0**number) for number in range(attempts)))
+
+
+def connection_options(settings: Configuration) -> Options:
+    """What the configuration says of connections (`ipc.client...`)."""
+    call = settings.get_seconds("ipc.client.rpc-timeout.ms")
+    return Options(
+        connect_timeout=settings.get_seconds("ipc.client.connect.timeout", unit="ms"),
+        call_timeout=call or None,
+        ping_interval=settings.get_seconds("ipc.ping.interval", unit="ms"),
+        max_answer=settings.get_size("ipc.maximum.response.length"),
+    )
