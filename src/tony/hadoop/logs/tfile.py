@@ -2,8 +2,9 @@
 
 A TFile is a BCFile: 16 bytes of magic, blocks, an index of the blocks, an index of such indices ("meta"), its offset,
 the version, and the magic again. Numbers are TFile's own; strings have their length before them. A block holds records:
-key and value, each with its length before it, the value in chunks. Keys are Java strings: `VERSION`, `APPLICATION_OWNER`,
-`APPLICATION_ACL`, and then containers, whose value is one log file after the other: name, length in digits, bytes.
+key and value, each with its length before it, the value in chunks. Keys are Java strings: `VERSION`,
+`APPLICATION_OWNER`, `APPLICATION_ACL`, and then containers, whose value is one log file after the other: name, length
+in digits, bytes.
 
 The index is read with the end of the file; the values stream, in bounded memory, however long they are.
 """
