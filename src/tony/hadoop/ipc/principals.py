@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import ip_address
 
 from tony.hadoop.ipc.login import Login
 
@@ -25,9 +24,7 @@ def expected_principals(login: Login, host: str) -> tuple[str, ...]:
 
 def _names(host: str) -> tuple[str, ...]:
     """The host as the settings name it, and its full name: principals are made with full names."""
-    try:
-        ip_address(host)
-    except ValueError:
+    if not _is_number(host):
         return tuple(dict.fromkeys((host.lower(), _full_name(host))))
     try:
         return (socket.gethostbyaddr(host)[0].lower(),)
@@ -41,3 +38,13 @@ def _full_name(host: str) -> str:
     except OSError:
         return host.lower()
     return (found[0][3] or host).lower()
+
+
+def _is_number(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,186 @@
+"""Token files: what `HADOOP_TOKEN_FILE_LOCATION` names, and what goes into a container's launch context.
+
+    "HDTS", a byte of version, and then
+    version 0   number of tokens, each: text alias, blob identifier, blob password, text kind, text service;
+                number of secrets, each: text alias, blob secret (see `writable`)
+    version 1   one delimited protobuf
+
+Java writes version 0 unless told otherwise and reads both; Hadoop 2 reads only 0. So we write 0 and read both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tony.dataclass import dataclass, field
+from tony.hadoop.text import one_line
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.writable import Malformed, Reader, blob, number, text
+from tony.hadoop.wire import rpc
+from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
+
+_MAGIC = b"HDTS"
+_WRITABLE, _PROTOBUF = 0, 1
+#: Bytes of the longest file that we read. A token has some hundred, and a user some ten.
+MAX_SIZE = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Tokens and secrets of a user or of an application.
+
+    Attributes:
+        tokens: by alias, which is the service for HDFS's and often empty for YARN's.
+        secrets: by alias.
+    """
+
+    tokens: Mapping[str, Token] = field(default_factory=dict)
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def of_kind(self, kind: str) -> tuple[Token, ...]:
+        """The tokens of one kind."""
+        return tuple(token for token in self.tokens.values() if token.kind == kind)
+
+    def without(self, *kinds: str) -> Credentials:
+        """The same without the tokens of some kinds: a task must not have its application master's."""
+        left = {alias: token for alias, token in self.tokens.items() if token.kind not in kinds}
+        return Credentials(tokens=MappingProxyType(left), secrets=self.secrets)
+
+    def having(self, *tokens: Token) -> Credentials:
+        """The same with more tokens, each under its service as alias, as Java's localizer looks for it."""
+        more = {**self.tokens, **{token.service: token for token in tokens}}
+        return Credentials(tokens=MappingProxyType(more), secrets=self.secrets)
+
+
+def to_bytes(credentials: Credentials) -> bytes:
+    """Version 0, which every Hadoop reads."""
+    parts = [_MAGIC, bytes((_WRITABLE,)), number(len(credentials.tokens))]
+    for alias, token in credentials.tokens.items():
+        parts += [text(alias), token_to_bytes(token)]
+    parts.append(number(len(credentials.secrets)))
+    for alias, secret in credentials.secrets.items():
+        parts += [text(alias), blob(secret)]
+    return b"".join(parts)
+
+
+def to_protobuf_bytes(credentials: Credentials) -> bytes:
+    """Version 1, for Hadoop 3 alone."""
+    message = rpc.Credentials(
+        tokens=tuple(
+            rpc.CredentialsEntry(alias=alias, token=to_message(token)) for alias, token in credentials.tokens.items()
+        ),
+        secrets=tuple(
+            rpc.CredentialsEntry(alias=alias, secret=secret) for alias, secret in credentials.secrets.items()
+        ),
+    )
+    return _MAGIC + bytes((_PROTOBUF,)) + delimited(message)
+
+
+def from_bytes(data: bytes) -> Credentials:
+    """Reads either version.
+
+    Raises:
+        Malformed: no token file, or a damaged one.
+    """
+    if len(data) > MAX_SIZE:
+        raise Malformed(f"a token file of {len(data)} bytes; {MAX_SIZE} are the most that is read")
+    if data[:4] != _MAGIC or len(data) < 5:
+        raise Malformed("this is no token file: it does not begin with HDTS")
+    if data[4] == _WRITABLE:
+        return _from_writable(Reader(data, 5))
+    if data[4] == _PROTOBUF:
+        return _from_protobuf(data)
+    raise Malformed(f"a token file of version {data[4]}; 0 and 1 are known")
+
+
+def read_file(path: Path) -> Credentials:
+    """Reads a token file.
+
+    Raises:
+        Malformed: no token file; names it.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        data = file.read(MAX_SIZE + 1)
+    try:
+        return from_bytes(data)
+    except Malformed as error:
+        raise Malformed(f"{one_line(str(path))}: {error}") from error
+
+
+def write_file(path: Path, credentials: Credentials) -> None:
+    """Writes a token file that its owner alone may read; whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(to_bytes(credentials))
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def token_to_bytes(token: Token) -> bytes:
+    """One token, as files of version 0 and url strings hold it."""
+    return blob(token.identifier) + blob(token.password) + text(token.kind) + text(token.service)
+
+
+def read_token(reader: Reader) -> Token:
+    """One token of that form.
+
+    Raises:
+        Malformed: it is none.
+    """
+    return Token(identifier=reader.blob(), password=reader.blob(), kind=reader.text(), service=reader.text())
+
+
+def to_message(token: Token) -> rpc.Token:
+    """A token as messages carry it."""
+    return rpc.Token(identifier=token.identifier, password=token.password, kind=token.kind, service=token.service)
+
+
+def from_message(message: rpc.Token, *, service: str | None = None) -> Token:
+    """A token out of a message; `service` if it is known better, for HDFS sends none."""
+    return Token(
+        identifier=message.identifier,
+        password=message.password,
+        kind=message.kind,
+        service=message.service if service is None else service,
+    )
+
+
+def _from_writable(reader: Reader) -> Credentials:
+    tokens: dict[str, Token] = {}
+    for _ in range(_count(reader)):
+        alias = reader.text()
+        tokens[alias] = read_token(reader)
+    secrets: dict[str, bytes] = {}
+    for _ in range(_count(reader)):
+        alias = reader.text()
+        secrets[alias] = reader.blob()
+    return Credentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))
+
+
+def _count(reader: Reader) -> int:
+    count = reader.number()
+    if not 0 <= count <= reader.left:  # each entry takes a byte at the very least
+        raise Malformed(f"{count} entries are announced, and {reader.left} bytes are left")
+    return count
+
+
+def _from_protobuf(data: bytes) -> Credentials:
+    try:
+        message = decode(rpc.Credentials, read_delimited(data, 5)[0])
+    except MalformedMessage as error:
+        raise Malformed(f"a damaged token file: {error}") from error
+    tokens = {entry.alias: from_message(entry.token) for entry in message.tokens if entry.token is not None}
+    secrets = {entry.alias: entry.secret for entry in message.secrets if entry.secret is not None}
+    return Credentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))

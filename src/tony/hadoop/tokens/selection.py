@@ -1,0 +1,81 @@
+"""Which token fits which daemon, and what its service is called.
+
+Services are `ip:port` (or `host:port` where `hadoop.security.token.service.use_ip` is false), `ha-hdfs:<nameservice>`
+for a pair of NameNodes, and a comma list of all of them for ResourceManagers. The AM's own token has none.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from tony.hadoop.address import Address
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.tokens.token import Token
+
+#: The application master's, for the ResourceManager's scheduler.
+AM_RM = "YARN_AM_RM_TOKEN"
+#: The application master's, for one NodeManager.
+NODE_MANAGER = "NMToken"
+#: Inside a container that was granted; no login is made with it.
+CONTAINER = "ContainerToken"
+#: A user's, for the ResourceManager.
+RM_DELEGATION = "RM_DELEGATION_TOKEN"
+#: A user's, for HDFS.
+HDFS_DELEGATION = "HDFS_DELEGATION_TOKEN"
+#: A user's, for the application master.
+CLIENT_TO_AM = "YARN_CLIENT_TOKEN"
+#: A user's, for the timeline service.
+TIMELINE_DELEGATION = "TIMELINE_DELEGATION_TOKEN"
+
+_HA_HDFS = "ha-hdfs:"
+
+
+def ha_service(nameservice: str) -> str:
+    """The service of a token for a pair of NameNodes."""
+    return f"{_HA_HDFS}{nameservice}"
+
+
+def service_of(address: Address, *, use_ip: bool = True) -> str:
+    """The service of a token for one daemon. With `use_ip` it may ask the DNS, and so block.
+
+    Args:
+        use_ip: `hadoop.security.token.service.use_ip`.
+    """
+    host = address.host.lower()
+    if use_ip:
+        try:
+            found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)
+            host = str(found[0][4][0])
+        except OSError:
+            pass  # Java, too, takes the name then
+    return f"{host}:{address.port}"
+
+
+def select(credentials: Credentials, kind: str, service: str | None = None) -> Token | None:
+    """The token of a kind for a service, as Java's selectors choose it.
+
+    For ResourceManagers the service is one of the list in the token; for all others it is the token's, exactly; the
+    application master's has none, and fits.
+
+    Args:
+        service: of the daemon; None where any will do.
+    """
+    found = credentials.of_kind(kind)
+    if service is None:
+        return found[0] if found else None
+    exact = next((token for token in found if token.service == service), None)
+    if exact is not None:
+        return exact
+    if kind in (AM_RM, RM_DELEGATION):
+        return next((token for token in found if not token.service or service in _listed(token)), None)
+    return None
+
+
+def select_hdfs(credentials: Credentials, nameservice_or_address: str) -> Token | None:
+    """The token for an HDFS: by the name of a pair, or by one NameNode's `ip:port`."""
+    found = select(credentials, HDFS_DELEGATION, nameservice_or_address)
+    return found or select(credentials, HDFS_DELEGATION, ha_service(nameservice_or_address))
+
+
+def _listed(token: Token) -> tuple[str, ...]:
+    return tuple(part.strip() for part in token.service.split(","))

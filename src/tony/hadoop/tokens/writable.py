@@ -1,0 +1,87 @@
+"""Hadoop's own way to write numbers and texts (`Writable`), older than its protobufs and still in token files.
+
+A number of one byte is itself from -112 to 127. Below, the byte says how many follow, big end first: -113 to -120 are
+one to eight of a number from 0 on, -121 to -128 the same of a negative one, complemented. A text is its length in bytes
+and UTF-8. None of this is protobuf's varint.
+"""
+
+from __future__ import annotations
+
+from tony.errors import InfraError
+
+
+class Malformed(InfraError):  # noqa: N818 - a noun reads better where it is raised
+    """Bytes that are not what they claim to be."""
+
+
+class Reader:
+    """Reads from bytes, and never beyond them."""
+
+    def __init__(self, data: bytes, offset: int = 0) -> None:
+        self._data = data
+        self.offset = offset
+
+    @property
+    def left(self) -> int:
+        """Bytes that have not been read."""
+        return len(self._data) - self.offset
+
+    def take(self, size: int) -> bytes:
+        """So many bytes.
+
+        Raises:
+            Malformed: there are fewer.
+        """
+        if not 0 <= size <= self.left:
+            raise Malformed(f"{size} bytes are announced at {self.offset}, and {self.left} are left")
+        self.offset += size
+        return self._data[self.offset - size : self.offset]
+
+    def number(self) -> int:
+        """A number of variable length."""
+        first = int.from_bytes(self.take(1), "big", signed=True)
+        if first >= -112:
+            return first
+        size = -112 - first if first >= -120 else -120 - first
+        value = int.from_bytes(self.take(size), "big")
+        if value >> 63:
+            raise Malformed(f"a number at {self.offset - size} that is longer than 64 bits")
+        return value if first >= -120 else ~value
+
+    def blob(self) -> bytes:
+        """Bytes behind their length."""
+        return self.take(self.number())
+
+    def text(self) -> str:
+        """A text."""
+        data = self.blob()
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise Malformed(f"a text before {self.offset} that is not UTF-8") from None
+
+
+def number(value: int) -> bytes:
+    """A number of variable length.
+
+    Raises:
+        ValueError: more than 64 bits.
+    """
+    if -112 <= value <= 127:
+        return value.to_bytes(1, "big", signed=True)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit 64 bits")
+    positive = value if value >= 0 else ~value
+    body = positive.to_bytes((positive.bit_length() + 7) // 8, "big")
+    first = (-112 if value >= 0 else -120) - len(body)
+    return first.to_bytes(1, "big", signed=True) + body
+
+
+def blob(data: bytes) -> bytes:
+    """Bytes behind their length."""
+    return number(len(data)) + data
+
+
+def text(value: str) -> bytes:
+    """A text."""
+    return blob(value.encode())

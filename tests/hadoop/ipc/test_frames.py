@@ -1,0 +1,137 @@
+"""Frames: golden bytes of Hadoop's own client, pieces of any size, and garbage."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.hadoop.ipc.echo import ECHO, Said
+from tony.dataclass import replace
+from tony.hadoop.ipc import frames
+from tony.hadoop.ipc.errors import ProtocolError
+from tony.hadoop.ipc.frames import CallId, FrameReader, call_frame, context_frame, framed, ping_frame, read_answer
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import Message, delimited
+from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
+
+RM_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
+CLIENT = bytes(range(16))
+
+
+class Empty(Message):
+    """Nothing."""
+
+
+GET_NEW_APPLICATION = Method(protocol=RM_PROTOCOL, name="getNewApplication", request=Empty, response=Empty)
+
+
+def test_the_context_as_hadoops_client_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured from Hadoop 3.4.1's YarnClient."""
+    monkeypatch.setattr(frames, "_client", (os.getpid(), CLIENT))
+    golden = bytes.fromhex("0000005c1a0802100018052210") + CLIENT + bytes.fromhex("2801")
+    golden += bytes.fromhex("4012060a04726f6f741a36") + RM_PROTOCOL.encode()
+    assert golden == context_frame(RM_PROTOCOL, "root")
+
+
+def test_a_call_as_hadoops_client_sends_it() -> None:
+    """Captured from Hadoop 3.4.1's YarnClient; an empty request is one byte."""
+    golden = bytes.fromhex("0000006a1a0802100018002210") + CLIENT + bytes.fromhex("28004d0a11")
+    golden += b"getNewApplication" + bytes.fromhex("1236") + RM_PROTOCOL.encode() + bytes.fromhex("180100")
+    assert golden == call_frame(GET_NEW_APPLICATION, Empty(), CallId(client_id=CLIENT, number=0))
+
+
+def test_preambles() -> None:
+    """Seven bytes."""
+    assert bytes.fromhex("68727063090000") == frames.PREAMBLE_SIMPLE
+    assert bytes.fromhex("687270630900df") == frames.PREAMBLE_SASL
+
+
+def test_special_ids_on_the_wire() -> None:
+    """Zig-zag: -33 is 0x41, -4 is 0x07; SASL has an empty client id."""
+    assert bytes.fromhex("0802100018412200") in frames.sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
+    assert bytes.fromhex("0000001b1a08021000180722") == ping_frame()[:12]
+
+
+def test_a_token_says_no_user() -> None:
+    """The user's part of the context is there and empty."""
+    assert bytes.fromhex("1200") + b"\x1a" in context_frame("p")
+
+
+def test_call_ids() -> None:
+    """No two are equal, a repetition keeps its name, and the number never leaves its 31 bits."""
+    one, other = CallId.new(), CallId.new()
+    assert one != other
+    assert replace(one, retry_count=2) == one.again().again()
+    assert 16 == len(one.client_id)
+
+
+def test_signs_of_answers() -> None:
+    """Ids below zero come back without their sign."""
+    header = RpcResponseHeader(unsigned_call_id=4294967263, status=RpcStatus.SUCCESS)
+    frame = framed(delimited(header))
+    assert bytes.fromhex("08dfffffff0f") in frame
+    assert -33 == read_answer(frame[4:]).header.call_id
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.data())
+def test_pieces_of_any_size(bodies: list[bytes], data: st.DataObject) -> None:
+    """However a stream is cut, the same frames come out."""
+    stream = b"".join(framed(body) for body in bodies)
+    reader = FrameReader()
+    found: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, 50 if len(stream) < 500 else 400))
+        found += reader.feed(stream[at : at + size])
+        at += size
+    assert bodies == found
+    assert not reader.waits
+
+
+@given(st.binary(max_size=200))
+def test_garbage_in_the_stream(data: bytes) -> None:
+    """Frames, or an error of ours; nothing else, and no memory for what is only announced."""
+    reader = FrameReader(limit=1000)
+    try:
+        for frame in reader.feed(data):
+            read_answer(frame)
+    except ProtocolError:
+        pass
+
+
+@given(st.binary(max_size=200))
+def test_garbage_in_an_answer(data: bytes) -> None:
+    """Headers and responses that are none."""
+    header = delimited(RpcResponseHeader(unsigned_call_id=1, status=RpcStatus.SUCCESS))
+    answer = read_answer(header + data)
+    for read in (answer.sasl, lambda: answer.response(Said)):
+        try:
+            read()
+        except ProtocolError:
+            pass
+
+
+def test_a_great_frame() -> None:
+    """The greatest that is allowed, in pieces as a socket gives them."""
+    size = 20 << 20
+    reader = FrameReader(limit=size)
+    stream = size.to_bytes(4, "big") + bytes(size)
+    found = [frame for at in range(0, len(stream), 1 << 18) for frame in reader.feed(stream[at : at + (1 << 18)])]
+    assert [size] == [len(frame) for frame in found]
+    with pytest.raises(ProtocolError, match=r"ipc\.maximum\.response\.length"):
+        reader.feed((size + 1).to_bytes(4, "big"))
+
+
+def test_what_the_other_side_may_be_instead() -> None:
+    """Control characters of a stranger's do not reach a terminal."""
+    with pytest.raises(ProtocolError, match="an answer of") as caught:
+        FrameReader().feed(b"SSH-2.0-\x1b[31m\r\n")
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_request_names_its_method() -> None:
+    """What is called stands in clear text, for those who read captures."""
+    assert b"\x04echo" in call_frame(ECHO, Said(text="x"), CallId.new())

@@ -1,0 +1,164 @@
+"""The conversation before the first call, without a socket: in turn, out of turn, and garbage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.hadoop.ipc.echo import TOKEN, TOKENS
+from tony.errors import InfraError
+from tony.hadoop.address import Address
+from tony.hadoop.ipc.errors import LoginError, ProtocolError
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.negotiation import Negotiation
+from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
+from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
+from tony.testing.hadoop.digest_server import DigestServer
+
+HERE = Address(host="rm1.example.com", port=8032)
+KERBEROS = Login.kerberos("rm/_HOST@EXAMPLE.COM")
+
+
+def _new(login: Login | None = None) -> Negotiation:
+    made = Negotiation(login or Login.with_token(TOKEN), HERE, lambda login, host: (f"rm/{host}@EXAMPLE.COM",))
+    made.begin()
+    return made
+
+
+def _sent(frame: bytes) -> RpcSasl:
+    _, offset = read_delimited(frame, 4)
+    return decode(RpcSasl, read_delimited(frame, offset)[0])
+
+
+def _offer(*auths: SaslAuth) -> RpcSasl:
+    return RpcSasl(state=SaslState.NEGOTIATE, auths=auths)
+
+
+def _token_auth(server: DigestServer) -> SaslAuth:
+    return SaslAuth(
+        method="TOKEN", mechanism="DIGEST-MD5", protocol="", server_id="default", challenge=server.challenge()
+    )
+
+
+def test_the_choice_comes_back_as_it_was() -> None:
+    """But for the challenge: the daemon compares it with its own, byte for byte."""
+    server = DigestServer(TOKENS.get)
+    negotiation = _new()
+    kerberos = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="rm", server_id="rm1.example.com")
+    sent = _sent(negotiation.receive(_offer(kerberos, _token_auth(server))))
+    assert SaslState.INITIATE is sent.state
+    assert (SaslAuth(method="TOKEN", mechanism="DIGEST-MD5", protocol="", server_id="default"),) == sent.auths
+    proof = server.evaluate(sent.token or b"")
+    assert b"" == negotiation.receive(RpcSasl(state=SaslState.SUCCESS, token=proof))
+    assert negotiation.done
+    assert negotiation.layer is None
+
+
+def test_an_impostor_without_the_password() -> None:
+    """It may say SUCCESS; it has no proof."""
+    for token in (None, b"", b"rspauth=00000000000000000000000000000000", b"\xff", b"x" * 100_000):
+        negotiation = _new()
+        negotiation.receive(_offer(_token_auth(DigestServer(TOKENS.get))))
+        with pytest.raises(LoginError):
+            negotiation.receive(RpcSasl(state=SaslState.SUCCESS, token=token))
+        assert not negotiation.done
+
+
+def test_an_offer_twice() -> None:
+    """A daemon that does not take our choice would go on offering for ever."""
+    negotiation = _new()
+    offer = _offer(_token_auth(DigestServer(TOKENS.get)))
+    negotiation.receive(offer)
+    with pytest.raises(LoginError, match="did not take the way to log in that it had offered"):
+        negotiation.receive(offer)
+
+
+@pytest.mark.parametrize("state", [SaslState.INITIATE, SaslState.RESPONSE, SaslState.WRAP, SaslState.CHALLENGE])
+def test_out_of_turn(state: SaslState) -> None:
+    """States that make no sense."""
+    with pytest.raises(ProtocolError, match=f"{HERE}: the daemon sends {state.name}"):
+        _new().receive(RpcSasl(state=state, token=b"x"))
+
+
+def test_after_the_end() -> None:
+    """Nothing comes after SUCCESS."""
+    negotiation = _new(Login.with_token(TOKEN, fallback_to_simple=True))
+    negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
+    with pytest.raises(ProtocolError, match="should be over"):
+        negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
+
+
+def test_another_mechanism_for_tokens() -> None:
+    """Hadoop 3.5 lets sites bring their own; the error names it."""
+    with pytest.raises(LoginError, match="the daemon wants the mechanism SCRAM-SHA-256 for TOKEN; we have none such"):
+        _new().receive(_offer(SaslAuth(method="TOKEN", mechanism="SCRAM-SHA-256")))
+
+
+def test_no_way_in_common() -> None:
+    """The error names what the daemon takes."""
+    with pytest.raises(LoginError, match="the daemon takes KERBEROS, PLAIN, and we come with TOKEN"):
+        _new().receive(
+            _offer(SaslAuth(method="KERBEROS", mechanism="GSSAPI"), SaslAuth(method="PLAIN", mechanism="PLAIN"))
+        )
+
+
+def test_the_daemons_principal_must_be_the_expected_one() -> None:
+    """Before anything is asked of the KDC."""
+    auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="mallory", server_id="evil.example.com")
+    with pytest.raises(LoginError, match=r"it is mallory/evil\.example\.com, and rm/rm1\.example\.com@EXAMPLE\.COM is"):
+        _new(KERBEROS).receive(_offer(auth))
+
+
+def test_kerberos_without_an_expected_principal() -> None:
+    """Anybody with a principal could play the daemon."""
+    auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="rm", server_id="rm1.example.com")
+    negotiation = Negotiation(Login.kerberos(), HERE)
+    with pytest.raises(LoginError, match=r"Set yarn\.resourcemanager\.principal"):
+        negotiation.receive(_offer(auth))
+
+
+_texts = st.none() | st.text(max_size=20)
+_auths = st.builds(
+    SaslAuth,
+    method=st.sampled_from(["TOKEN", "KERBEROS", "SIMPLE", "\x1b[31m"]) | st.text(max_size=10),
+    mechanism=st.sampled_from(["DIGEST-MD5", "GSSAPI", ""]) | st.text(max_size=10),
+    protocol=_texts,
+    server_id=_texts,
+    challenge=st.none()
+    | st.binary(max_size=100)
+    | st.sampled_from([b'realm="x",nonce="y",algorithm=md5-sess', b'nonce="y",qop="auth-conf",algorithm=md5-sess']),
+)
+_messages = st.builds(
+    RpcSasl,
+    state=st.sampled_from(SaslState),
+    token=st.none() | st.binary(max_size=50),
+    auths=st.lists(_auths, max_size=3).map(tuple),
+)
+
+
+@given(st.lists(_messages, max_size=6), st.booleans())
+def test_nonsense(messages: list[RpcSasl], fallback: bool) -> None:
+    """Whatever a daemon says, it is answered or refused; never believed without proof."""
+    negotiation = _new(Login.with_token(TOKEN, fallback_to_simple=fallback))
+    said = ""
+    try:
+        for message in messages:
+            negotiation.receive(message)
+    except InfraError as error:
+        said = str(error)
+    assert "\x1b" not in said
+    assert fallback or not negotiation.done
+
+
+@given(st.binary(max_size=100))
+def test_garbage(data: bytes) -> None:
+    """Bytes that are no message never get here."""
+    try:
+        message = decode(RpcSasl, data)
+    except MalformedMessage:
+        return
+    try:
+        _new().receive(message)
+    except InfraError:
+        pass

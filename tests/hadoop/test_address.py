@@ -1,0 +1,36 @@
+"""Addresses as Hadoop's settings write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.hadoop.address import Address, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("rm1.example.com:8032", "rm1.example.com", 8032),
+        (" 127.0.0.1:0 ", "127.0.0.1", 0),
+        ("[::1]:9000", "::1", 9000),
+        ("rm1", "rm1", 8032),
+        ("[::1]", "::1", 8032),
+        ("::1", "::1", 8032),
+    ],
+)
+def test_parse(text: str, host: str, port: int) -> None:
+    """With a default for the port."""
+    assert Address(host=host, port=port) == parse(text, 8032)
+
+
+@pytest.mark.parametrize("text", ["", ":1", "a:", "a:b", "a:65536", "a:-1", "a b:1", "a:1:2]", "hdfs://a:1", "a\x1b:1"])
+def test_what_is_none(text: str) -> None:
+    """Says what one looks like."""
+    with pytest.raises(ValueError, match="write host:port"):
+        parse(text)
+
+
+def test_text() -> None:
+    """As it was written, with brackets where they are needed."""
+    assert "rm1:8032" == str(parse("rm1:8032"))
+    assert "[::1]:1" == str(Address(host="::1", port=1))

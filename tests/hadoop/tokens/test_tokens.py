@@ -1,0 +1,262 @@
+"""Token files, tokens as text, what is in them, and which one fits."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.hadoop.address import Address
+from tony.hadoop.tokens import writable
+from tony.hadoop.tokens.credentials import (
+    Credentials,
+    from_bytes,
+    from_message,
+    read_file,
+    to_bytes,
+    to_message,
+    to_protobuf_bytes,
+    write_file,
+)
+from tony.hadoop.tokens.identifiers import AmRmIdentifier, HdfsDelegationIdentifier, NmIdentifier, identify
+from tony.hadoop.tokens.selection import (
+    AM_RM,
+    HDFS_DELEGATION,
+    NODE_MANAGER,
+    RM_DELEGATION,
+    ha_service,
+    select,
+    select_hdfs,
+    service_of,
+)
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.url_string import from_url_string, to_url_string
+from tony.hadoop.tokens.writable import Malformed, Reader
+from tony.hadoop.wire.proto import encode
+from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, NodeId
+
+_tokens = st.builds(
+    Token,
+    identifier=st.binary(max_size=300),
+    password=st.binary(max_size=300),
+    kind=st.text(max_size=20),
+    service=st.text(max_size=20),
+)
+_credentials = st.builds(
+    Credentials,
+    tokens=st.dictionaries(st.text(max_size=20), _tokens, max_size=5),
+    secrets=st.dictionaries(st.text(max_size=20), st.binary(max_size=300), max_size=5),
+)
+TOKEN = Token(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, service="10.0.0.1:8020")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "00"),
+        (127, "7f"),
+        (128, "8f80"),
+        (-112, "90"),
+        (-113, "8770"),
+        (255, "8fff"),
+        (256, "8e0100"),
+        (-256, "87ff"),
+        (-257, "860100"),
+        ((1 << 63) - 1, "887fffffffffffffff"),
+        (-(1 << 63), "807fffffffffffffff"),
+    ],
+)
+def test_numbers(value: int, expected: str) -> None:
+    """Hadoop's own variable length, which is not protobuf's."""
+    assert expected == writable.number(value).hex()
+    assert value == Reader(bytes.fromhex(expected)).number()
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_numbers_there_and_back(value: int) -> None:
+    """All of 64 bits."""
+    reader = Reader(writable.number(value))
+    assert value == reader.number()
+    assert 0 == reader.left
+
+
+def test_numbers_beyond_64_bits() -> None:
+    """Neither written nor read."""
+    with pytest.raises(ValueError, match="64 bits"):
+        writable.number(1 << 63)
+    with pytest.raises(Malformed, match="64 bits"):
+        Reader(bytes.fromhex("88ffffffffffffffff")).number()
+
+
+def test_nothing_at_all() -> None:
+    """As Java writes an empty set."""
+    assert bytes.fromhex("48445453000000") == to_bytes(Credentials())
+    assert Credentials() == from_bytes(bytes.fromhex("48445453000000"))
+
+
+def test_a_file_byte_by_byte() -> None:
+    """The format, written by hand."""
+    golden = bytes.fromhex("48445453 00 01 01 61 02 6964 06 736563726574".replace(" ", ""))
+    golden += bytes((21,)) + b"HDFS_DELEGATION_TOKEN" + bytes((13,)) + b"10.0.0.1:8020" + b"\x01\x01k\x02\x00\xff"
+    credentials = Credentials(tokens={"a": TOKEN}, secrets={"k": b"\0\xff"})
+    assert golden == to_bytes(credentials)
+    assert credentials == from_bytes(golden)
+
+
+@given(_credentials)
+def test_files_there_and_back(credentials: Credentials) -> None:
+    """Both formats."""
+    assert credentials == from_bytes(to_bytes(credentials))
+    assert credentials == from_bytes(to_protobuf_bytes(credentials))
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"HDTS", b"HDTS\0", b"HDTS\1", b"HDTS\0\1\1a"]))
+def test_garbage(data: bytes, begin: bytes) -> None:
+    """Read, or refused."""
+    try:
+        from_bytes(begin + data)
+    except Malformed:
+        pass
+
+
+@given(_credentials, st.data())
+def test_damage(credentials: Credentials, data: st.DataObject) -> None:
+    """A file that is cut off is refused; one with a changed byte is refused or read, and nothing else happens."""
+    whole = to_bytes(credentials)
+    with pytest.raises(Malformed):
+        from_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    changed = bytearray(whole)
+    changed[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        from_bytes(bytes(changed))
+    except Malformed:
+        pass
+
+
+def test_great_promises() -> None:
+    """A number of entries that cannot be there costs nothing."""
+    for count in (1 << 40, -1):
+        with pytest.raises(Malformed, match=f"{count} entries"):
+            from_bytes(b"HDTS\0" + writable.number(count))
+    with pytest.raises(Malformed, match="version 7"):
+        from_bytes(b"HDTS\7")
+
+
+def test_a_file_on_disk(tmp_path: Path) -> None:
+    """Only its owner may read it; a damaged one is named."""
+    path = tmp_path / "container_tokens"
+    credentials = Credentials(tokens={"a": TOKEN})
+    write_file(path, credentials)
+    write_file(path, credentials)
+    assert credentials == read_file(path)
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert [path] == list(tmp_path.iterdir())
+    path.write_bytes(b"garbage")
+    with pytest.raises(Malformed, match=f"{path}: this is no token file"):
+        read_file(path)
+
+
+def test_secrets_are_not_shown() -> None:
+    """Not in logs, not in tracebacks."""
+    shown = repr(Credentials(tokens={"a": TOKEN}, secrets={"k": b"hush"}))
+    assert "hush" not in shown
+    assert "secret'" not in shown
+
+
+@given(_tokens)
+def test_text_there_and_back(token: Token) -> None:
+    """Url strings hold everything, and only characters that need no escape."""
+    text = to_url_string(token)
+    assert token == from_url_string(text)
+    assert not set(text) & set("+/=&?% ")
+
+
+@given(st.text(max_size=100) | st.text(alphabet="ABCab01-_=", max_size=60))
+def test_text_that_is_no_token(text: str) -> None:
+    """Read, or refused."""
+    try:
+        from_url_string(text)
+    except Malformed:
+        pass
+
+
+@given(_tokens)
+def test_messages_there_and_back(token: Token) -> None:
+    """As YARN's answers carry tokens; HDFS's come without a service."""
+    assert token == from_message(to_message(token))
+    assert "ha-hdfs:ns" == from_message(to_message(token), service="ha-hdfs:ns").service
+
+
+def test_yarns_identifiers() -> None:
+    """Protobufs."""
+    attempt = ApplicationAttemptId(application=ApplicationId(number=7, cluster_timestamp=1_410_901_177_871), number=2)
+    am = AmRmIdentifier(attempt=attempt, key_id=5)
+    node = NmIdentifier(attempt=attempt, node=NodeId(host="n1", port=45454), submitter="alice", key_id=-3)
+    assert am == identify(Token(identifier=encode(am), password=b"", kind=AM_RM))
+    assert node == identify(Token(identifier=encode(node), password=b"", kind=NODE_MANAGER))
+    with pytest.raises(Malformed, match="the identifier of a NMToken cannot be read"):
+        identify(Token(identifier=b"\xff", password=b"", kind=NODE_MANAGER))
+    assert identify(Token(identifier=b"\xff", password=b"", kind="SOMETHING_ELSE")) is None
+
+
+def test_hdfs_identifiers() -> None:
+    """Writable, with a byte of version before."""
+    data = b"\0" + writable.text("alice@X") + writable.text("yarn") + writable.text("")
+    data += b"".join(map(writable.number, (1_700_000_000_000, 1_700_604_800_000, 12, 3)))
+    expected = HdfsDelegationIdentifier(
+        owner="alice@X",
+        renewer="yarn",
+        real_user="",
+        issued_ms=1_700_000_000_000,
+        ends_ms=1_700_604_800_000,
+        sequence_number=12,
+        key_id=3,
+    )
+    assert expected == identify(Token(identifier=data, password=b"", kind=HDFS_DELEGATION))
+    for wrong in (b"", b"\1", data[:-3]):
+        with pytest.raises(Malformed):
+            identify(Token(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
+
+
+def _token(kind: str, service: str) -> Token:
+    return Token(identifier=service.encode(), password=b"", kind=kind, service=service)
+
+
+def test_selection() -> None:
+    """The application master's fits without a service, the ResourceManager's by a list, others exactly."""
+    tokens = [
+        _token(AM_RM, ""),
+        _token(NODE_MANAGER, "10.0.0.1:45454"),
+        _token(NODE_MANAGER, "10.0.0.1:4545"),
+        _token(RM_DELEGATION, "10.0.0.1:8032,10.0.0.2:8032"),
+        _token(HDFS_DELEGATION, ha_service("ns1")),
+        _token(HDFS_DELEGATION, "10.0.0.9:8020"),
+    ]
+    credentials = Credentials(tokens={str(number): token for number, token in enumerate(tokens)})
+    assert tokens[0] == select(credentials, AM_RM, "10.0.0.1:8030")
+    assert tokens[2] == select(credentials, NODE_MANAGER, "10.0.0.1:4545")
+    assert select(credentials, NODE_MANAGER, "10.0.0.2:45454") is None
+    assert tokens[3] == select(credentials, RM_DELEGATION, "10.0.0.2:8032")
+    assert select(credentials, RM_DELEGATION, "0.0.0.2:8032") is None
+    assert tokens[4] == select_hdfs(credentials, "ns1")
+    assert tokens[5] == select_hdfs(credentials, "10.0.0.9:8020")
+    assert select_hdfs(credentials, "ns2") is None
+    assert tokens[4] == select(credentials, HDFS_DELEGATION)
+
+
+def test_what_tasks_get() -> None:
+    """Everything but the application master's own; new tokens lie under their services."""
+    credentials = Credentials(tokens={"": _token(AM_RM, ""), "a": TOKEN}, secrets={"k": b"v"})
+    assert {"a": TOKEN} == credentials.without(AM_RM).tokens
+    assert {"k": b"v"} == credentials.without(AM_RM).secrets
+    assert TOKEN == Credentials().having(TOKEN).tokens["10.0.0.1:8020"]
+
+
+def test_services() -> None:
+    """By number, or by name in small letters."""
+    assert "127.0.0.1:8020" == service_of(Address(host="127.0.0.1", port=8020))
+    assert "nn1.example.com:8020" == service_of(Address(host="NN1.example.com", port=8020), use_ip=False)
+    assert "no-such.invalid:1" == service_of(Address(host="no-such.invalid", port=1))
