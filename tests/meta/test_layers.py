@@ -39,7 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
     "client": MIDDLE | {"history"},
-    "cli": MIDDLE | {"history", "client"},
+    "mini": BASE,
+    "cli": MIDDLE | {"history", "client", "mini"},
     "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it.

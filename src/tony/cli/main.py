@@ -37,6 +37,7 @@ COMMANDS = {
     "replay": "Feed a job's event log to a fresh machine, and compare.",
     "validate": "Check a job file; start nothing.",
     "settings": "Show every setting: type, unit, default, meaning.",
+    "mini": "Run a real Hadoop on this machine, to try things out.",
     "completion": "Print the shell code that completes tony's commands.",
     "version": "Show which tony this is.",
 }

@@ -4,6 +4,7 @@
   cache/                staged objects by digest; trees/ holds them unpacked, unpacked/ interpreters
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   last                  the id of the job that was submitted last; may be deleted
+  mini/                 the small Hadoop of `tony mini`, while it is there: see mini/places.py
   submitting/           a locked file, named after its job, for each submission that has not ended yet
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
@@ -53,6 +54,11 @@ class Home:
     def submitting(self) -> Path:
         """A locked file for each submission that has not ended yet: what a killed one has left is known by it."""
         return self.path / "submitting"
+
+    @property
+    def mini(self) -> Path:
+        """The small Hadoop of this home; not there unless one was started."""
+        return self.path / "mini"
 
     @property
     def jobs(self) -> Path:

@@ -1,0 +1,172 @@
+"""`tony mini`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tony.cli.help import FittingContext
+from tony.cli.options import home, json_option
+from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.text import columns_of, table
+from tony.errors import UserError
+from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
+from tony.units import format_size
+
+if TYPE_CHECKING:
+    from tony.mini.cluster import Cluster, DaemonStatus, Status
+
+_HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
+#: Columns that go when the terminal is too narrow, first to go first.
+_EXPENDABLE = (5, 3, 2, 4)
+_SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
+
+
+@click.group("mini")
+def command() -> None:
+    """Run a real Hadoop on this machine, to try things out.
+
+    NameNode, DataNodes, ResourceManager and NodeManagers run as processes of yours, on addresses that only this machine
+    reaches. They know no passwords: whoever can log in here can run programs as you while they run. Needs Java; and
+    Maven the first time, to fetch Hadoop.
+    """
+
+
+def _subcommand(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    def make(function: Callable[..., Any]) -> click.Command:
+        made = command.command(name)(function)
+        made.context_class = FittingContext
+        return made
+
+    return make
+
+
+@_subcommand("start")
+@click.option(
+    "--nodes", type=int, default=3, show_default=True, help="How many NodeManagers, of 4 GB and 8 vcores each."
+)
+@click.option("--datanodes", type=int, default=1, show_default=True, help="How many DataNodes.")
+@click.option("--hadoop", default=DEFAULT_HADOOP, show_default=True, metavar="RELEASE", help="Which Hadoop.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="[DAEMON:]KEY=VALUE", help="A property of Hadoop's; nm1: for one node."
+)
+@click.option("--label", "labels", multiple=True, metavar="LABEL=nm1,...", help="Label nodes.")
+@click.option(
+    "--node-path", metavar="FOLDERS", help="PATH of the nodes; default: this interpreter as python3, then your PATH."
+)
+@json_option("Print where it is as JSON.")
+def start(
+    nodes: int,
+    datanodes: int,
+    hadoop: str,
+    settings: tuple[str, ...],
+    labels: tuple[str, ...],
+    node_path: str | None,
+    as_json: bool,
+) -> None:
+    """Start an empty cluster, and wait until it can be used."""
+    options = Options(
+        hadoop=hadoop,
+        nodes=nodes,
+        datanodes=datanodes,
+        settings=tuple(map(Setting.parse, settings)),
+        labels=tuple(map(Label.parse, labels)),
+        path=node_path,
+    )
+    began = time.monotonic()
+    cluster = _cluster()
+    state = cluster.start(options, warn)
+    took = time.monotonic() - began
+    web = {name: f"http://{state.address(f'{name}.web')}" for name in ("rm", "nn")}
+    if as_json:
+        print_json({"conf": str(cluster.conf), "seconds": round(took, 3), "web": web, "fs": state.address("nn.rpc")})
+        return
+    say(f"Hadoop {hadoop} with {nodes} node{'s' if nodes != 1 else ''} is ready after {took:.1f} s.")
+    say_all(table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
+    say()
+    say("Next: tony submit job.toml --scheduler yarn")
+    say("For other programs: " + 'eval "$(tony mini env)"')
+    say("In the end: tony mini stop")
+
+
+@_subcommand("stop")
+@json_option("Print what was ended as JSON.")
+def stop(as_json: bool) -> None:
+    """End the cluster and everything that runs on it; remove its files."""
+    count = _cluster().stop()
+    if as_json:
+        print_json({"ended": count})
+    else:
+        say(f"ended; {count} daemons ran" if count else "no cluster ran")
+
+
+@_subcommand("status")
+@json_option("Print the status as JSON.")
+def status(as_json: bool) -> None:
+    """Show how the cluster and each of its daemons are."""
+    found = _cluster().status()
+    if as_json:
+        print_json(found)
+        return
+    say(_headline(found))
+    if found.daemons:
+        say_all(table([_HEADING, *map(_row, found.daemons)], columns_of(), _EXPENDABLE))
+
+
+@_subcommand("env")
+def env() -> None:
+    """Print the line by which other programs find the cluster: eval "$(tony mini env)"."""
+    cluster = _cluster()
+    if not cluster.state.living():
+        raise UserError("the cluster's daemons have ended; start it again: tony mini start")
+    say(f"export HADOOP_CONF_DIR={shlex.quote(str(cluster.conf))}")
+
+
+@_subcommand("kill")
+@click.argument("daemon")
+@click.option(
+    "--signal", "name", type=click.Choice(list(_SIGNALS)), default="KILL", show_default=True, help="Which signal."
+)
+def kill(daemon: str, name: str) -> None:
+    """Send DAEMON (nn, rm, dn1, nm1...) a signal. The containers of a killed NodeManager go on."""
+    process = _cluster().kill(daemon, _SIGNALS[name])
+    say(f"{daemon} does not run" if process is None else f"{daemon} (pid {process.pid}) got SIG{name}")
+
+
+@_subcommand("restart")
+@click.argument("daemon")
+def restart(daemon: str) -> None:
+    """Start DAEMON (nn, rm, dn1, nm1...) again, killed before if it runs; wait until the cluster is ready."""
+    began = time.monotonic()
+    _cluster().restart(daemon)
+    say(f"{daemon} is back, and the cluster ready, after {time.monotonic() - began:.1f} s")
+
+
+def _cluster() -> Cluster:
+    from tony.mini.cluster import Cluster
+
+    return Cluster(home(), os.environ)
+
+
+def _headline(found: Status) -> str:
+    if found.hadoop is None:
+        return "no cluster runs; start one: tony mini start"
+    state = "is ready" if found.waiting_for is None else f"is not ready: {found.waiting_for}"
+    return f"Hadoop {found.hadoop} {state}; configuration: {found.conf}"
+
+
+def _row(daemon: DaemonStatus) -> tuple[str, ...]:
+    return (
+        daemon.name,
+        daemon.state,
+        "-" if daemon.pid is None else str(daemon.pid),
+        "-" if daemon.memory is None else format_size(daemon.memory),
+        daemon.web,
+        daemon.log,
+    )

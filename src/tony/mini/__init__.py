@@ -1,0 +1,27 @@
+"""A real Hadoop on one machine, as processes of the user: for trying out, and for tests.
+
+NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
+started again. `tony mini` is its command line; everything of it lies in `mini/` of the user's home.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tony.model.layout import Home
+
+
+def conf_dir(home: Home) -> Path | None:
+    """The configuration folder of the cluster that runs in a home; None if none does.
+
+    Answers from files and the process table, in a millisecond: the cluster itself is not asked.
+    """
+    from tony.mini.places import Places
+
+    places = Places(home.mini)
+    if not places.state.exists():  # nearly always: nothing more is imported then
+        return None
+    from tony.mini.state import load
+
+    state = load(places)
+    return places.conf if state is not None and state.ready and state.living() else None

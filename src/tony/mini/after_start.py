@@ -1,0 +1,38 @@
+"""What an empty cluster needs before people use it: folders in HDFS, and labels on nodes."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote, urlencode
+
+from tony.mini.readiness import send
+from tony.mini.state import State
+
+
+def furnish(state: State, user: str) -> None:
+    """Makes the user's home and `/tmp`, and gives nodes their labels.
+
+    Raises:
+        InfraError: a daemon refused.
+    """
+    _make_folder(state, f"/user/{user}", "755", user)
+    _make_folder(state, "/tmp", "1777", user)
+    if state.options.labels:
+        _label_nodes(state)
+
+
+def _make_folder(state: State, path: str, mode: str, user: str) -> None:
+    query = urlencode({"op": "MKDIRS", "user.name": user})
+    send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
+    query = urlencode({"op": "SETPERMISSION", "permission": mode, "user.name": user})
+    send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
+
+
+def _label_nodes(state: State) -> None:
+    address = state.address("rm.web")
+    labels = [{"name": label.name, "exclusivity": True} for label in state.options.labels]
+    send(address, "POST", "/ws/v1/cluster/add-node-labels", json.dumps({"nodeLabelInfo": labels}))
+    for label in state.options.labels:
+        for node in label.nodes:
+            name = quote(state.address(f"nm{node}.rpc"), safe=":")
+            send(address, "POST", f"/ws/v1/cluster/nodes/{name}/replace-labels?labels={quote(label.name)}")

@@ -1,0 +1,102 @@
+"""Hadoop's Java archives: fetched once by Maven, kept outside of every home, used by all clusters of the user."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tony.errors import InfraError, StorageError
+from tony.mini.java import Java, find_maven
+
+POM = Path(__file__).parent / "pom.xml"
+_PARTIAL = ".partial-"
+#: Fetching 100 MB may take long, but not for ever.
+_TIME_LIMIT = 1800.0
+#: Lines of what Maven printed that an error shows.
+_LINES = 8
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where archives are kept: `tony/hadoop` in the user's cache folder."""
+    chosen = environment.get("XDG_CACHE_HOME") or ""
+    base = Path(chosen) if os.path.isabs(chosen) else Path(environment.get("HOME") or "~").expanduser() / ".cache"
+    return base / "tony" / "hadoop"
+
+
+def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Callable[[str], None]) -> Path:
+    """The folder that holds the archives of a release, and nothing else. Needs no network once it is there.
+
+    Raises:
+        UserError: Maven is needed and not there.
+        InfraError: Maven could not fetch them.
+        StorageError: the cache cannot be written.
+    """
+    cache = cache_folder(environment)
+    # A changed list of archives is another folder: nobody gets a half of each.
+    folder = cache / f"{hadoop}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    if folder.is_dir():
+        return folder
+    maven = find_maven(environment)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache):
+            if not folder.is_dir():
+                notice(f"fetching Hadoop {hadoop} with Maven, about 100 MB, once")
+                _make(folder, hadoop, maven, java, environment)
+    except OSError as error:
+        raise StorageError(f"Hadoop's archives cannot be kept in {cache}: {error.strerror or error}") from error
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """One process at a time fetches; what one that was killed has left is removed."""
+    handle = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        for left in cache.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _make(folder: Path, hadoop: str, maven: Path, java: Java, environment: Mapping[str, str]) -> None:
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
+    try:
+        jars = partial / "jars"
+        _run_maven(jars, hadoop, maven, java, environment)
+        jars.replace(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run_maven(jars: Path, hadoop: str, maven: Path, java: Java, environment: Mapping[str, str]) -> None:
+    command = [
+        *(str(maven), "-q", "-B", "-f", str(POM), f"-Dhadoop.version={hadoop}"),
+        *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            env={**environment, "JAVA_HOME": str(java.home)},
+            cwd=jars.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InfraError(f"Maven had not fetched Hadoop {hadoop} after {_TIME_LIMIT:.0f} s.") from None
+    if done.returncode != 0 or not any(jars.glob("hadoop-yarn-server-nodemanager-*.jar")):
+        lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        told = "\n".join(line[:500] for line in lines[:_LINES])
+        raise InfraError(f"Maven could not fetch Hadoop {hadoop} (exit code {done.returncode}):\n{told}")

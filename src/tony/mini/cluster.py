@@ -1,0 +1,325 @@
+"""A small cluster as a whole: started, looked at, harmed, mended and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tony.dataclass import dataclass, replace
+from tony.errors import InfraError, RecordError, StorageError, UserError
+from tony.linux.process import is_stopped, memory_of
+from tony.mini import ports, processes, readiness
+from tony.mini.after_start import furnish
+from tony.mini.artifacts import fetch
+from tony.mini.daemons import Daemon, Kind, command, parse, tool_command
+from tony.mini.java import find_java
+from tony.mini.options import Options
+from tony.mini.places import Places
+from tony.mini.preparing import check_place, format_name_node, user_name, write_files
+from tony.mini.state import Process, State, load, save
+from tony.model.layout import Home
+
+#: Seconds after which a cluster that does not come up is given up; it takes some 10.
+START_TIMEOUT = 120.0
+#: A NodeManager whose ResourceManager is gone takes 15 seconds for its own end.
+_END_TIMEOUT = 20.0
+#: How often to start anew with other ports, when somebody took one between choosing and starting.
+_TRIES = 3
+
+
+class _TakenPort(InfraError):  # noqa: N818 - reads better where it is raised
+    """A daemon could not listen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonStatus:
+    """How a daemon is.
+
+    Attributes:
+        state: `running`, `stopped` (by a signal) or `dead`.
+        memory: bytes that it holds.
+        web: the address of its page.
+    """
+
+    name: str
+    state: str
+    pid: int | None
+    memory: int | None
+    web: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How a cluster is.
+
+    Attributes:
+        running: whether any daemon of it runs.
+        waiting_for: what keeps it from being ready; None if nothing does.
+        conf: what HADOOP_CONF_DIR has to name.
+    """
+
+    running: bool
+    waiting_for: str | None = None
+    hadoop: str | None = None
+    conf: str | None = None
+    daemons: tuple[DaemonStatus, ...] = ()
+
+
+class Cluster:
+    """The cluster of a home, whether or not it runs."""
+
+    def __init__(self, home: Home, environment: Mapping[str, str]) -> None:
+        """Nothing is started yet.
+
+        Args:
+            environment: says where Java and Maven are; what daemons inherit is taken from it.
+        """
+        self.home = home
+        self.places = Places(home.mini)
+        self._environment = environment
+
+    @property
+    def conf(self) -> Path:
+        """What HADOOP_CONF_DIR has to name."""
+        return self.places.conf
+
+    @property
+    def state(self) -> State:
+        """What runs.
+
+        Raises:
+            UserError: nothing does.
+        """
+        state = load(self.places)
+        if state is None:
+            raise UserError(f"no cluster runs in {self.home.path}; start one: tony mini start")
+        return state
+
+    def start(self, options: Options, notice: Callable[[str], None], timeout: float = START_TIMEOUT) -> State:
+        """Brings an empty cluster up, and waits until it can be used.
+
+        Raises:
+            UserError: the options make no sense, Java or Maven are missing, or a cluster runs already.
+            InfraError: a daemon died or is not ready in time; says which, and its last words.
+        """
+        options.check()
+        check_place(self.places.path)
+        java = find_java(self._environment, options.hadoop)
+        jars = fetch(options.hadoop, java, self._environment, notice)
+        with self._alone():
+            self._refuse_second()
+            self._clear()
+            for left in reversed(range(_TRIES)):
+                state = State(
+                    options=options, java=str(java.home), jars=str(jars), marker=secrets.token_hex(8), ports={}
+                )
+                state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
+                try:
+                    return self._bring_up(state, timeout)
+                except _TakenPort as error:
+                    self._end_all()
+                    if not left:
+                        raise
+                    notice(f"{str(error).splitlines()[0]}: trying other ports")
+                except InfraError:
+                    self._end_all()  # what it wrote stays, for whoever looks for the reason
+                    raise
+                except BaseException:
+                    self._clear()
+                    raise
+        raise AssertionError
+
+    def stop(self) -> int:
+        """Ends everything, and removes all but the cache of archives. Works on any remains, however they came about.
+
+        Returns:
+            How many daemons ran.
+        """
+        if not self.home.path.is_dir():
+            return 0
+        with self._alone():
+            return self._clear()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> Process | None:
+        """Signals a daemon, and waits for its end if the signal asks for that. Its containers stay.
+
+        Returns:
+            The process; None if it was dead already.
+
+        Raises:
+            UserError: there is no cluster, or no such daemon.
+            InfraError: it does not end.
+        """
+        state = self.state
+        daemon = parse(name, state.options.nodes, state.options.datanodes)
+        with self._alone():
+            process = self.state.living().get(daemon.name)
+            if process is None:
+                return None
+            processes.signal_one(process, number)
+            if number in (signal.SIGTERM, signal.SIGKILL) and not processes.wait_for_end([process], _END_TIMEOUT):
+                raise InfraError(f"{daemon.name} still runs {_END_TIMEOUT:.0f} s after the signal; try --signal KILL")
+            return process
+
+    def restart(self, name: str, timeout: float = START_TIMEOUT) -> None:
+        """Kills a daemon if it runs, starts it again, and waits until the cluster is ready. Its ports stay the same.
+
+        Raises:
+            UserError: there is no cluster, or no such daemon.
+            InfraError: it died or is not ready in time.
+        """
+        state = self.state
+        daemon = parse(name, state.options.nodes, state.options.datanodes)
+        with self._alone():
+            old = self.state.living().get(daemon.name)
+            if old is not None:
+                processes.end([old])
+            since = time.time()
+            state = self._spawn(self.state, daemon)
+            self._wait(state, {daemon.name: since}, (daemon,), timeout)
+
+    def wait(self, timeout: float = START_TIMEOUT) -> None:
+        """Waits until the cluster is ready.
+
+        Raises:
+            InfraError: it is not in time.
+        """
+        self._wait(self.state, {}, (), timeout)
+
+    def status(self) -> Status:
+        """Looks at every daemon, and asks the cluster whether it is ready."""
+        state = load(self.places)
+        if state is None:
+            return Status(running=False)
+        living = state.living()
+        return Status(
+            running=bool(living),
+            waiting_for=readiness.waiting_for(state, {}) if living else "no daemon runs",
+            hadoop=state.options.hadoop,
+            conf=str(self.conf),
+            daemons=tuple(self._status_of(daemon, living.get(daemon.name), state) for daemon in state.daemons),
+        )
+
+    def tool(self, main: str, *arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Runs a program of Hadoop's against the cluster, such as `org.apache.hadoop.fs.FsShell`."""
+        state = self.state
+        line = tool_command(Path(state.java), Path(state.jars), self.places, main, *arguments)
+        return subprocess.run(
+            line,
+            env=processes.environment(state, self.places, self._environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=timeout,
+            check=False,
+        )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Only one program at a time changes a cluster. The lock is on the home itself, so that no file is left."""
+        try:
+            self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self.home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StorageError(f"cannot use {self.home.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise UserError(f"another tony mini is at work in {self.home.path}; try again when it is done") from None
+        finally:
+            os.close(handle)
+
+    def _refuse_second(self) -> None:
+        state = load(self.places)
+        if state is not None and state.living():
+            raise UserError(
+                f"a cluster runs already in {self.places.path}; see tony mini status, end it: tony mini stop"
+            )
+
+    def _bring_up(self, state: State, timeout: float) -> State:
+        self.places.path.mkdir(mode=0o700, exist_ok=True)
+        write_files(state, self.places)
+        # HDFS needs to be formatted first; YARN needs no HDFS to come up.
+        yarn = [daemon for daemon in state.daemons if daemon.kind in (Kind.RESOURCE_MANAGER, Kind.NODE_MANAGER)]
+        for daemon in yarn:
+            state = self._spawn(state, daemon)
+        format_name_node(state, self.places, self._variables(state))
+        for daemon in state.daemons:
+            if daemon not in yarn:
+                state = self._spawn(state, daemon)
+        self._wait(state, {}, state.daemons, timeout)
+        furnish(state, user_name())
+        state = replace(state, ready=True)
+        save(self.places, state)
+        return state
+
+    def _spawn(self, state: State, daemon: Daemon) -> State:
+        line = command(daemon, Path(state.java), Path(state.jars), self.places)
+        pid = processes.spawn(line, self._variables(state), self.places.path, self.places.log(daemon.name))
+        state = state.with_process(daemon, pid)
+        save(self.places, state)
+        return state
+
+    def _variables(self, state: State) -> dict[str, str]:
+        return processes.environment(state, self.places, self._environment)
+
+    def _wait(self, state: State, since: Mapping[str, float], needed: tuple[Daemon, ...], timeout: float) -> None:
+        def alive() -> None:
+            living = state.living()
+            for daemon in needed:
+                if daemon.name not in living:
+                    self._mourn(daemon)
+
+        readiness.wait(lambda: readiness.waiting_for(state, since), alive, timeout)
+
+    def _mourn(self, daemon: Daemon) -> None:
+        log = self.places.log(daemon.name)
+        kind = _TakenPort if processes.tells_of_a_taken_port(log) else InfraError
+        title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
+        raise kind("\n".join([f"the {title} ({daemon.name}) died; the end of {log}:", *processes.last_words(log)]))
+
+    def _end_all(self) -> int:
+        """Ends daemons, then what they have started; leaves the files."""
+        try:
+            state = load(self.places)
+        except RecordError:
+            state = None  # what it named is found by where it works
+        living = list(state.living().values()) if state is not None else []
+        processes.end(living)
+        processes.sweep(state, self.places)
+        if state is not None:
+            save(self.places, replace(state, ready=False))
+        return len(living)
+
+    def _clear(self) -> int:
+        count = self._end_all()
+        deadline = time.monotonic() + _END_TIMEOUT
+        while self.places.path.exists():
+            try:
+                shutil.rmtree(self.places.path)
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise StorageError(f"cannot remove {self.places.path}: {error}") from error
+                time.sleep(0.05)
+        return count
+
+    def _status_of(self, daemon: Daemon, process: Process | None, state: State) -> DaemonStatus:
+        stands = process is not None and is_stopped(process.pid)
+        return DaemonStatus(
+            name=daemon.name,
+            state="dead" if process is None else "stopped" if stands else "running",
+            pid=process.pid if process is not None else None,
+            memory=memory_of([process.pid]) if process is not None else None,
+            web=f"http://{state.address(f'{daemon.name}.web')}",
+            log=str(self.places.log(daemon.name)),
+        )

@@ -1,0 +1,161 @@
+"""The daemons of a small cluster: what they are called, where they listen, how Java starts them."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+
+from tony.dataclass import dataclass
+from tony.errors import UserError
+from tony.mini.places import Places
+
+#: Where what there is once listens. Only loopback: a cluster without security runs programs for whoever reaches it.
+HOST = "127.0.0.1"
+#: Every node has an address of its own, so that requests for hosts mean something; all of 127.0.0.0/8 is loopback.
+_NODE_NETWORK = "127.0.1"
+#: Addresses that a node can have.
+MOST_NODES = 254
+
+_PACKAGE = "org.apache.hadoop"
+#: Packages into which Hadoop reflects; what its own start scripts open on Java 17.
+_OPENED = (
+    "java.io",
+    "java.lang",
+    "java.lang.reflect",
+    "java.math",
+    "java.net",
+    "java.text",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.zip",
+    "sun.security.util",
+    "sun.security.x509",
+)
+_EXPORTED = ("sun.net.dns", "sun.net.util")
+
+
+class Kind(Enum):
+    """What a daemon is."""
+
+    NAME_NODE = "nn"
+    RESOURCE_MANAGER = "rm"
+    DATA_NODE = "dn"
+    NODE_MANAGER = "nm"
+
+
+_MAIN = {
+    Kind.NAME_NODE: f"{_PACKAGE}.hdfs.server.namenode.NameNode",
+    Kind.RESOURCE_MANAGER: f"{_PACKAGE}.yarn.server.resourcemanager.ResourceManager",
+    Kind.DATA_NODE: f"{_PACKAGE}.hdfs.server.datanode.DataNode",
+    Kind.NODE_MANAGER: f"{_PACKAGE}.yarn.server.nodemanager.NodeManager",
+}
+_HEAP = {
+    Kind.NAME_NODE: "192m",
+    Kind.RESOURCE_MANAGER: "320m",
+    Kind.DATA_NODE: "160m",
+    Kind.NODE_MANAGER: "224m",
+}
+#: What each listens on; `web` is a page for people.
+_PORTS = {
+    Kind.NAME_NODE: ("rpc", "web"),
+    Kind.RESOURCE_MANAGER: ("client", "scheduler", "tracker", "admin", "web"),
+    Kind.DATA_NODE: ("data", "ipc", "web"),
+    Kind.NODE_MANAGER: ("rpc", "localizer", "collector", "web"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One process of the cluster.
+
+    Attributes:
+        name: `nn`, `rm`, `dn1`, `nm1`...
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return Kind(self.name[:2])
+
+    @property
+    def index(self) -> int:
+        """Counts DataNodes and NodeManagers from 1; 0 for what there is once."""
+        return int(self.name[2:] or 0)
+
+    @property
+    def host(self) -> str:
+        """The address it listens on."""
+        return f"{_NODE_NETWORK}.{self.index}" if self.kind is Kind.NODE_MANAGER else HOST
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The names of its ports: `nm1.web`..."""
+        return tuple(f"{self.name}.{port}" for port in _PORTS[self.kind])
+
+
+def daemons(nodes: int, datanodes: int) -> tuple[Daemon, ...]:
+    """All daemons of a cluster, in the order in which they are started."""
+    names = ["nn", "rm", *(f"dn{n}" for n in range(1, datanodes + 1)), *(f"nm{n}" for n in range(1, nodes + 1))]
+    return tuple(map(Daemon, names))
+
+
+def parse(text: str, nodes: int, datanodes: int) -> Daemon:
+    """The daemon that a person named; `dn` and `nm` serve where there is one.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    known = daemons(nodes, datanodes)
+    only = {"dn": datanodes, "nm": nodes}.get(text)
+    found = Daemon(f"{text}1" if only == 1 else text)
+    if not re.fullmatch(r"nn|rm|(dn|nm)\d+", found.name, re.ASCII) or found not in known:
+        raise UserError(f"{text!r} is no daemon of this cluster; it has {', '.join(each.name for each in known)}.")
+    return found
+
+
+def command(daemon: Daemon, java: Path, jars: Path, places: Places, *arguments: str) -> list[str]:
+    """The command line of a daemon.
+
+    Args:
+        java: a Java's home.
+        arguments: `-format` for a NameNode.
+    """
+    before = {
+        Kind.NAME_NODE: [places.web],
+        Kind.DATA_NODE: [places.web, places.own_conf(daemon.name)],
+        Kind.NODE_MANAGER: [places.own_conf(daemon.name)],
+        Kind.RESOURCE_MANAGER: [],
+    }[daemon.kind]
+    return java_command(java, jars, [*before, places.conf], places, _HEAP[daemon.kind], _MAIN[daemon.kind], *arguments)
+
+
+def tool_command(java: Path, jars: Path, places: Places, main: str, *arguments: str) -> list[str]:
+    """The command line of a program of Hadoop's that is no daemon, such as `org.apache.hadoop.fs.FsShell`."""
+    return java_command(java, jars, [places.conf], places, "128m", main, *arguments)
+
+
+def java_command(
+    java: Path, jars: Path, folders: list[Path], places: Places, heap: str, main: str, *arguments: str
+) -> list[str]:
+    """Java with what Hadoop needs of it, and as little else as possible."""
+    return [
+        str(java / "bin" / "java"),
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",  # would leave a file in /tmp
+        "-Xshare:auto",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dfile.encoding=UTF-8",
+        f"-Djava.io.tmpdir={places.tmp}",
+        f"-Djdk.net.hosts.file={places.hosts}",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+        *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTED),
+        "-cp",
+        ":".join([*map(str, folders), f"{jars}/*"]),
+        main,
+        *arguments,
+    ]

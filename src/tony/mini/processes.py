@@ -1,0 +1,144 @@
+"""Starting daemons and ending them, without anything left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from tony.linux.process import has_marker, kill_until_none, send, with_marker
+from tony.mini.places import Places
+from tony.mini.state import Process, State
+
+#: Names what belongs to a cluster, in the environment of its daemons and of all that they start.
+MARKER = "TONY_MINI"
+#: What daemons take over from whoever starts them.
+_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "TZ", "USER")
+#: Lines of a log that an error shows, of which many are other than those of a stack trace.
+_LINES = 12
+#: Bytes of a log in which they are looked for.
+_TAIL = 65536
+#: Our own children. They outlive us, as a rule; who stays gets to know how they ended.
+_children: list[subprocess.Popen[bytes]] = []
+_BUSY = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
+
+
+def environment(state: State, places: Places, own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of daemons. Containers get most of it, too: `PATH`, `JAVA_HOME`, `HADOOP_CONF_DIR`.
+
+    Args:
+        own: that of whoever starts them.
+    """
+    taken = {name: own[name] for name in _INHERITED if name in own}
+    path = state.options.path
+    if path is None:
+        path = f"{places.bin}:{own.get('PATH', os.defpath)}"
+    return {
+        "LANG": "C.UTF-8",
+        **taken,
+        "PATH": path,
+        "JAVA_HOME": state.java,
+        "HADOOP_CONF_DIR": str(places.conf),
+        MARKER: state.marker,
+    }
+
+
+def spawn(command: list[str], variables: Mapping[str, str], folder: Path, log: Path) -> int:
+    """Starts a daemon in a session of its own; what it prints goes to the end of its log.
+
+    Returns:
+        Its pid.
+    """
+    with open(log, "ab") as file:
+        child = subprocess.Popen(
+            command,
+            env=dict(variables),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    _children.append(child)
+    return child.pid
+
+
+def signal_one(process: Process, number: int) -> bool:
+    """Signals a process, never a successor of its pid."""
+    return send(process.pid, number, lambda pid: process.living)
+
+
+def end(processes: Iterable[Process], timeout: float = 10.0) -> None:
+    """Kills processes, and waits until they are gone."""
+    doomed = list(processes)
+    for process in doomed:
+        signal_one(process, signal.SIGKILL)
+    wait_for_end(doomed, timeout)
+
+
+def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
+    """Whether all have ended in time."""
+    deadline = time.monotonic() + timeout
+    while left := any(process.living for process in processes):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.005)
+    _children[:] = [child for child in _children if child.poll() is None]
+    return not left
+
+
+def sweep(state: State | None, places: Places, timeout: float = 10.0) -> int:
+    """Kills what a cluster has left: containers, known by their environment or by the folder they work in.
+
+    Returns:
+        How many there were.
+    """
+    marker = f"{MARKER}={state.marker}".encode() if state is not None else None
+
+    def belongs(pid: int) -> bool:
+        return bool(marker and has_marker(pid, marker)) or _works_in(pid, places.path)
+
+    def kill() -> Collection[int]:
+        found = {*_working_in(places.path), *(with_marker(marker.decode()) if marker else ())}
+        return [pid for pid in found if send(pid, signal.SIGKILL, belongs)]
+
+    return kill_until_none(kill, timeout)
+
+
+def last_words(log: Path) -> list[str]:
+    """The last lines of a log that tell something: stack traces without their frames."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    lines = [line for line in text.splitlines() if line.strip() and not re.match(r"\s+(at |\.\.\. \d+ more)", line)]
+    # Hadoop ends with a banner of asterisks that says no more than that it ended.
+    lines = [line for line in lines if not re.match(r"[/*]|SHUTDOWN_MSG", line) and "SHUTDOWN_MSG" not in line]
+    return [line[:400] for line in lines[-_LINES:]]
+
+
+def tells_of_a_taken_port(log: Path) -> bool:
+    """Whether a daemon died because somebody else listens where it wanted to."""
+    return any(_BUSY.search(line) for line in last_words(log))
+
+
+def _working_in(folder: Path) -> list[int]:
+    own = os.getpid()
+    return [
+        int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own and _works_in(name, folder)
+    ]
+
+
+def _works_in(pid: int | str, folder: Path) -> bool:
+    """Whether a process's working folder is one that a node of the cluster has made for a container."""
+    try:
+        place = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return False
+    return place.startswith(f"{folder}/nm") and "/local/" in place

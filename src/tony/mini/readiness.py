@@ -1,0 +1,132 @@
+"""Whether a cluster can be used: asked of its daemons through their web pages."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from tony.errors import InfraError
+from tony.mini.daemons import Daemon, Kind
+from tony.mini.state import State
+
+#: Seconds for one answer; a daemon that is just starting may accept and say nothing.
+_PATIENCE = 5.0
+
+
+class NotYet(Exception):  # noqa: N818 - not an error: the answer to a question
+    """What is still waited for."""
+
+
+def waiting_for(state: State, since: Mapping[str, float]) -> str | None:
+    """What keeps the cluster from being ready, in words; None if nothing does.
+
+    Args:
+        since: daemon -> when it was started, in seconds since 1970, for those that have just been started: the others
+            may know of them from an earlier life, which does not count.
+    """
+    try:
+        _ask_hdfs(state, since)
+        _ask_yarn(state, since)
+    except NotYet as reason:
+        return str(reason)
+    return None
+
+
+def send(address: str, method: str, path: str, body: str | None = None, kind: str = "application/json") -> bytes:
+    """One request to a page of a daemon's.
+
+    Raises:
+        InfraError: it refused, or nobody is there.
+    """
+    connection = http.client.HTTPConnection(address, timeout=_PATIENCE)
+    try:
+        connection.request(method, path, body, {"Content-Type": kind, "Accept": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise InfraError(f"{method} http://{address}{path}: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        told = content.decode(errors="replace")[:500]
+        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {told}")
+    return content
+
+
+def _get(state: State, port: str, path: str, name: str) -> Any:
+    try:
+        return json.loads(send(state.address(port), "GET", path))
+    except (InfraError, ValueError) as error:
+        raise NotYet(f"{name} does not answer") from error
+
+
+def _bean(state: State, port: str, bean: str, name: str) -> Any:
+    beans = _get(state, port, f"/jmx?qry={quote(bean, safe='')}", name).get("beans")
+    if not beans:
+        raise NotYet(f"{name} is starting")
+    return beans[0]
+
+
+def _ask_hdfs(state: State, since: Mapping[str, float]) -> None:
+    facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
+    there = len(json.loads(facts.get("LiveNodes") or "{}"))
+    if there < state.options.datanodes:
+        raise NotYet(f"{there} of {state.options.datanodes} DataNodes are there")
+    for daemon in state.daemons:
+        if daemon.kind is Kind.DATA_NODE and daemon.name in since:
+            _ask_data_node(state, daemon)
+    if facts.get("Safemode"):
+        raise NotYet("the NameNode is in safe mode")
+
+
+def _ask_data_node(state: State, daemon: Daemon) -> None:
+    facts = _bean(state, f"{daemon.name}.web", "Hadoop:service=DataNode,name=DataNodeInfo", daemon.name)
+    actors = json.loads(facts.get("BPServiceActorInfo") or "[]")
+    if not any(actor.get("ActorState") == "RUNNING" for actor in actors):
+        raise NotYet(f"{daemon.name} has not registered")
+
+
+def _ask_yarn(state: State, since: Mapping[str, float]) -> None:
+    found = _get(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
+    nodes = {node["id"]: node for node in found.get("node", [])}
+    wanted = [daemon for daemon in state.daemons if daemon.kind is Kind.NODE_MANAGER]
+    missing = [daemon.name for daemon in wanted if not _is_running(state, daemon, nodes, since.get(daemon.name))]
+    if missing:
+        raise NotYet(
+            f"{len(wanted) - len(missing)} of {len(wanted)} NodeManagers are running ({', '.join(missing)} not)"
+        )
+
+
+def _is_running(state: State, daemon: Daemon, nodes: Mapping[str, Any], since: float | None) -> bool:
+    port = state.ports[f"{daemon.name}.rpc"]
+    node = next((node for name, node in nodes.items() if name.rpartition(":")[2] == str(port)), None)
+    if node is None:
+        return False
+    return since is None or node.get("lastHealthUpdate", 0) / 1000 >= since
+
+
+def wait(
+    ask: Callable[[], str | None],
+    alive: Callable[[], None],
+    timeout: float,
+    pause: float = 0.1,
+) -> None:
+    """Waits until `ask` has nothing left to wait for.
+
+    Args:
+        ask: says what is waited for.
+        alive: raises if it makes no sense to wait any longer.
+
+    Raises:
+        InfraError: it takes too long; says what was waited for.
+    """
+    deadline = time.monotonic() + timeout
+    while (reason := ask()) is not None:
+        alive()
+        if time.monotonic() >= deadline:
+            raise InfraError(f"the cluster was not ready after {timeout:.0f} s: {reason}; see: tony mini status")
+        time.sleep(pause)

@@ -1,0 +1,209 @@
+"""The configuration of a small cluster, as text for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.sax.saxutils import escape
+
+from tony.mini.daemons import HOST, Daemon, Kind
+from tony.mini.places import Places
+from tony.mini.state import State
+
+Properties = dict[str, str]
+
+_YARN = "org.apache.hadoop.yarn"
+_LOGGING = """\
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+"""
+#: Beginning of a key -> the file it belongs to; the first that fits. What none fits goes to core-site.xml.
+_FILES = (
+    ("yarn.scheduler.capacity.", "capacity-scheduler.xml"),
+    ("yarn.resource-types", "resource-types.xml"),
+    ("yarn.nodemanager.resource-type.", "node-resources.xml"),
+    ("yarn.", "yarn-site.xml"),
+    ("mapreduce.", "mapred-site.xml"),
+    ("dfs.", "hdfs-site.xml"),
+)
+_CORE = "core-site.xml"
+
+
+def file_of(key: str) -> str:
+    """The file in which Hadoop looks for a property."""
+    return next((file for beginning, file in _FILES if key.startswith(beginning)), _CORE)
+
+
+def render(state: State, places: Places, user: str) -> dict[str, str]:
+    """Every file below the cluster's folder that has to be there before it is started: relative path -> text.
+
+    Args:
+        user: who looks at Hadoop's pages without logging in.
+    """
+    files = {
+        _CORE: _core(state, places, user),
+        "hdfs-site.xml": _hdfs(state, places),
+        "yarn-site.xml": _yarn(state, places),
+        "capacity-scheduler.xml": _capacity(),
+        "mapred-site.xml": {"mapreduce.framework.name": "yarn"},
+        "resource-types.xml": {},
+        "node-resources.xml": {},
+    }
+    _overrule(files, state, None)
+    _add_labels(files["capacity-scheduler.xml"], state)
+    texts = {f"conf/{name}": to_xml(properties) for name, properties in files.items()}
+    for daemon in state.daemons:
+        texts |= _of_daemon(daemon, files, state, places)
+    return {**texts, "conf/log4j.properties": _LOGGING}
+
+
+def to_xml(properties: Mapping[str, str]) -> str:
+    """A file as Hadoop reads it."""
+    lines = [
+        f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+        for key, value in properties.items()
+    ]
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<configuration>\n{"".join(lines)}</configuration>\n'
+
+
+def hosts(state: State, hostname: str) -> str:
+    """Names for Java, so that no server of the network is asked for ours."""
+    nodes = [daemon.host for daemon in state.daemons if daemon.kind is Kind.NODE_MANAGER]
+    return "".join([f"{HOST} localhost\n{HOST} {hostname}\n", *(f"{node} {node}\n" for node in nodes)])
+
+
+def _overrule(files: dict[str, Properties], state: State, daemon: str | None) -> None:
+    for setting in state.options.settings:
+        if setting.daemon == daemon:
+            files[file_of(setting.key)][setting.key] = setting.value
+
+
+def _of_daemon(daemon: Daemon, files: Mapping[str, Properties], state: State, places: Places) -> dict[str, str]:
+    """The files in which one of several daemons differs from the others."""
+    own = {name: dict(properties) for name, properties in files.items()}
+    if daemon.kind is Kind.NODE_MANAGER:
+        own["yarn-site.xml"] = _node_manager(daemon, state, places) | own["yarn-site.xml"]
+    elif daemon.kind is Kind.DATA_NODE:
+        own["hdfs-site.xml"] = _data_node(daemon, state, places) | own["hdfs-site.xml"]
+    _overrule(own, state, daemon.name)
+    return {f"{daemon.name}/conf/{name}": to_xml(own[name]) for name in own if own[name] != files[name]}
+
+
+def _core(state: State, places: Places, user: str) -> Properties:
+    return {
+        "fs.defaultFS": f"hdfs://{state.address('nn.rpc')}",
+        "hadoop.tmp.dir": str(places.tmp),
+        "hadoop.http.staticuser.user": user,
+        "ipc.client.connect.max.retries": "10",
+    }
+
+
+def _hdfs(state: State, places: Places) -> Properties:
+    return {
+        "dfs.replication": str(min(state.options.datanodes, 3)),
+        "dfs.namenode.name.dir": (places.of("nn") / "name").as_uri(),
+        "dfs.namenode.rpc-address": state.address("nn.rpc"),
+        "dfs.namenode.http-address": state.address("nn.web"),
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        "dfs.namenode.fs-limits.min-block-size": "1024",
+        "dfs.namenode.resource.du.reserved": "0",
+        "dfs.datanode.du.reserved": "0",
+        "dfs.namenode.heartbeat.recheck-interval": "5000",
+        "dfs.heartbeat.interval": "1",
+        "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+    }
+
+
+def _data_node(daemon: Daemon, state: State, places: Places) -> Properties:
+    return {
+        "dfs.datanode.hostname": daemon.host,
+        "dfs.datanode.address": state.address(f"{daemon.name}.data"),
+        "dfs.datanode.ipc.address": state.address(f"{daemon.name}.ipc"),
+        "dfs.datanode.http.address": state.address(f"{daemon.name}.web"),
+        "dfs.datanode.data.dir": (places.of(daemon.name) / "data").as_uri(),
+    }
+
+
+def _yarn(state: State, places: Places) -> Properties:
+    store = f"{_YARN}.server.resourcemanager.recovery.FileSystemRMStateStore"
+    scheduler = f"{_YARN}.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+    properties = {
+        "yarn.resourcemanager.hostname": HOST,
+        "yarn.resourcemanager.address": state.address("rm.client"),
+        "yarn.resourcemanager.scheduler.address": state.address("rm.scheduler"),
+        "yarn.resourcemanager.resource-tracker.address": state.address("rm.tracker"),
+        "yarn.resourcemanager.admin.address": state.address("rm.admin"),
+        "yarn.resourcemanager.webapp.address": state.address("rm.web"),
+        # An RM that was killed and started again takes up its applications.
+        "yarn.resourcemanager.recovery.enabled": "true",
+        "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
+        "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
+        "yarn.resourcemanager.store.class": store,
+        "yarn.resourcemanager.fs.state-store.uri": (places.of("rm") / "store").as_uri(),
+        "yarn.resourcemanager.connect.retry-interval.ms": "1000",
+        "yarn.resourcemanager.am.max-attempts": "3",
+        "yarn.resourcemanager.scheduler.class": scheduler,
+        # Somebody who is dead is missed after seconds, not after the 10 minutes of large clusters.
+        "yarn.nm.liveness-monitor.expiry-interval-ms": "20000",
+        "yarn.am.liveness-monitor.expiry-interval-ms": "20000",
+        "yarn.scheduler.minimum-allocation-mb": "64",
+        "yarn.scheduler.maximum-allocation-mb": "4096",
+        "yarn.scheduler.maximum-allocation-vcores": "8",
+        "yarn.nodemanager.resource.memory-mb": "4096",
+        "yarn.nodemanager.resource.cpu-vcores": "8",
+        "yarn.nodemanager.pmem-check-enabled": "true",
+        "yarn.nodemanager.vmem-check-enabled": "false",
+        # At 90 % of a full disk a node would turn unhealthy, and applications would wait for ever.
+        "yarn.nodemanager.disk-health-checker.enable": "false",
+        "yarn.nodemanager.recovery.enabled": "true",
+        "yarn.nodemanager.sleep-delay-before-sigkill.ms": "250",
+        "yarn.log-aggregation-enable": "true",
+        "yarn.nodemanager.remote-app-log-dir": "/app-logs",
+        "yarn.application.classpath": f"{places.conf},{state.jars}/*",
+        "yarn.timeline-service.enabled": "false",
+    }
+    if state.options.labels:
+        properties["yarn.node-labels.enabled"] = "true"
+        properties["yarn.node-labels.fs-store.root-dir"] = (places.of("rm") / "labels").as_uri()
+    return properties
+
+
+def _node_manager(daemon: Daemon, state: State, places: Places) -> Properties:
+    folder = places.of(daemon.name)
+    return {
+        "yarn.nodemanager.hostname": daemon.host,
+        "yarn.nodemanager.address": state.address(f"{daemon.name}.rpc"),
+        "yarn.nodemanager.localizer.address": state.address(f"{daemon.name}.localizer"),
+        "yarn.nodemanager.collector-service.address": state.address(f"{daemon.name}.collector"),
+        "yarn.nodemanager.webapp.address": state.address(f"{daemon.name}.web"),
+        "yarn.nodemanager.local-dirs": str(folder / "local"),
+        "yarn.nodemanager.log-dirs": str(folder / "logs"),
+        "yarn.nodemanager.recovery.dir": str(folder / "recovery"),
+    }
+
+
+def _capacity() -> Properties:
+    key = "yarn.scheduler.capacity"
+    return {
+        f"{key}.root.queues": "default",
+        f"{key}.root.default.capacity": "100",
+        f"{key}.root.default.maximum-capacity": "100",
+        f"{key}.maximum-applications": "10000",
+        f"{key}.maximum-am-resource-percent": "1.0",  # else a tenth of the cluster is all that masters may have
+        f"{key}.resource-calculator": f"{_YARN}.util.resource.DominantResourceCalculator",
+    }
+
+
+def _add_labels(capacity: Properties, state: State) -> None:
+    """Gives every queue below the root the share of labelled nodes that it has of the others."""
+    root = "yarn.scheduler.capacity.root"
+    for label in state.options.labels:
+        capacity.setdefault(f"{root}.accessible-node-labels", "*")
+        capacity.setdefault(f"{root}.accessible-node-labels.{label.name}.capacity", "100")
+        for queue in filter(None, map(str.strip, capacity[f"{root}.queues"].split(","))):
+            share = capacity.get(f"{root}.{queue}.capacity", "0")
+            capacity.setdefault(f"{root}.{queue}.accessible-node-labels", "*")
+            capacity.setdefault(f"{root}.{queue}.accessible-node-labels.{label.name}.capacity", share)
