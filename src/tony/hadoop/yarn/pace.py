@@ -1,0 +1,35 @@
+"""How often a master's heartbeat goes to the ResourceManager."""
+
+from __future__ import annotations
+
+from tony.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Fast while something is to be expected, slow while not; all in seconds.
+
+    Attributes:
+        fast: while containers are wanted, or something has just changed.
+        slow: when nothing is expected; also the longest while containers are wanted and do not come.
+        settle: for so long after a change it stays fast: ends come in groups.
+        share: who has waited for long waits a little longer between two questions: this part of the time waited.
+        least: between any two heartbeats, however often one is asked for.
+    """
+
+    fast: float = 0.05
+    slow: float = 1.0
+    settle: float = 2.0
+    share: float = 0.01
+    least: float = 0.01
+
+    def interval(self, since_change: float, *, wanting: bool) -> float:
+        """Seconds until the next heartbeat, if nothing happens before.
+
+        Args:
+            since_change: seconds since something last changed here or there.
+            wanting: whether containers are asked for that have not come.
+        """
+        if wanting:
+            return max(self.fast, min(self.slow, since_change * self.share))
+        return self.fast if since_change < self.settle else max(self.fast, self.slow)
