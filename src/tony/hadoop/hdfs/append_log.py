@@ -16,8 +16,10 @@ What holds:
   append of nothing: whoever had it open can write no more) and its length says how many had arrived. So no byte is
   there twice.
 - One writer at a time. A successor opens the log with the same path and goes on behind what its predecessor wrote: if
-  that was killed, its hold ends when its connection does, or after a minute (the lease's soft limit), or at once with
-  `recover`. If the last write was cut off, a separator comes first, so that only this one record is damaged.
+  that was killed, its hold ends when its connection does; if the DataNode that served it was killed, a minute later
+  (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the hold, for hours:
+  only `recover` helps then, and in the other cases it is quicker. If the last write was cut off, a separator comes
+  first, so that only this one record is damaged.
 - Another writer's bytes are noticed wherever the length is looked at, and end the log with `ForeignWriterError`.
 """
 

@@ -23,7 +23,10 @@ class NoSpaceError(FileSystemError):
 class BeingWrittenError(FileSystemError):
     """Another writer has the file open, or died and its last block is being recovered; later it may go."""
 
-    advice = "A writer that died loses its hold after a minute."
+    advice = (
+        "A writer that died loses its hold with its connection; one whose machine vanished keeps it until somebody"
+        " recovers the lease: hdfs debug recoverLease -path <file>"
+    )
 
 
 _SIMPLE_NAMES: dict[str, type[RemoteError]] = {

@@ -1,0 +1,246 @@
+"""Logs of a container at the NodeManager that runs it (or ran it, while its application lives), over HTTP.
+
+The REST interface (`/ws/v1/node/containers/{id}/logs`) gives the very bytes of a file, behind a head of a few lines
+that says how long the file was at that moment. It cannot begin at an offset, but it can give the last so many bytes, and
+with the length in the head that is as good: one asks for enough, and leaves out what one has. The pages made for people
+(`/node/containerlogs/...`) do take offsets, but are of no use to programs: what is no UTF-8 has become a question mark
+there, and the rest is escaped.
+
+So a file that grows is followed by `open` at the offset that one has come to, again and again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from tony.dataclass import dataclass
+from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
+from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.logs.errors import NodeWebError
+from tony.hadoop.text import one_line
+
+#: Bytes of the end asked for before the length is known, and more than needed later: a file may grow meanwhile.
+_SLACK = 64 * 2**10
+#: Of the lines before the content: container, type, a line of `=`, name, time, length.
+_MOST_HEAD = 16 * 2**10
+_CONTENT = b"LogContents:\n"
+#: Tries to catch the beginning of a file that grows by more than the slack between two requests.
+_MOST_TRIES = 6
+#: Log files of one container.
+_MOST_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLog:
+    """One log file of a container at its node.
+
+    Attributes:
+        name: such as `stdout`.
+        length: bytes at the moment.
+    """
+
+    name: str
+    length: int
+
+
+class LogStream:
+    """The bytes of a log file from an offset to the length that it had when it was opened.
+
+    Attributes:
+        position: offset of the next byte.
+        length: of the file when it was opened; less than the position if it was cut short meanwhile.
+    """
+
+    def __init__(self, answer: Answer, ahead: bytes, position: int, length: int) -> None:
+        self._answer = answer
+        self._ahead = ahead
+        self.position = position
+        self.length = length
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, at least one until the end; all that is left for a negative `size`.
+
+        Raises:
+            NodeWebError: the node ended its answer too early.
+            ConnectionLost, CallTimeout: the connection broke.
+        """
+        if size < 0:
+            return self._rest()
+        size = min(size, self.length - self.position)
+        if size <= 0:
+            return b""
+        if self._ahead:
+            part, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            part = self._answer.read(size)
+        if not part:
+            self.close()
+            raise NodeWebError(f"The node ended its answer {self.length - self.position} bytes too early.")
+        self.position += len(part)
+        return part
+
+    def _rest(self) -> bytes:
+        parts = []
+        while part := self.read(2**20):
+            parts.append(part)
+        return b"".join(parts)
+
+    def skip(self, size: int) -> None:
+        """Leaves bytes out, as many as there are."""
+        while size > 0 and (part := self.read(min(size, 2**16))):
+            size -= len(part)
+
+    def close(self) -> None:
+        """Ends the request; harmless when called again."""
+        self._answer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class NodeWeb:
+    """The web interface of one NodeManager. Blocking; safe from several threads.
+
+    Args:
+        url: `http://host:port`, from a node's or container's report.
+        user: as whom to ask, where the cluster believes names; empty for nobody.
+        options: time-outs, and https.
+
+    Raises:
+        ValueError: no URL.
+    """
+
+    def __init__(self, url: str, user: str = "", options: HttpOptions | None = None) -> None:
+        self._origin: Origin = split_url(url)[0]
+        self._user = user
+        self._pool = HttpPool(options or HttpOptions())
+
+    def files(self, container: str) -> tuple[NodeLog, ...]:
+        """The log files of a container, by name.
+
+        Raises:
+            NodeWebError: the node does not have the container (`gone`), or refuses, or is no NodeManager.
+            ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
+        """
+        answer = self._get(f"/ws/v1/node/containers/{quote(container, safe='')}/logs", {}, accept="application/json")
+        where = f"{self._origin}, logs of {container}"
+        try:
+            value = json.loads(answer.body())
+        except (ValueError, RecursionError) as error:
+            raise NodeWebError(f"{where}: the answer is no JSON.") from error
+        found = {log.name: log for info in _each(value, "containerLogsInfo", where) for log in _local(info, where)}
+        if len(found) > _MOST_FILES:
+            raise NodeWebError(f"{where}: more than {_MOST_FILES} files.")
+        return tuple(sorted(found.values(), key=lambda log: log.name))
+
+    def open(self, container: str, name: str, offset: int = 0) -> LogStream:
+        """The bytes of a log file from an offset on; empty if there are none behind it.
+
+        Raises:
+            NodeWebError: the node does not have the container or the file (`gone`), or refuses.
+            ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
+        """
+        if offset < 0:
+            raise ValueError("an offset is not negative")
+        wanted = None if offset == 0 else _SLACK
+        for _ in range(_MOST_TRIES):
+            stream = self._stream(container, name, wanted)
+            if stream.position <= offset:
+                stream.skip(offset - stream.position)
+                return stream
+            wanted = stream.length - offset + _SLACK
+            stream.close()
+        raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
+
+    def tail(self, container: str, name: str, size: int) -> LogStream:
+        """The last bytes of a log file.
+
+        Raises:
+            NodeWebError, ConnectError, ConnectionLost, CallTimeout: as for `open`.
+        """
+        return self._stream(container, name, max(size, 0))
+
+    def close(self) -> None:
+        """Ends idle connections."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stream(self, container: str, name: str, last: int | None) -> LogStream:
+        """The last so many bytes, or all, with the head read."""
+        path = f"/ws/v1/node/containers/{quote(container, safe='')}/logs/{quote(name, safe='')}"
+        answer = self._get(path, {} if last is None else {"size": str(-last)}, accept="text/plain")
+        where = f"{self._origin}, {name} of {container}"
+        try:
+            head, ahead = _head(answer.read, where)
+            length = _length(head, where)
+        except HadoopError:
+            answer.close()
+            raise
+        start = 0 if last is None else max(0, length - last)
+        return LogStream(answer, ahead, start, length)
+
+    def _get(self, path: str, query: dict[str, str], *, accept: str) -> Answer:
+        every = {**query, "user.name": self._user} if self._user else query
+        target = f"{path}?{urlencode(every)}" if every else path
+        answer = self._pool.request("GET", self._origin, target, headers={"Accept": accept})
+        if answer.status == 200:
+            return answer
+        said = answer.body()[:4000].decode("utf-8", "replace")
+        if 300 <= answer.status < 400:
+            raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
+        words = one_line(said.rpartition("Exception:")[2].partition('"')[0]) or "no words"
+        gone = answer.status == 404 or "NotFoundException" in said
+        raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=gone)
+
+
+def _head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
+    """The lines before the content, and what of the content came with them."""
+    data = b""
+    while _CONTENT not in data:
+        part = read(_MOST_HEAD)
+        data += part
+        if not part or len(data) > 2 * _MOST_HEAD:
+            raise NodeWebError(f"{where}: the answer does not begin as a NodeManager's does (Hadoop 2.9 and newer).")
+    head, _, ahead = data.partition(_CONTENT)
+    return head, ahead
+
+
+def _length(head: bytes, where: str) -> int:
+    for line in head.splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"LogLength" and value.isdigit() and len(value) < 20:
+            return int(value)
+    raise NodeWebError(f"{where}: the answer does not say how long the file is.")
+
+
+def _each(value: Any, key: str, where: str) -> list[dict[str, Any]]:
+    """The objects under a key: Java's JSON writes a list of one as the one itself, depending on the version."""
+    found = value.get(key, []) if isinstance(value, dict) else None
+    each = [found] if isinstance(found, dict) else found
+    if not isinstance(each, list) or not all(isinstance(one, dict) for one in each):
+        raise NodeWebError(f"{where}: the answer is no list of logs.")
+    return each
+
+
+def _local(info: dict[str, Any], where: str) -> list[NodeLog]:
+    """The files that are at the node; those that were aggregated already are somewhere else."""
+    if info.get("logAggregationType", "LOCAL") != "LOCAL":
+        return []
+    found = []
+    for one in _each(info, "containerLogInfo", where):
+        name, size = one.get("fileName"), str(one.get("fileSize", ""))
+        if not isinstance(name, str) or not (size.isascii() and size.isdigit() and len(size) < 20):
+            raise NodeWebError(f"{where}: the answer is no list of logs.")
+        found.append(NodeLog(name=name, length=int(size)))
+    return found
