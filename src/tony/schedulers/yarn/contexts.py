@@ -1,0 +1,179 @@
+"""What is sent to YARN: the application, and what each container runs. Pure, for golden tests and `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from tony.hadoop.tokens.credentials import Credentials, to_bytes
+from tony.hadoop.wire.records import (
+    AccessType,
+    ApplicationAcl,
+    ApplicationId,
+    ContainerLaunchContext,
+    LocalResource,
+    LocalResourceType,
+    LocalResourceVisibility,
+    LogAggregationContext,
+    NamedLocalResource,
+    Priority,
+    Resource,
+    ResourceRequest,
+    ResourceValue,
+    StringPair,
+    Url,
+)
+from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
+from tony.model.job import JobSpec, Resources
+from tony.model.record import JobRecord
+from tony.model.staged import StagedRole
+from tony.schedulers.yarn.papers import EXECUTOR, MASTER, RUNTIME, Uploaded
+from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
+
+MIB = 1024**2
+#: YARN's name for GPUs.
+GPU = "yarn.io/gpu"
+#: Where a shipped interpreter is unpacked in a container's folder.
+OWN_PLACE = "tony-python"
+_TYPE_LENGTH = 20
+
+
+def capability(resources: Resources) -> Resource:
+    """What a task gets, as YARN says it; memory is rounded up to whole MiB."""
+    others = dict(resources.others)
+    if resources.gpus:
+        others.setdefault(GPU, resources.gpus)
+    return Resource(
+        memory=-(-resources.memory // MIB),
+        vcores=resources.vcores,
+        others=tuple(ResourceValue(name=name, value=value, units="") for name, value in sorted(others.items())),
+    )
+
+
+def master_capability(settings: YarnSettings) -> Resource:
+    """What the application master gets."""
+    return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
+
+
+def submission(
+    record: JobRecord, settings: YarnSettings, application: ApplicationId, container: ContainerLaunchContext
+) -> ApplicationSubmissionContext:
+    """The application."""
+    label = settings.am_node_label or settings.node_label
+    seconds = settings.lifetime
+    return ApplicationSubmissionContext(
+        application_id=application,
+        name=record.spec.name,
+        queue=settings.queue,
+        priority=Priority(priority=settings.priority),
+        am_container=container,
+        max_attempts=settings.max_attempts,
+        application_type=settings.application_type[:_TYPE_LENGTH],
+        tags=settings.tags,
+        resource=master_capability(settings),
+        am_requests=(
+            ResourceRequest(
+                priority=Priority(priority=0),
+                resource_name="*",
+                capability=master_capability(settings),
+                num_containers=1,
+                node_label_expression=label,
+            ),
+        ),
+        node_label_expression=settings.node_label,
+        attempt_failures_validity_interval=(
+            -1 if settings.attempt_validity is None else int(settings.attempt_validity * 1000)
+        ),
+        log_aggregation=_logs(settings),
+        timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
+    )
+
+
+def master_container(
+    settings: YarnSettings, runtime: Uploaded, interpreter: Uploaded | None, tokens: Credentials
+) -> ContainerLaunchContext:
+    """What the application master's container runs."""
+    return ContainerLaunchContext(
+        local_resources=_programs(runtime, interpreter),
+        tokens=to_bytes(tokens),
+        environment=_environment(settings, None),
+        commands=(_command(MASTER),),
+        acls=_acls(settings),
+    )
+
+
+def task_container(
+    spec: JobSpec,
+    role: str,
+    settings: YarnSettings,
+    runtime: Uploaded,
+    interpreter: Uploaded | None,
+    staged: StagedRole,
+    objects: Mapping[str, Uploaded],
+    tokens: Credentials,
+) -> ContainerLaunchContext:
+    """What a task's container runs: its executor, with the staged objects beside it."""
+    digests = dict.fromkeys(item.digest for item in staged.items)
+    return ContainerLaunchContext(
+        local_resources=(
+            *_programs(runtime, interpreter),
+            *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
+        ),
+        tokens=to_bytes(tokens),
+        environment=_environment(settings, spec.effective_roles[role].image),
+        commands=(_command(EXECUTOR),),
+        acls=_acls(settings),
+    )
+
+
+def _programs(runtime: Uploaded, interpreter: Uploaded | None) -> tuple[NamedLocalResource, ...]:
+    own = (_resource(OWN_PLACE, interpreter, LocalResourceType.ARCHIVE),) if interpreter else ()
+    return (_resource(RUNTIME, runtime, LocalResourceType.ARCHIVE), *own)
+
+
+def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
+    where = urlsplit(uploaded.url)
+    return NamedLocalResource(
+        key=key,
+        value=LocalResource(
+            resource=Url(
+                scheme=where.scheme, host=where.hostname or "", port=where.port or -1, file=where.path or "/"
+            ),
+            size=uploaded.size,
+            timestamp=uploaded.timestamp,
+            type=kind,
+            visibility=LocalResourceVisibility.PUBLIC if uploaded.public else LocalResourceVisibility.PRIVATE,
+        ),
+    )
+
+
+def _environment(settings: YarnSettings, image: str | None) -> tuple[StringPair, ...]:
+    """Everybody who may see the job's logs can read this: no secrets, and nothing of the user's variables."""
+    variables = {}
+    if settings.python == OWN_PYTHON:
+        variables["TONY_PYTHON"] = f"./{OWN_PLACE}/bin/python3"
+    elif settings.python:
+        variables["TONY_PYTHON"] = settings.python
+    image = image or settings.docker_image
+    if image:
+        variables["YARN_CONTAINER_RUNTIME_TYPE"] = "docker"
+        variables["YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"] = image
+        if settings.docker_mounts:
+            variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = settings.docker_mounts
+    return tuple(StringPair(key=key, value=value) for key, value in variables.items())
+
+
+def _command(module: str) -> str:
+    """YARN puts it into `bash -c "..."`, and shows the end of `stderr` where a container failed."""
+    return f"exec sh {RUNTIME}/start.sh {module} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
+
+
+def _acls(settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
+    given = ((AccessType.VIEW, settings.view_acl), (AccessType.MODIFY, settings.modify_acl))
+    return tuple(ApplicationAcl(access=access, acl=acl) for access, acl in given if acl)
+
+
+def _logs(settings: YarnSettings) -> LogAggregationContext | None:
+    if not settings.log_include and not settings.log_exclude:
+        return None
+    return LogAggregationContext(include=settings.log_include or ".*", exclude=settings.log_exclude or "")

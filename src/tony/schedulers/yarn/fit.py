@@ -1,0 +1,163 @@
+"""Whether a cluster can ever give what a job asks for, with the arithmetic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tony.dataclass import dataclass
+from tony.errors import Problem
+from tony.hadoop.wire.records import Resource
+from tony.model.job import JobSpec
+from tony.schedulers.yarn.contexts import capability, master_capability
+from tony.schedulers.yarn.settings import YarnSettings
+
+MEMORY, CORES = "memory-mb", "vcores"
+_KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node that runs.
+
+    Attributes:
+        has: amount of everything, by YARN's names.
+    """
+
+    host: str
+    has: Mapping[str, int]
+    labels: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The job's queue.
+
+    Attributes:
+        labels: node labels that it may use; `*` for all.
+        children: queues below; jobs go to queues without any.
+    """
+
+    running: bool
+    labels: Collection[str] = ()
+    children: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a cluster has.
+
+    Attributes:
+        maximum: the most that one container may have, by YARN's names.
+        types: names of all resources that it counts.
+        labels: names of all node labels.
+        queue: None if there is none of the name.
+        queues: names of all queues that take jobs.
+    """
+
+    maximum: Mapping[str, int]
+    types: Collection[str]
+    labels: Collection[str]
+    nodes: Sequence[Node]
+    queue: Queue | None
+    queues: Sequence[str]
+
+
+def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem]:
+    """What of a job this cluster can never give, even when nothing else runs."""
+    problems = _queue_problems(settings, offer)
+    label = settings.am_node_label or settings.node_label
+    problems += _container("scheduler.yarn.am", "the application master", master_capability(settings), label, offer)
+    for name, role in spec.effective_roles.items():
+        if role.instances:
+            wanted = capability(role.resources)
+            problems += _container(f"roles.{name}", f"a task of {name}", wanted, role.node_label or settings.node_label, offer)
+    return problems
+
+
+def _queue_problems(settings: YarnSettings, offer: Offer) -> list[Problem]:
+    queue, key = offer.queue, "scheduler.yarn.queue"
+    if queue is None:
+        message = f"there is no such queue; the cluster has {_some(offer.queues)}."
+    elif not queue.running:
+        message = "the queue is stopped and takes no jobs. Ask who runs the cluster, or name another."
+    elif queue.children:
+        message = f"the queue has queues below it and takes no jobs itself; name one of {_some(queue.children)}."
+    else:
+        return []
+    return [Problem(key=key, value=settings.queue, message=message)]
+
+
+def _container(place: str, what: str, wanted: Resource, label: str | None, offer: Offer) -> list[Problem]:
+    amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
+    problems = [
+        Problem(
+            key=_key(place, name),
+            value=str(amounts[name]),
+            message=f"the cluster counts no {name}; it counts {_some(sorted(offer.types))}.",
+        )
+        for name in amounts
+        if name not in (MEMORY, CORES) and name not in offer.types
+    ]
+    if problems:
+        return problems
+    if label and label not in offer.labels:
+        known = f"it has {_some(sorted(offer.labels))}" if offer.labels else "it has none"
+        problem = Problem(key=_key(place, "label"), value=label, message=f"the cluster has no such node label; {known}.")
+        return [problem]
+    for name, amount in amounts.items():
+        most = offer.maximum.get(name)
+        if most is not None and amount > most:
+            message = f"{what} asks for {_amount(name, amount)}; no container of this cluster may have more than "
+            problems.append(
+                Problem(
+                    key=_key(place, name),
+                    value=_amount(name, amount),
+                    message=f"{message}{_amount(name, most)} ({_limit(name)}).",
+                )
+            )
+    return problems or _no_node(place, what, amounts, label, offer)
+
+
+def _no_node(
+    place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer
+) -> list[Problem]:
+    nodes = [node for node in offer.nodes if not label or label in node.labels]
+    if not nodes or any(all(node.has.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
+        return []  # a cluster without nodes is one that waits for them
+    having = f" with the label {label}" if label else ""
+    for name, amount in amounts.items():
+        largest = max(node.has.get(name, 0) for node in nodes)
+        if amount > largest:
+            message = (
+                f"{what} asks for {_amount(name, amount)}, and the largest of {len(nodes)} nodes{having} has "
+                f"{_amount(name, largest)}. Ask for less."
+            )
+            return [Problem(key=_key(place, name), value=_amount(name, amount), message=message)]
+    wanted = ", ".join(_amount(name, amount) for name, amount in amounts.items())
+    message = f"{what} asks for {wanted} together, and none of {len(nodes)} nodes{having} has all of that. Ask for less."
+    return [Problem(key=_key(place, MEMORY), value=_amount(MEMORY, amounts[MEMORY]), message=message)]
+
+
+def _key(place: str, name: str) -> str:
+    if place.startswith("scheduler"):
+        return {MEMORY: f"{place}_memory", CORES: f"{place}_vcores"}.get(name, f"{place}_node_label")
+    if name == "label":
+        return f"{place}.node_label"
+    return f"{place}.{_KEYS[name]}" if name in _KEYS else f"{place}.resources.{name}"
+
+
+def _amount(name: str, amount: int) -> str:
+    if name == MEMORY:
+        return f"{amount}m"
+    return f"{amount} {name}"
+
+
+def _limit(name: str) -> str:
+    known = {MEMORY: "yarn.scheduler.maximum-allocation-mb", CORES: "yarn.scheduler.maximum-allocation-vcores"}
+    return known.get(name, f"yarn.resource-types.{name}.maximum-allocation")
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

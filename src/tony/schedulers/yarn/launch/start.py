@@ -1,0 +1,29 @@
+"""Runs `main()` of one of our modules: start.py MODULE. Must be read by any Python 3, so that an old one can say so."""
+
+import os
+import sys
+
+MINIMUM = (3, 11)
+NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
+
+
+def look_further():
+    """Becomes a newer interpreter of this node; returns if there is none."""
+    for name in NEWER:
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            path = os.path.join(folder, name)
+            if os.access(path, os.X_OK) and os.path.realpath(path) != os.path.realpath(sys.executable):
+                os.execv(path, [path, "-I", "-S", os.path.abspath(__file__)] + sys.argv[1:])
+
+
+if sys.version_info < MINIMUM:
+    look_further()
+    sys.exit(
+        "tony: Python %d.%d or later is needed; %s on host %s is %d.%d, and no newer one is on PATH (%s). Name one with "
+        'scheduler.yarn.python, or ship your own with scheduler.yarn.python = "own".'
+        % (MINIMUM + (sys.executable, os.uname()[1]) + sys.version_info[:2] + (os.environ.get("PATH", ""),))
+    )
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+module = __import__(sys.argv.pop(1), fromlist=["main"])
+sys.exit(module.main())

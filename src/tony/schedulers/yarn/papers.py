@@ -1,0 +1,92 @@
+"""What goes to a container beside its command: the job or the task, its secrets, where its files are.
+
+It travels in the `tokens` of a launch context, as secrets of Hadoop's credentials: variables and arguments of a container
+can be read by many (NodeManagers copy them into the logs), its tokens by its own user only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypeVar
+
+from tony.dataclass import dataclass, field
+from tony.model.codec import from_plain, to_plain
+from tony.model.json_text import loads
+from tony.model.record import JobRecord
+from tony.model.staged import StagedRole
+from tony.protocol.launch import Credentials, JobCredentials, TaskPart
+
+#: Names of our secrets among a container's credentials.
+JOB, TASK = "tony.job", "tony.task"
+#: What the runtime archive is called in a container's folder.
+RUNTIME = "tony"
+#: Programs of ours that containers run.
+MASTER, EXECUTOR = "tony.am.on_yarn", "tony.executor.on_yarn"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploaded:
+    """A file in the cluster's file system, as nodes must know it.
+
+    Attributes:
+        url: `hdfs://...`.
+        size: bytes; must be exact.
+        timestamp: modification time, milliseconds since 1970; must be exact.
+        public: all users of a node may share its copy.
+    """
+
+    url: str
+    size: int
+    timestamp: int
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPapers:
+    """What the application master gets.
+
+    Attributes:
+        runtime: the archive of our own programs.
+        objects: digest -> the staged object.
+        configuration: Hadoop's settings that our clients read, by their names.
+        folder: URL of the job's own folder in the cluster's file system.
+        user: who submitted.
+    """
+
+    record: JobRecord
+    credentials: JobCredentials = field(repr=False)
+    runtime: Uploaded
+    objects: Mapping[str, Uploaded]
+    configuration: Mapping[str, str]
+    folder: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPapers:
+    """What an executor gets.
+
+    Attributes:
+        staged: what its task needs; each object is a file in the container's folder, named after its digest.
+    """
+
+    task: TaskPart
+    credentials: Credentials = field(repr=False)
+    staged: StagedRole
+
+
+def packed(papers: JobPapers | TaskPapers) -> bytes:
+    """As bytes for a secret."""
+    return json.dumps(to_plain(papers), separators=(",", ":")).encode()
+
+
+def unpacked(kind: type[T], data: bytes) -> T:
+    """The other direction.
+
+    Raises:
+        ValueError: it is no such thing.
+    """
+    return from_plain(kind, loads(data), ignore_unknown=True)
