@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -119,9 +118,7 @@ class Cluster:
             self._refuse_second()
             self._clear()
             for left in reversed(range(_TRIES)):
-                state = State(
-                    options=options, java=str(java.home), jars=str(jars), marker=secrets.token_hex(8), ports={}
-                )
+                state = State(options=options, java=str(java.home), jars=str(jars), ports={})
                 state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
                 try:
                     return self._bring_up(state, timeout)
@@ -203,7 +200,7 @@ class Cluster:
         living = state.living()
         return Status(
             running=bool(living),
-            waiting_for=readiness.waiting_for(state, {}) if living else "no daemon runs",
+            waiting_for=self._waiting_for(state, living),
             hadoop=state.options.hadoop,
             conf=str(self.conf),
             daemons=tuple(self._status_of(daemon, living.get(daemon.name), state) for daemon in state.daemons),
@@ -293,10 +290,10 @@ class Cluster:
         try:
             state = load(self.places)
         except RecordError:
-            state = None  # what it named is found by where it works
+            state = None  # what it named is found all the same
         living = list(state.living().values()) if state is not None else []
         processes.end(living)
-        processes.sweep(state, self.places)
+        processes.sweep(self.places)
         if state is not None:
             save(self.places, replace(state, ready=False))
         return len(living)
@@ -312,6 +309,14 @@ class Cluster:
                     raise StorageError(f"cannot remove {self.places.path}: {error}") from error
                 time.sleep(0.05)
         return count
+
+    def _waiting_for(self, state: State, living: Mapping[str, Process]) -> str | None:
+        dead = [daemon.name for daemon in state.daemons if daemon.name not in living]
+        if not living:
+            return "no daemon runs"
+        if dead:
+            return f"{' and '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead; bring back with: tony mini restart"
+        return readiness.waiting_for(state, {})
 
     def _status_of(self, daemon: Daemon, process: Process | None, state: State) -> DaemonStatus:
         stands = process is not None and is_stopped(process.pid)

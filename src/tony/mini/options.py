@@ -25,7 +25,7 @@ class Setting:
     daemon: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Setting:
+    def read(cls, text: str) -> Setting:
         """Reads `key=value` or `nm1:key=value`.
 
         Raises:
@@ -45,7 +45,7 @@ class Label:
     nodes: tuple[int, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Label:
+    def read(cls, text: str) -> Label:
         """Reads `gpu=nm2,nm3`.
 
         Raises:

@@ -14,7 +14,7 @@ from tony.linux.process import has_marker, kill_until_none, send, with_marker
 from tony.mini.places import Places
 from tony.mini.state import Process, State
 
-#: Names what belongs to a cluster, in the environment of its daemons and of all that they start.
+#: In the environment of daemons, and of all that they start: the folder of their cluster.
 MARKER = "TONY_MINI"
 #: What daemons take over from whoever starts them.
 _INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "TZ", "USER")
@@ -43,7 +43,7 @@ def environment(state: State, places: Places, own: Mapping[str, str]) -> dict[st
         "PATH": path,
         "JAVA_HOME": state.java,
         "HADOOP_CONF_DIR": str(places.conf),
-        MARKER: state.marker,
+        MARKER: str(places.path),
     }
 
 
@@ -91,19 +91,20 @@ def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
     return not left
 
 
-def sweep(state: State | None, places: Places, timeout: float = 10.0) -> int:
-    """Kills what a cluster has left: containers, known by their environment or by the folder they work in.
+def sweep(places: Places, timeout: float = 10.0) -> int:
+    """Kills what belongs to a cluster, whatever is written down of it: known by environment, or by working folder.
 
     Returns:
         How many there were.
     """
-    marker = f"{MARKER}={state.marker}".encode() if state is not None else None
+    marker = f"{MARKER}={places.path}\0"
+    text = marker.encode()
 
     def belongs(pid: int) -> bool:
-        return bool(marker and has_marker(pid, marker)) or _works_in(pid, places.path)
+        return has_marker(pid, text) or _works_in(pid, places.path)
 
     def kill() -> Collection[int]:
-        found = {*_working_in(places.path), *(with_marker(marker.decode()) if marker else ())}
+        found = {*_working_in(places.path), *with_marker(marker)}
         return [pid for pid in found if send(pid, signal.SIGKILL, belongs)]
 
     return kill_until_none(kill, timeout)

@@ -41,7 +41,6 @@ class State:
         options: what it was to be.
         java: the home of its Java.
         jars: the folder of its Java archives.
-        marker: in the environment of everything that it starts.
         ports: `nn.rpc`, `nm1.web`... -> port; fixed for the cluster's life.
         processes: daemon -> its last process, living or not.
         ready: whether it once was.
@@ -50,7 +49,6 @@ class State:
     options: Options
     java: str
     jars: str
-    marker: str
     ports: Mapping[str, int]
     processes: Mapping[str, Process] = field(default_factory=dict)
     ready: bool = False

@@ -75,8 +75,8 @@ def start(
         hadoop=hadoop,
         nodes=nodes,
         datanodes=datanodes,
-        settings=tuple(map(Setting.parse, settings)),
-        labels=tuple(map(Label.parse, labels)),
+        settings=tuple(map(Setting.read, settings)),
+        labels=tuple(map(Label.read, labels)),
         path=node_path,
     )
     began = time.monotonic()
