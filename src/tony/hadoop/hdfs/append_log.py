@@ -17,9 +17,9 @@ What holds:
   there twice.
 - One writer at a time. A successor opens the log with the same path and goes on behind what its predecessor wrote: if
   that was killed, its hold ends when its connection does; if the DataNode that served it was killed, a minute later
-  (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the hold, for hours:
-  only `recover` helps then, and in the other cases it is quicker. If the last write was cut off, a separator comes
-  first, so that only this one record is damaged.
+  (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the hold, for
+  hours: only `recover` helps then, and in the other cases it is quicker. If the last write was cut off, a separator
+  comes first, so that only this one record is damaged.
 - Another writer's bytes are noticed wherever the length is looked at, and end the log with `ForeignWriterError`.
 """
 
@@ -112,7 +112,7 @@ class AppendLog:
         client: the file system.
         path: of the log; created if it is not there, continued if it is.
         options: how it behaves.
-        recover: takes a file from a writer that died, at once: `recoverLease` of the NameNode's RPC, which HTTP lacks.
+        recover: takes a file from a writer that died, at once: `NameNode.recover_lease` by RPC, which HTTP lacks.
             It is called whenever the file is somebody else's, again and again.
     """
 
@@ -241,9 +241,10 @@ class AppendLog:
             self._patiently(self._begin)
             while (batch := self._next_batch()) is not None:
                 self._put(batch)
-        except HadoopError as error:
+        except Exception as error:  # the thread's end: whoever waits must learn of it
+            known = error if isinstance(error, HadoopError) else HadoopError(f"{self._path}: {error!r:.500}")
             with self._changed:
-                self._error = self._error or error
+                self._error = self._error or known
         finally:
             with self._changed:
                 self._ended = True

@@ -117,7 +117,7 @@ class NameNode:
         """Makes a folder with exactly these permissions; one that is there stays as it is.
 
         Args:
-            parents: whether missing parents are made, too, with the same permissions.
+            parents: whether missing parents are made, too, with the same permissions (but the sticky bit).
 
         Raises:
             FileExistsAlreadyError: there is a file of this name.
@@ -156,6 +156,17 @@ class NameNode:
         """
         request = wire.DeleteRequest(path=_checked(path), recursive=recursive)
         return (await self._proxy.call(wire.DELETE, request)).result
+
+    async def recover_lease(self, path: str) -> bool:
+        """Takes a file from whoever writes it, or died over it, and closes it; True when it is closed.
+
+        That needs the DataNodes and so some seconds: call it again until it is True.
+
+        Raises:
+            FileMissingError: there is no such file.
+        """
+        request = wire.RecoverLeaseRequest(path=_checked(path), client_name="recovery")
+        return (await self._proxy.call(wire.RECOVER_LEASE, request)).result
 
     async def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Renames in one step, never into a folder.

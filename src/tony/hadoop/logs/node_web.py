@@ -1,10 +1,10 @@
 """Logs of a container at the NodeManager that runs it (or ran it, while its application lives), over HTTP.
 
 The REST interface (`/ws/v1/node/containers/{id}/logs`) gives the very bytes of a file, behind a head of a few lines
-that says how long the file was at that moment. It cannot begin at an offset, but it can give the last so many bytes, and
-with the length in the head that is as good: one asks for enough, and leaves out what one has. The pages made for people
-(`/node/containerlogs/...`) do take offsets, but are of no use to programs: what is no UTF-8 has become a question mark
-there, and the rest is escaped.
+that says how long the file was at that moment. It cannot begin at an offset, but it can give the last so many bytes,
+and with the length in the head that is as good: one asks for enough, and leaves out what one has. The pages made for
+people (`/node/containerlogs/...`) do take offsets, but are of no use to programs: what is no UTF-8 has become a
+question mark there, and the rest is escaped.
 
 So a file that grows is followed by `open` at the offset that one has come to, again and again.
 """

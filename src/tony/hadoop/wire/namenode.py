@@ -151,6 +151,19 @@ class DeleteResponse(Message):
     result: bool = required(1, BOOL)
 
 
+class RecoverLeaseRequest(Message):
+    """Which file shall be taken from its writer."""
+
+    path: str = required(1, STRING)
+    client_name: str = required(2, STRING)
+
+
+class RecoverLeaseResponse(Message):
+    """Whether the file is closed by now."""
+
+    result: bool = required(1, BOOL)
+
+
 class RenameRequest(Message):
     """From where to where (`rename2`: fails loudly, and may overwrite)."""
 
@@ -295,6 +308,13 @@ DELETE: Final = Method(
     name="delete",
     request=DeleteRequest,
     response=DeleteResponse,
+    idempotent=True,
+)
+RECOVER_LEASE: Final = Method(
+    protocol=PROTOCOL,
+    name="recoverLease",
+    request=RecoverLeaseRequest,
+    response=RecoverLeaseResponse,
     idempotent=True,
 )
 RENAME: Final = Method(
