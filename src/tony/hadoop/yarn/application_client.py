@@ -179,7 +179,7 @@ class ApplicationClient:
         """The applications that fit everything given; what is empty does not choose.
 
         Args:
-            tags: one of them is enough; they are stored in lower case.
+            tags: one of them is enough. They are compared exactly, and Java's clients submit them in lower case.
             limit: so many at most.
             started: from and to, milliseconds since 1970.
             finished: likewise.
@@ -192,7 +192,7 @@ class ApplicationClient:
             types=tuple(types),
             users=tuple(users),
             queues=tuple(queues),
-            tags=tuple(tag.lower() for tag in tags),
+            tags=tuple(tags),
             name=name,
             limit=limit,
             start_begin=start_begin,
@@ -391,7 +391,8 @@ class _Watch:
 
 def _accepted(report: ApplicationReport) -> ApplicationReport:
     """The report, unless it is that of an application which never got anywhere."""
-    if report.state is not ApplicationState.FAILED or report.launch_time:
+    attempt = report.current_attempt
+    if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report
     said = shown(report.diagnostics).strip()
     name = ids.application_text(report.id or ApplicationId())

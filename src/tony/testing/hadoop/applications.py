@@ -1,0 +1,380 @@
+"""The ResourceManager's half for clients, played: applications that go through their states, nodes, queues, labels.
+
+    cluster = PlayedApplications(queues=("default", "batch"))
+    async with FakeIpcServer() as server:
+        cluster.serve(server)
+
+Several servers may serve one cluster, as a pair of ResourceManagers does. Every look at an application that is still
+undecided takes it one state further.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+
+from tony.dataclass import dataclass, field
+from tony.hadoop import ids
+from tony.hadoop.wire import application_client as wire
+from tony.hadoop.wire.proto import replace
+from tony.hadoop.wire.records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    FinalStatus,
+    NodeId,
+    NodeReport,
+    NodeState,
+    Resource,
+    ResourceTypeInfo,
+)
+from tony.hadoop.wire.reports import (
+    ApplicationReport,
+    ApplicationState,
+    ApplicationSubmissionContext,
+    AttemptReport,
+    AttemptState,
+    ClusterMetrics,
+    ContainerReport,
+    LabelNodes,
+    NodeLabel,
+    NodeLabels,
+    QueueAcl,
+    QueueInfo,
+    QueueState,
+    QueueUserAcls,
+)
+from tony.hadoop.wire.rpc import (
+    CancelDelegationTokenRequest,
+    CancelDelegationTokenResponse,
+    GetDelegationTokenRequest,
+    GetDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+    Token,
+)
+from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming, Refusal
+
+_YARN = "org.apache.hadoop.yarn.exceptions."
+_ENDED = (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED)
+
+
+@dataclass(slots=True, kw_only=True)
+class PlayedApplication:
+    """What the ResourceManager knows of one.
+
+    Attributes:
+        context: as it was submitted, the last time.
+        user: by whom.
+        state: where it stands.
+        coming: the states that the next looks will find.
+        submissions: how often it was submitted.
+    """
+
+    context: ApplicationSubmissionContext
+    user: str
+    state: ApplicationState
+    coming: list[ApplicationState] = field(default_factory=list)
+    submissions: int = 1
+    diagnostics: str = ""
+    submitted_ms: int = 0
+    attempts: list[AttemptReport] = field(default_factory=list)
+    containers: list[ContainerReport] = field(default_factory=list)
+
+
+class PlayedApplications:
+    """What a cluster's ResourceManagers share.
+
+    Args:
+        queues: the leaves below root; what is submitted to another one fails as it does in the original.
+        nodes: their hosts, one rack of them all.
+        labels: label -> hosts.
+        maximum: the most that one container may have.
+        undecided: how many looks find an application still undecided.
+        kill_takes: how many answers say that a kill is not done yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        queues: Iterable[str] = ("default",),
+        nodes: Iterable[str] = ("node-1",),
+        labels: dict[str, tuple[str, ...]] | None = None,
+        resource_types: Iterable[ResourceTypeInfo] = (),
+        maximum: Resource | None = None,
+        undecided: int = 2,
+        kill_takes: int = 1,
+    ) -> None:
+        self.queues = dict.fromkeys(queues, QueueState.RUNNING)
+        self.labels = labels or {}
+        self.maximum = maximum or Resource(memory=8192, vcores=8)
+        known = (ResourceTypeInfo(name="memory-mb", units="Mi"), ResourceTypeInfo(name="vcores"))
+        self.resource_types = (*known, *resource_types)
+        self.undecided, self.kill_takes = undecided, kill_takes
+        self.nodes = {host: self._node(host) for host in nodes}
+        self.applications: dict[ApplicationId, PlayedApplication] = {}
+        self.started_ms = int(time.time() * 1000)
+        self.tokens: dict[bytes, int] = {}
+        self._last = 0
+        self._kills: dict[ApplicationId, int] = {}
+
+    def serve(self, server: FakeIpcServer) -> None:
+        """Answers this server's calls."""
+        server.on(wire.GET_NEW_APPLICATION, self._new)
+        server.on(wire.SUBMIT_APPLICATION, self._submit)
+        server.on(wire.GET_APPLICATION_REPORT, self._report)
+        server.on(wire.GET_APPLICATIONS, self._list)
+        server.on(wire.FORCE_KILL_APPLICATION, self._kill)
+        server.on(wire.GET_APPLICATION_ATTEMPTS, self._attempts)
+        server.on(wire.GET_APPLICATION_ATTEMPT_REPORT, self._attempt)
+        server.on(wire.GET_CONTAINERS, self._containers)
+        server.on(wire.GET_CONTAINER_REPORT, self._container)
+        server.on(wire.GET_CLUSTER_NODES, self._cluster_nodes)
+        server.on(wire.GET_CLUSTER_METRICS, self._metrics)
+        server.on(wire.GET_QUEUE_INFO, self._queue)
+        server.on(wire.GET_QUEUE_USER_ACLS, self._rights)
+        server.on(wire.GET_CLUSTER_NODE_LABELS, self._cluster_labels)
+        server.on(wire.GET_NODE_TO_LABELS, self._labels_of_nodes)
+        server.on(wire.GET_LABELS_TO_NODES, self._nodes_of_labels)
+        server.on(wire.GET_RESOURCE_TYPES, lambda *_: wire.GetResourceTypesResponse(types=self.resource_types))
+        server.on(wire.GET_DELEGATION_TOKEN, self._token)
+        server.on(wire.RENEW_DELEGATION_TOKEN, self._renew)
+        server.on(wire.CANCEL_DELEGATION_TOKEN, self._cancel)
+
+    # -- for tests
+
+    def forget(self, application: ApplicationId) -> None:
+        """The ResourceManager failed over before it had stored the application."""
+        del self.applications[application]
+
+    def run(self, application: ApplicationId, *, host: str = "node-1", port: int = -1) -> ApplicationAttemptId:
+        """Starts a try of the application's master."""
+        found = self.applications[application]
+        number = len(found.attempts) + 1
+        attempt = ApplicationAttemptId(application=application, number=number)
+        container = ContainerId(attempt=attempt, number=1)
+        found.state, found.coming = ApplicationState.RUNNING, []
+        found.attempts.append(
+            AttemptReport(id=attempt, host=host, rpc_port=port, state=AttemptState.RUNNING, am_container=container)
+        )
+        found.containers = [ContainerReport(id=container, node=self.nodes[host].id, exit_status=0)]
+        return attempt
+
+    def end(self, application: ApplicationId, state: ApplicationState, diagnostics: str = "") -> None:
+        """Ends an application."""
+        found = self.applications[application]
+        found.state, found.coming, found.diagnostics = state, [], diagnostics
+        found.containers = []
+
+    # -- applications
+
+    def _new(self, *_: object) -> wire.GetNewApplicationResponse:
+        self._last += 1
+        application = ApplicationId(number=self._last, cluster_timestamp=self.started_ms)
+        return wire.GetNewApplicationResponse(application_id=application, maximum_capability=self.maximum)
+
+    def _submit(self, request: wire.SubmitApplicationRequest, call: Incoming) -> wire.SubmitApplicationResponse:
+        context = request.context
+        if context is None or context.application_id is None:
+            raise Refusal(f"{_YARN}YarnException", "no id")
+        asked = (context.resource.memory if context.resource else 0) or 0
+        if asked > (self.maximum.memory or 0):
+            raise Refusal(f"{_YARN}InvalidResourceRequestException", f"Invalid resource request! {asked}")
+        known = self.applications.get(context.application_id)
+        if known is not None:
+            known.submissions += 1
+            return wire.SubmitApplicationResponse()
+        made = PlayedApplication(
+            context=context,
+            user=call.caller.user or "somebody",
+            state=ApplicationState.NEW,
+            submitted_ms=int(time.time() * 1000),
+        )
+        saving = [ApplicationState.NEW_SAVING, *([ApplicationState.SUBMITTED] * self.undecided)][: self.undecided]
+        queue = (context.queue or "default").removeprefix("root.")
+        name = ids.application_text(context.application_id)
+        if self.queues.get(queue) is QueueState.RUNNING:
+            made.coming = [*saving, ApplicationState.ACCEPTED]
+        else:
+            made.coming = [*saving, ApplicationState.FAILED]
+            made.diagnostics = f"Application {name} submitted by user {made.user} to unknown queue: {context.queue}"
+            if queue in self.queues:
+                made.diagnostics = f"Queue root.{queue} is STOPPED. Cannot accept submission of application: {name}"
+        self.applications[context.application_id] = made
+        return wire.SubmitApplicationResponse()
+
+    def _report(self, request: wire.GetApplicationReportRequest, _: Incoming) -> wire.GetApplicationReportResponse:
+        found = self._found(request.application_id)
+        if found.coming:
+            found.state = found.coming.pop(0)
+        return wire.GetApplicationReportResponse(report=self._told(found))
+
+    def _found(self, application: ApplicationId | None) -> PlayedApplication:
+        found = self.applications.get(application or ApplicationId())
+        if found is None:
+            text = ids.application_text(application or ApplicationId())
+            raise Refusal(f"{_YARN}ApplicationNotFoundException", f"Application with id '{text}' doesn't exist in RM.")
+        return found
+
+    def _told(self, app: PlayedApplication) -> ApplicationReport:
+        context = app.context
+        attempt = app.attempts[-1] if app.attempts else None
+        final = {
+            ApplicationState.FINISHED: FinalStatus.SUCCEEDED,
+            ApplicationState.FAILED: FinalStatus.FAILED,
+            ApplicationState.KILLED: FinalStatus.KILLED,
+        }
+        nothing_yet = ApplicationAttemptId(application=context.application_id, number=-1)
+        return ApplicationReport(
+            id=context.application_id,
+            user=app.user,
+            queue=context.queue or "default",
+            name=context.name,
+            host=attempt.host if attempt else "N/A",
+            rpc_port=attempt.rpc_port if attempt else -1,
+            state=app.state,
+            diagnostics=app.diagnostics,
+            start_time=app.submitted_ms,
+            finish_time=int(time.time() * 1000) if app.state in _ENDED else 0,
+            final_status=final.get(app.state, FinalStatus.UNDEFINED),
+            current_attempt=attempt.id if attempt else nothing_yet,
+            application_type=context.application_type,
+            tags=context.tags,
+            launch_time=app.submitted_ms if attempt else 0,
+        )
+
+    def _list(self, request: wire.GetApplicationsRequest, _: Incoming) -> wire.GetApplicationsResponse:
+        chosen = []
+        for app in self.applications.values():
+            told = self._told(app)
+            pairs: tuple[tuple[Collection[object], Collection[object]], ...] = (
+                (request.states, (told.state,)),
+                (request.types, (told.application_type,)),
+                (request.users, (told.user,)),
+                (request.queues, (told.queue,)),
+                (request.tags, told.tags),
+            )
+            fits = all(set(wanted) & set(had) for wanted, had in pairs if wanted)
+            if fits and request.name in (None, told.name):
+                chosen.append(told)
+        return wire.GetApplicationsResponse(applications=tuple(chosen[: request.limit]))
+
+    def _kill(self, request: wire.KillApplicationRequest, call: Incoming) -> wire.KillApplicationResponse:
+        found = self._found(request.application_id)
+        application = request.application_id or ApplicationId()
+        asked = self._kills[application] = self._kills.get(application, 0) + 1
+        if found.state in _ENDED:
+            return wire.KillApplicationResponse(completed=True)
+        if asked <= self.kill_takes:
+            return wire.KillApplicationResponse(completed=False)
+        said = f"Application {ids.application_text(application)} was killed by user {call.caller.user} at 127.0.0.1"
+        self.end(application, ApplicationState.KILLED, f"{said} with diagnostic message: {request.diagnostics}")
+        return wire.KillApplicationResponse(completed=True)
+
+    # -- attempts and containers
+
+    def _attempts(
+        self, request: wire.GetApplicationAttemptsRequest, _: Incoming
+    ) -> wire.GetApplicationAttemptsResponse:
+        app = self._found(request.application_id)
+        return wire.GetApplicationAttemptsResponse(attempts=tuple(reversed(app.attempts)))
+
+    def _attempt(
+        self, request: wire.GetApplicationAttemptReportRequest, _: Incoming
+    ) -> wire.GetApplicationAttemptReportResponse:
+        return wire.GetApplicationAttemptReportResponse(report=self._found_attempt(request.attempt_id))
+
+    def _found_attempt(self, attempt: ApplicationAttemptId | None) -> AttemptReport:
+        app = self._found(attempt.application if attempt else None)
+        for each in app.attempts:
+            if each.id == attempt:
+                return each
+        raise Refusal(f"{_YARN}ApplicationAttemptNotFoundException", "ApplicationAttempt doesn't exist in RM.")
+
+    def _containers(self, request: wire.GetContainersRequest, _: Incoming) -> wire.GetContainersResponse:
+        self._found_attempt(request.attempt_id)
+        app = self._found(request.attempt_id.application if request.attempt_id else None)
+        return wire.GetContainersResponse(containers=tuple(app.containers))
+
+    def _container(self, request: wire.GetContainerReportRequest, _: Incoming) -> wire.GetContainerReportResponse:
+        wanted = request.container_id or ContainerId()
+        for each in self._found(ids.application_of(wanted)).containers:
+            if each.id == wanted:
+                return wire.GetContainerReportResponse(report=each)
+        raise Refusal(f"{_YARN}ContainerNotFoundException", f"Container with id '{ids.container_text(wanted)}'")
+
+    # -- the cluster
+
+    def _node(self, host: str) -> NodeReport:
+        return NodeReport(
+            id=NodeId(host=host, port=45454),
+            http_address=f"{host}:8042",
+            rack="/default-rack",
+            used=Resource(memory=0, vcores=0),
+            capability=self.maximum,
+            num_containers=0,
+            state=NodeState.RUNNING,
+            labels=tuple(label for label, hosts in self.labels.items() if host in hosts),
+        )
+
+    def lose(self, host: str) -> None:
+        """A node is lost."""
+        self.nodes[host] = replace(self.nodes[host], state=NodeState.LOST)
+
+    def _cluster_nodes(self, request: wire.GetClusterNodesRequest, _: Incoming) -> wire.GetClusterNodesResponse:
+        chosen = (node for node in self.nodes.values() if not request.states or node.state in request.states)
+        return wire.GetClusterNodesResponse(nodes=tuple(chosen))
+
+    def _metrics(self, *_: object) -> wire.GetClusterMetricsResponse:
+        states = [node.state for node in self.nodes.values()]
+        metrics = ClusterMetrics(
+            node_managers=len(states), active=states.count(NodeState.RUNNING), lost=states.count(NodeState.LOST)
+        )
+        return wire.GetClusterMetricsResponse(metrics=metrics)
+
+    def _queue(self, request: wire.GetQueueInfoRequest, _: Incoming) -> wire.GetQueueInfoResponse:
+        leaves = {name: QueueInfo(name=name, state=state, capacity=1.0) for name, state in self.queues.items()}
+        if request.queue == "root":
+            children = leaves.values() if request.include_children or request.recursive else ()
+            root = QueueInfo(name="root", state=QueueState.RUNNING, capacity=1.0, children=tuple(children))
+            return wire.GetQueueInfoResponse(queue=root)
+        return wire.GetQueueInfoResponse(queue=leaves.get((request.queue or "").removeprefix("root.")))
+
+    def _rights(self, *_: object) -> wire.GetQueueUserAclsResponse:
+        acls = (QueueAcl.SUBMIT_APPLICATIONS,)
+        return wire.GetQueueUserAclsResponse(
+            queues=tuple(QueueUserAcls(queue=f"root.{name}", acls=acls) for name in self.queues)
+        )
+
+    def _cluster_labels(self, *_: object) -> wire.GetClusterNodeLabelsResponse:
+        return wire.GetClusterNodeLabelsResponse(labels=tuple(NodeLabel(name=name) for name in self.labels))
+
+    def _labels_of_nodes(self, *_: object) -> wire.GetNodeToLabelsResponse:
+        nodes = (NodeLabels(node=node.id, labels=node.labels) for node in self.nodes.values() if node.labels)
+        return wire.GetNodeToLabelsResponse(nodes=tuple(nodes))
+
+    def _nodes_of_labels(self, request: wire.GetLabelsToNodesRequest, _: Incoming) -> wire.GetLabelsToNodesResponse:
+        wanted = request.labels or tuple(self.labels)
+        found = []
+        for name in set(wanted) & set(self.labels):
+            nodes = (self.nodes[host].id for host in self.labels[name])
+            found.append(LabelNodes(label=name, nodes=tuple(node for node in nodes if node)))
+        return wire.GetLabelsToNodesResponse(labels=tuple(found))
+
+    # -- tokens
+
+    def _token(self, request: GetDelegationTokenRequest, call: Incoming) -> GetDelegationTokenResponse:
+        identifier = f"{call.caller.user} {request.renewer} {len(self.tokens)}".encode()
+        self.tokens[identifier] = int(time.time() * 1000) + 86_400_000
+        token = Token(identifier=identifier, password=b"secret", kind="RM_DELEGATION_TOKEN", service="")
+        return GetDelegationTokenResponse(token=token)
+
+    def _renew(self, request: RenewDelegationTokenRequest, _: Incoming) -> RenewDelegationTokenResponse:
+        if request.token.identifier not in self.tokens:
+            raise Refusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Renewal request for unknown")
+        return RenewDelegationTokenResponse(expiry_time=self.tokens[request.token.identifier])
+
+    def _cancel(self, request: CancelDelegationTokenRequest, _: Incoming) -> CancelDelegationTokenResponse:
+        if self.tokens.pop(request.token.identifier, None) is None:
+            raise Refusal("org.apache.hadoop.security.token.SecretManager$InvalidToken", "Token not found")
+        return CancelDelegationTokenResponse()

@@ -1,0 +1,295 @@
+"""Tests of `tony.hadoop.yarn.application_client` with played ResourceManagers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from tony.hadoop import ids
+from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.failover import Policy, Proxy
+from tony.hadoop.ipc.errors import (
+    ApplicationAttemptNotFoundError,
+    ApplicationNotFoundError,
+    ContainerNotFoundError,
+    InvalidResourceRequestError,
+    InvalidTokenError,
+)
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.wire import application_client as wire
+from tony.hadoop.wire.records import ApplicationAttemptId, ContainerId, NodeState, Resource, ResourceTypeInfo
+from tony.hadoop.wire.reports import (
+    ApplicationState,
+    ApplicationSubmissionContext,
+    AttemptState,
+    QueueAcl,
+    QueueState,
+    TimeoutType,
+)
+from tony.hadoop.yarn.application_client import (
+    ENDED,
+    UNDECIDED,
+    ApplicationClient,
+    ApplicationRejected,
+    NewApplication,
+    NotDoneInTime,
+)
+from tony.testing.hadoop.applications import PlayedApplications
+from tony.testing.hadoop.faults import Drop, Hold, standby
+from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
+
+Scene = tuple[ApplicationClient, PlayedApplications, list[FakeIpcServer]]
+
+
+@asynccontextmanager
+async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
+    """A client, the cluster, and the servers that serve it."""
+    cluster = PlayedApplications(**given)
+    made = [FakeIpcServer() for _ in range(servers)]
+    for server in made:
+        cluster.serve(server)
+        await server.start()
+    proxy = Proxy(
+        name="ResourceManager",
+        daemons=[Daemon(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
+        login=Login.simple("alice"),
+        protocol=wire.PROTOCOL,
+        policy=Policy(patience=20, shortest=0.01, longest=0.02),
+    )
+    try:
+        async with ApplicationClient(proxy, token_service="10.0.0.1:8032") as client:
+            yield client, cluster, made
+    finally:
+        for server in made:
+            await server.stop()
+
+
+def context(new: NewApplication, **given: Any) -> ApplicationSubmissionContext:
+    """A submission."""
+    given = {"name": "job", "queue": "default", "resource": Resource(memory=128, vcores=1), **given}
+    return ApplicationSubmissionContext(application_id=new.id, **given)
+
+
+async def test_an_application_is_submitted_and_awaited() -> None:
+    """Until the scheduler has taken it; the report is that of the moment."""
+    async with played(undecided=3) as (client, cluster, (server,)):
+        new = await client.new_application()
+        assert Resource(memory=8192, vcores=8) == new.maximum
+        report = await client.submit(context(new, tags=("t",), application_type="TEST"))
+        assert (ApplicationState.ACCEPTED, "alice", "job") == (report.state, report.user, report.name)
+        assert (1, 4) == (cluster.applications[new.id].submissions, len(server.named("getApplicationReport")))
+
+
+async def test_a_resource_manager_that_forgot_is_told_again() -> None:
+    """It failed over before it had stored the application: the same context, the same id."""
+    async with played(servers=2) as (client, cluster, (one, two)):
+        new = await client.new_application()
+        lost: list[Incoming] = []
+
+        def submitted(request: wire.SubmitApplicationRequest, call: Incoming) -> wire.SubmitApplicationResponse:
+            answer = cluster._submit(request, call)
+            cluster.forget(new.id)
+            lost.append(call)
+            one.order(standby(), times=1000)
+            return answer
+
+        one.on(wire.SUBMIT_APPLICATION, submitted)
+        report = await client.submit(context(new))
+        assert ApplicationState.ACCEPTED is report.state
+        assert (1, 1) == (len(lost), len(two.named("submitApplication")))
+        assert lost[0].request == two.named("submitApplication")[0].request
+
+
+async def test_an_answer_that_got_lost_does_no_harm() -> None:
+    """Submitting twice is what the original allows."""
+    async with played() as (client, cluster, (server,)):
+        new = await client.new_application()
+        server.order(Drop(executed=True), method="submitApplication")
+        assert ApplicationState.ACCEPTED is (await client.submit(context(new))).state
+        assert 2 == cluster.applications[new.id].submissions
+
+
+@pytest.mark.parametrize(("queue", "said"), [("nope", "unknown queue: nope"), ("shut", "is STOPPED")])
+async def test_an_application_that_is_thrown_out_is_told_with_the_reason(queue: str, said: str) -> None:
+    """The ResourceManager takes the submission, and fails the application afterwards."""
+    async with played(queues=("default", "shut")) as (client, cluster, _):
+        cluster.queues["shut"] = QueueState.STOPPED
+        new = await client.new_application()
+        with pytest.raises(ApplicationRejected, match=said) as caught:
+            await client.submit(context(new, queue=queue))
+        assert ids.application_text(new.id) in str(caught.value)
+        assert ApplicationState.FAILED is caught.value.report.state
+
+
+async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
+    """Its master ended while we looked away."""
+    async with played() as (client, cluster, _):
+        new = await client.new_application()
+        await client.submit(context(new))
+        cluster.run(new.id)
+        cluster.end(new.id, ApplicationState.FAILED, "exit 1")
+        assert "exit 1" == (await client.submit(context(new))).diagnostics
+
+
+async def test_what_is_too_large_is_refused_at_once() -> None:
+    """With the class that says so."""
+    async with played() as (client, _, _):
+        with pytest.raises(InvalidResourceRequestError):
+            await client.submit(context(await client.new_application(), resource=Resource(memory=10**9, vcores=1)))
+        with pytest.raises(ValueError, match="no application id"):
+            await client.submit(ApplicationSubmissionContext(name="x"))
+
+
+async def test_patience_ends() -> None:
+    """An application that stays undecided, and one that is never killed."""
+    async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
+        new = await client.new_application()
+        with pytest.raises(NotDoneInTime, match="has not taken it"):
+            await client.submit(context(new), patience=0.2)
+        with pytest.raises(NotDoneInTime, match="is not killed after"):
+            await client.kill(new.id, patience=0.2)
+
+
+async def test_a_kill_is_asked_until_it_is_done() -> None:
+    """And again without harm; but not for an application that nobody knows."""
+    async with played(kill_takes=3) as (client, _, (server,)):
+        new = await client.new_application()
+        await client.submit(context(new))
+        await client.kill(new.id, "no longer needed")
+        assert 4 == len(server.named("forceKillApplication"))
+        report = await client.report(new.id)
+        assert ApplicationState.KILLED is report.state
+        assert "by user alice" in report.diagnostics
+        assert "no longer needed" in report.diagnostics
+        await client.kill(new.id)
+        other = await client.new_application()
+        with pytest.raises(ApplicationNotFoundError):
+            await client.kill(other.id)
+        with pytest.raises(ApplicationNotFoundError):
+            await client.report(other.id)
+
+
+async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> None:
+    """The applications are still there afterwards."""
+    async with played(undecided=4) as (client, _, (server,)):
+        new = await client.new_application()
+        hold = Hold(executed=False)
+        server.order(hold, method="getApplicationReport", skip=1)
+
+        async def restart() -> None:
+            await hold.is_held.wait()
+            await server.stop()
+            await server.start()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(restart())
+            report = await client.submit(context(new))
+        assert ApplicationState.ACCEPTED is report.state
+
+
+async def test_applications_are_chosen() -> None:
+    """By state, type, user, queue, tag, name; so many at most."""
+    async with played(queues=("default", "batch")) as (client, _, _):
+        for number, (queue, kind) in enumerate([("default", "A"), ("batch", "A"), ("batch", "B")]):
+            given = {"queue": queue, "application_type": kind, "tags": (f"t{number}",), "name": f"n{number}"}
+            await client.submit(context(await client.new_application(), **given))
+
+        async def names(**given: Any) -> list[str | None]:
+            return [each.name for each in await client.applications(**given)]
+
+        assert ["n0", "n1", "n2"] == await names()
+        assert ["n1"] == await names(queues=("batch",), types=("A",))
+        assert ["n2"] == await names(tags=("t2", "t9"))
+        assert ["n0"] == await names(name="n0", users=("alice",))
+        assert [] == await names(users=("bob",))
+        assert ["n0", "n1"] == await names(limit=2, states=(ApplicationState.ACCEPTED,))
+        assert [] == await names(states=ENDED)
+
+
+async def test_all_choices_reach_the_wire() -> None:
+    """Times and scope, too."""
+    async with played() as (client, _, (server,)):
+        await client.applications(started=(1, 2), finished=(3, 4), scope=wire.Scope.OWN)
+        expected = wire.GetApplicationsRequest(
+            start_begin=1, start_end=2, finish_begin=3, finish_end=4, scope=wire.Scope.OWN
+        )
+        assert expected == server.calls[0].request
+
+
+async def test_attempts_and_containers() -> None:
+    """First to last, whatever the order of the answer."""
+    async with played() as (client, cluster, _):
+        new = await client.new_application()
+        await client.submit(context(new))
+        first, second = cluster.run(new.id), cluster.run(new.id, port=7)
+        assert [first, second] == [each.id for each in await client.attempts(new.id)]
+        report = await client.attempt(second)
+        assert (AttemptState.RUNNING, 7) == (report.state, report.rpc_port)
+        (found,) = await client.containers(second)
+        assert found.id is not None
+        assert found == await client.container(found.id)
+        with pytest.raises(ApplicationAttemptNotFoundError):
+            await client.attempt(ApplicationAttemptId(application=new.id, number=9))
+        with pytest.raises(ContainerNotFoundError):
+            await client.container(ContainerId(attempt=second, number=9))
+        assert not UNDECIDED & ENDED
+
+
+async def test_the_cluster() -> None:
+    """Nodes with racks and labels, queues, rights, resource types."""
+    given: dict[str, Any] = {"nodes": ("a", "b"), "labels": {"gpu": ("b",)}, "queues": ("x", "y")}
+    async with played(resource_types=(ResourceTypeInfo(name="yarn.io/gpu"),), **given) as (client, cluster, _):
+        cluster.lose("a")
+        nodes = await client.nodes()
+        assert [("a", (), NodeState.LOST), ("b", ("gpu",), NodeState.RUNNING)] == [
+            (each.id.host, each.labels, each.state) for each in nodes if each.id
+        ]
+        assert ["/default-rack"] == [each.rack for each in await client.nodes((NodeState.RUNNING,))]
+        metrics = await client.metrics()
+        assert (2, 1, 1) == (metrics.node_managers, metrics.active, metrics.lost)
+        assert ["memory-mb", "vcores", "yarn.io/gpu"] == [each.name for each in await client.resource_types()]
+        assert ["gpu"] == [each.name for each in await client.labels()]
+        (node,) = (await client.nodes_of_labels())["gpu"]
+        assert {node: ("gpu",)} == await client.labels_of_nodes()
+        assert {} == await client.nodes_of_labels(("other",))
+        root = await client.queue()
+        assert root is not None
+        assert ["x", "y"] == [each.name for each in root.children]
+        assert () == (await client.queue(children=False, recursive=False) or root).children
+        assert None is await client.queue("nope")
+        assert {QueueAcl.SUBMIT_APPLICATIONS} == (await client.queue_rights())["root.x"]
+
+
+async def test_tokens() -> None:
+    """They get the service that the settings say, and can be renewed and cancelled."""
+    async with played() as (client, cluster, _):
+        token = await client.delegation_token("yarn")
+        assert token is not None
+        assert ("RM_DELEGATION_TOKEN", "10.0.0.1:8032") == (token.kind, token.service)
+        assert cluster.tokens[token.identifier] == await client.renew_token(token)
+        await client.cancel_token(token)
+        with pytest.raises(InvalidTokenError):
+            await client.cancel_token(token)
+
+
+async def test_changes_of_an_application_reach_the_wire() -> None:
+    """Queue, priority, lifetime."""
+    async with played() as (client, _, (server,)):
+        new = await client.new_application()
+        server.on(wire.MOVE_APPLICATION, lambda *_: wire.MoveApplicationResponse())
+        server.on(wire.UPDATE_APPLICATION_PRIORITY, lambda *_: wire.UpdateApplicationPriorityResponse())
+        server.on(wire.UPDATE_APPLICATION_TIMEOUTS, lambda *_: wire.UpdateApplicationTimeoutsResponse())
+        await client.move(new.id, "batch")
+        assert 7 == await client.set_priority(new.id, 7)
+        east = timezone(timedelta(hours=2))
+        await client.set_lifetime_end(new.id, datetime(2030, 1, 2, 3, 4, 5, 678900, tzinfo=east))
+        moved, lifetime = server.calls[1].request, server.calls[3].request
+        assert wire.MoveApplicationRequest(application_id=new.id, target_queue="batch") == moved
+        assert isinstance(lifetime, wire.UpdateApplicationTimeoutsRequest)
+        (timeout,) = lifetime.timeouts
+        assert (TimeoutType.LIFETIME, "2030-01-02T01:04:05.678+0000") == (timeout.type, timeout.expire_time)
