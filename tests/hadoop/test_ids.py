@@ -24,7 +24,6 @@ APPLICATION = ApplicationId(number=1, cluster_timestamp=STAMP)
 
 def container(attempt: int, epoch: int, sequence: int) -> ContainerId:
     return ContainerId(
-        application=APPLICATION,
         attempt=ApplicationAttemptId(application=APPLICATION, number=attempt),
         number=epoch << 40 | sequence,
     )
@@ -47,7 +46,7 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     """Whatever the numbers."""
     application = ApplicationId(number=number, cluster_timestamp=sequence)
     try_ = ApplicationAttemptId(application=application, number=attempt)
-    each = ContainerId(application=application, attempt=try_, number=sequence)
+    each = ContainerId(attempt=try_, number=sequence)
     assert application_id(application_text(application)) == application
     assert attempt_id(attempt_text(try_)) == try_
     assert container_id(container_text(each)) == each

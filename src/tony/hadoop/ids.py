@@ -58,8 +58,8 @@ def container_id(text: str) -> ContainerId:
         _CONTAINER, text, "a container", "container_e17_1410901177871_0001_01_000005"
     )
     application = _application(text, stamp, number)
+    # As Hadoop writes it, so that it equals the same id from an answer: the application stands in the attempt only.
     return ContainerId(
-        application=application,
         attempt=ApplicationAttemptId(application=application, number=_below(text, attempt, 31)),
         number=_below(text, epoch, 23) << _SEQUENCE_BITS | _below(text, sequence, _SEQUENCE_BITS),
     )

@@ -6,8 +6,8 @@
     news = table.answered(response)          # or table.refused(...), or table.forgotten()
 
 **The protocol.** An ask is a statement of how many are still to come, for a priority, a key (`allocation_request_id`)
-and a place. The ResourceManager counts down when it grants, so we do the same. A host is asked for by three entries: host,
-rack, and `*` with the real total; a host alone is never served, `*` alone only once per node and heartbeat.
+and a place. The ResourceManager counts down when it grants, so we do the same. A host is asked for by three entries:
+host, rack, and `*` with the real total; a host alone is never served, `*` alone only once per node and heartbeat.
 
 **Lost answers.** A request is repeated exactly as it was until it is answered: for a response id that it knows the
 ResourceManager repeats its answer without looking at the rest.

@@ -304,6 +304,9 @@ class MasterClient:
         try:
             response = await self._proxy.call(ALLOCATE, self._table.request())
         except ApplicationMasterNotRegisteredError:
+            self._odd += 1
+            if self._odd > _PATIENCE:  # it forgets us each time: not so fast
+                await asyncio.sleep(_ODD_PAUSE)
             await self._register_again()
             return News()
         except ApplicationAttemptNotFoundError as error:

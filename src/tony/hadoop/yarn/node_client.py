@@ -58,8 +58,8 @@ from tony.hadoop.wire.records import (
 )
 from tony.hadoop.yarn.node_tokens import NodeTokens
 
-#: What a NodeManager says when a container is started a second time.
-_RUNS_ALREADY: Final = "already is running on this node"
+#: What a NodeManager says when a container is started a second time: by its list, and by the token it has seen.
+_STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 
@@ -73,12 +73,14 @@ class NoNodeToken(HadoopError):  # noqa: N818 - a noun reads better where it is 
 class _Slot:
     """A node that is in use."""
 
-    __slots__ = ("connection", "lock", "token", "users")
+    __slots__ = ("connection", "lock", "retired", "token", "users")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
         self.lock = asyncio.Lock()
         self.token: Token | None = None
+        #: Connections with an old token, on which calls still wait.
+        self.retired: list[Connection] = []
         #: Calls that are on their way, or about to be.
         self.users = 0
 
@@ -139,7 +141,7 @@ class NodeClients:
                 is_repeated = True
         for failure in answer.failed:
             error = _error(container.node, "startContainers", failure)
-            if not (is_repeated and _RUNS_ALREADY in error.remote_message):
+            if not (is_repeated and any(said in error.remote_message for said in _STARTED_ALREADY)):
                 raise error
 
     async def stop(self, node: NodeId, containers: Iterable[ContainerId]) -> dict[ContainerId, HadoopError | None]:
@@ -221,6 +223,7 @@ class NodeClients:
             return await connection.call(method, request)
         finally:
             slot.users -= 1
+            await _close_idle(slot)
             await self._tidy()
 
     async def _connected(self, node: NodeId, slot: _Slot) -> Connection:
@@ -242,7 +245,7 @@ class NodeClients:
                 )
             slot.connection, slot.token = new, token
             if connection is not None:
-                await _close_when_idle(connection)
+                slot.retired.append(connection)
             return new
 
     async def _tidy(self) -> None:
@@ -258,16 +261,17 @@ class NodeClients:
 
 
 async def _hang_up(slot: _Slot) -> None:
-    connection, slot.connection = slot.connection, None
-    if connection is not None:
+    connections = [*slot.retired, *([slot.connection] if slot.connection else [])]
+    slot.connection, slot.retired = None, []
+    for connection in connections:
         await connection.close()
 
 
-async def _close_when_idle(connection: Connection) -> None:
-    """A connection with an old token: what is on its way may end."""
-    while connection.is_open and connection.pending:
-        await asyncio.sleep(_FIRST_PAUSE)
-    await connection.close()
+async def _close_idle(slot: _Slot) -> None:
+    idle = [connection for connection in slot.retired if not connection.pending]
+    slot.retired = [connection for connection in slot.retired if connection not in idle]
+    for connection in idle:
+        await connection.close()
 
 
 def _errors(node: NodeId, method: str, failures: Sequence[ContainerFailure]) -> Mapping[ContainerId, HadoopError]:
