@@ -1,0 +1,283 @@
+"""The WebHDFS client against a played NameNode and DataNode."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tony.errors import StorageError
+from tony.hadoop.hdfs.content import Pieces
+from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
+from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    ConnectError,
+    ConnectFailure,
+    ConnectionLost,
+    FileExistsAlreadyError,
+    FileMissingError,
+    HadoopError,
+    ProtocolError,
+    QuotaExceededError,
+    RetriableError,
+    SafeModeError,
+    StandbyError,
+)
+from tony.testing.hadoop.webhdfs import PlayedWebHdfs, Trouble
+
+_ODD = "/folder/grüße +%;&=#? \N{SNOWMAN}"
+_NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture(name="cluster")
+def _cluster() -> Iterator[PlayedWebHdfs]:
+    with PlayedWebHdfs() as cluster:
+        yield cluster
+
+
+@pytest.fixture(name="client")
+def _client(cluster: PlayedWebHdfs) -> Iterator[WebHdfs]:
+    with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(patience=2.0)) as client:
+        yield client
+
+
+def test_a_file_is_written_and_read(client: WebHdfs) -> None:
+    """What is created is there with its permission, and read from any offset; what lies behind the end is empty."""
+    client.create(_ODD, b"0123456789", permission=0o600)
+    assert client.read(_ODD) == b"0123456789"
+    assert client.read(_ODD, 3, 4) == b"3456"
+    assert client.read(_ODD, 8) == b"89"
+    assert client.read(_ODD, 10) == b""
+    assert client.read(_ODD, 1000, 5) == b""
+    assert client.read(_ODD, 3, 0) == b""
+    status = client.status(_ODD)
+    assert (status.kind, status.length, status.permission, status.owner) == (FileKind.FILE, 10, 0o600, "alice")
+    assert status.modified_ms == 1_700_000_000_123
+
+
+def test_every_kind_of_content_can_be_sent(client: WebHdfs, tmp_path: Path) -> None:
+    """Bytes, views, files, streams that know their length and streams that do not."""
+
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.parts = [b"piped ", b"bytes", b""]
+
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            return self.parts.pop(0)
+
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 300_000)
+    stream = io.BytesIO(b"skipped and sent")
+    stream.seek(8)
+    client.create("/bytes", b"bytes")
+    client.create("/view", memoryview(b"a view")[2:])
+    client.create("/file", path)
+    client.create("/stream", stream)
+    client.create("/pipe", Pipe())  # type: ignore[arg-type]
+    client.create("/empty", b"")
+    assert client.read("/bytes") == b"bytes"
+    assert client.read("/view") == b"view"
+    assert client.read("/file") == b"x" * 300_000
+    assert client.read("/stream") == b"and sent"
+    assert client.read("/pipe") == b"piped bytes"
+    assert client.read("/empty") == b""
+
+
+def test_a_file_that_shrinks_while_it_is_sent_is_an_error(tmp_path: Path) -> None:
+    """The promised length cannot be kept, and that is said; growth stays out."""
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    pieces = Pieces(path)
+    path.write_bytes(b"123")
+    with pytest.raises(StorageError, match="2 bytes shorter"):
+        list(pieces.read())
+    path.write_bytes(b"1234567")
+    assert b"".join(pieces.read()) == b"12345"
+
+
+def test_names_and_attributes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """Folders, listings in several parts, renames, permissions, times, removal."""
+    client.make_directories("/a/b", permission=0o710)
+    for number in range(8):
+        client.create(f"/a/{number}", b"")
+    assert [status.name for status in client.list("/a")] == [*"01234567", "b"]
+    assert client.list("/a")[-1].kind is FileKind.DIRECTORY
+    assert [status.name for status in client.list("/a/1")] == [""]
+    assert client.list("/a/b") == ()
+    client.rename("/a/1", "/a/b/x")
+    assert client.find("/a/1") is None
+    with pytest.raises(FileExistsAlreadyError):
+        client.rename("/a/2", "/a/3")
+    client.rename("/a/2", "/a/3", overwrite=True)
+    client.set_permission("/a/3", 0o640)
+    client.set_times("/a/3", modified_ms=1234567890123)
+    status = client.status("/a/3")
+    assert (status.permission, status.modified_ms) == (0o640, 1234567890123)
+    with pytest.raises(HadoopError, match="non empty"):
+        client.delete("/a")
+    assert client.delete("/a", recursive=True)
+    assert not client.delete("/a")
+    assert sorted(cluster.files) == ["/"]
+
+
+def test_what_is_not_there(client: WebHdfs) -> None:
+    """A missing file is one error everywhere, and a second file of a name another."""
+    for ask in (client.status, client.list, client.read, client.open):
+        with pytest.raises(FileMissingError):
+            ask("/nothing")
+    with pytest.raises(FileMissingError):
+        client.append("/nothing", b"x")
+    assert client.find("/nothing") is None
+    client.create("/file", b"1")
+    with pytest.raises(FileExistsAlreadyError):
+        client.create("/file", b"2")
+    client.create("/file", b"3", overwrite=True)
+    assert client.read("/file") == b"3"
+
+
+@pytest.mark.parametrize("path", ["relative", "", "/a/../b", "/./a", "/a\0b"])
+def test_paths_that_are_none(client: WebHdfs, path: str) -> None:
+    """Such a path never reaches a server."""
+    with pytest.raises(ValueError, match="no absolute path"):
+        client.status(path)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [
+        (Trouble.SAFE_MODE, SafeModeError),
+        (Trouble.QUOTA, QuotaExceededError),
+        (Trouble.NO_SPACE, NoSpaceError),
+        (Trouble.BEING_WRITTEN, BeingWrittenError),
+        (Trouble.FORBIDDEN, AccessControlError),
+        (Trouble.REDIRECT_ELSEWHERE, ProtocolError),
+    ],
+)
+def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: Trouble, kind: type[Exception]) -> None:
+    """Each way to say no is an error of its own, at once, that names server, operation and path."""
+    cluster.fail_next("CREATE", trouble)
+    with pytest.raises(kind, match=r"127\.0\.0\.1:\d+ CREATE /f"):
+        client.create("/f", b"x")
+    assert len(cluster.requests) == 1
+
+
+def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """Pages instead of answers, and redirects without end."""
+    cluster.fail_next("GETFILESTATUS", Trouble.NONSENSE, Trouble.NOT_FOUND_PAGE, Trouble.REDIRECT_FOREVER)
+    with pytest.raises(ProtocolError, match="no JSON"):
+        client.status("/")
+    with pytest.raises(ProtocolError, match=r"404.*HTTP ERROR 404"):
+        client.status("/")
+    with pytest.raises(ProtocolError, match="more than 3 redirects"):
+        client.status("/")
+
+
+def test_later_is_asked_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """A NameNode that starts says so, and is asked again until it has."""
+    cluster.fail_next("GETFILESTATUS", Trouble.RETRIABLE, Trouble.RETRIABLE)
+    assert client.status("/").kind is FileKind.DIRECTORY
+    cluster.fail_next("GETFILESTATUS", *[Trouble.RETRIABLE] * 30)
+    with WebHdfs([cluster.url], WebLogin(), WebOptions(patience=0.2)) as hasty, pytest.raises(RetriableError):
+        hasty.status("/")
+
+
+def test_the_active_namenode_is_found_and_kept() -> None:
+    """Dead and standby NameNodes are passed over, and the active one is asked first from then on."""
+    with PlayedWebHdfs() as standby, PlayedWebHdfs() as active:
+        standby.fail_next("GETFILESTATUS", *[Trouble.STANDBY] * 9)
+        standby.fail_next("CREATE", *[Trouble.STANDBY] * 9)
+        with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(patience=5.0)) as client:
+            client.create("/f", b"x")
+            assert client.status("/f").length == 1
+            assert [operation for operation, _ in standby.requests] == ["CREATE"]
+        with WebHdfs([standby.url], WebLogin()) as lonely, pytest.raises(StandbyError):
+            lonely.status("/f")
+
+
+def test_nobody_there() -> None:
+    """One NameNode that refuses is an error at once; several are tried until patience ends."""
+    with pytest.raises(ConnectError) as caught:
+        WebHdfs([_NOBODY], WebLogin()).status("/")
+    assert caught.value.failure is ConnectFailure.REFUSED
+    with pytest.raises(ConnectError):
+        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(patience=0.3)).status("/")
+
+
+def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """The NameNode believes in dead DataNodes for minutes; they are named to it and another one is asked for."""
+    cluster.fail_next("CREATE", Trouble.DEAD_DATANODE)
+    client.create("/f", b"content")
+    assert cluster.queries[-1]["excludedatanodes"] == "127.0.0.1"
+    cluster.fail_next("OPEN", Trouble.DEAD_DATANODE)
+    assert client.read("/f") == b"content"
+    cluster.fail_next("CREATE", *[Trouble.DEAD_DATANODE] * 9)
+    with pytest.raises(ConnectError):
+        client.create("/g", b"content")
+
+
+def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """A read goes on where it was; of a write nobody knows, so the caller is told."""
+    client.create("/f", b"0123456789" * 1000)
+    cluster.fail_next("OPEN", Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_HALF)
+    assert client.read("/f") == b"0123456789" * 1000
+    cluster.fail_next("OPEN", *[Trouble.HANG_UP] * 9)
+    with pytest.raises(ConnectionLost):
+        client.read("/f")
+    cluster.fail_next("APPEND", Trouble.HANG_UP_AFTER_ALL)
+    with pytest.raises(ConnectionLost):
+        client.append("/f", b"x")
+
+
+def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """Many questions, one connection."""
+    for _ in range(20):
+        client.status("/")
+    assert cluster.connections == 1
+
+
+def test_bounds(client: WebHdfs) -> None:
+    """What would fill memory is refused, and says how to do without."""
+    client.create("/f", b"x" * 1000)
+    with pytest.raises(ProtocolError, match="read it as a stream"):
+        client.read("/f", most=999)
+    assert len(client.read("/f", most=1000)) == 1000
+    client.create("/g", b"")
+    with pytest.raises(ProtocolError, match="more than 1 names"):
+        client.list("/", most=1)
+
+
+def test_logins(cluster: PlayedWebHdfs) -> None:
+    """A token stands for itself, a name may act for another one, and the token is in no message."""
+    token = WebLogin(user="alice", token="secret-token")
+    assert "secret-token" not in repr(token)
+    with WebHdfs([cluster.url], WebLogin(user="alice", act_for="bob")) as client:
+        client.status("/")
+    assert cluster.queries[-1] == {"op": "GETFILESTATUS", "user.name": "alice", "doas": "bob"}
+    with WebHdfs([cluster.url], token) as client:
+        client.status("/")
+        assert cluster.queries[-1] == {"op": "GETFILESTATUS", "delegation": "secret-token"}
+        cluster.fail_next("CREATE", Trouble.DEAD_DATANODE, Trouble.FORBIDDEN)
+        with pytest.raises(AccessControlError) as caught:
+            client.create("/f", b"")
+        assert "secret-token" not in str(caught.value)
+        assert client.delegation_token("yarn") == "token-of-yarn"
+
+
+@pytest.mark.parametrize("url", ["namenode:9870", "hdfs://namenode", "http://", "http://a@b", "http://nn?x=y"])
+def test_urls_that_are_none(url: str) -> None:
+    """The address of a NameNode is one of HTTP, and nothing else."""
+    with pytest.raises(ValueError, match="write http://host:9870"):
+        WebHdfs([url], WebLogin())
+
+
+def test_a_gateway_has_a_path(cluster: PlayedWebHdfs) -> None:
+    """What stands before `/webhdfs/v1` stays; the full path is as good as the base."""
+    with WebHdfs([f"{cluster.url}/webhdfs/v1/"], WebLogin()) as client:
+        assert client.status("/").kind is FileKind.DIRECTORY
