@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from types import TracebackType
 from typing import Protocol, Self
 
 from tony.dataclass import dataclass
@@ -65,7 +66,9 @@ class Readable(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 class FileSystem(Protocol):

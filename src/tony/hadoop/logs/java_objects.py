@@ -105,7 +105,7 @@ def load(data: bytes) -> Any:
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         _refuse("does not begin as Java's serialization does")
-    value = reader.content(0)
+    value = reader.value(0)
     if reader.at != len(data):
         _refuse(f"has {len(data) - reader.at} bytes behind its value")
     return value
@@ -174,8 +174,8 @@ class _Reader:
                 return self._enum(depth)
         _refuse(f"holds a part of kind {kind:#x} at byte {self.at - 1}, which is not understood here")
 
-    def _value(self, depth: int) -> Any:
-        """A value of a field or an element."""
+    def value(self, depth: int) -> Any:
+        """A value where an object belongs: the whole, a field, an element."""
         value = self.content(depth)
         if value is _END_MARK or isinstance(value, Added):
             _refuse("has bytes where an object belongs")
@@ -234,7 +234,7 @@ class _Reader:
         code = chr(self._byte())
         name = self._text(self._short())
         if code in "L[":
-            if not isinstance(self._value(depth + 1), str):
+            if not isinstance(self.value(depth + 1), str):
                 _refuse("has a field whose type is no text")
         elif code not in _PRIMITIVES:
             _refuse(f"has a field of type {code!r}")
@@ -258,7 +258,7 @@ class _Reader:
     def _field_value(self, code: str, depth: int) -> Any:
         layout = _PRIMITIVES.get(code)
         if layout is None:
-            return self._value(depth + 1)
+            return self.value(depth + 1)
         return layout.unpack(self.take(layout.size))[0]
 
     def _more(self, depth: int) -> list[Any]:
@@ -272,7 +272,7 @@ class _Reader:
         if described is None or not described.flags & _IS_ENUM:
             _refuse("has an enum without a class")
         slot = self._remember(None)
-        name = self._value(depth + 1)
+        name = self.value(depth + 1)
         if not isinstance(name, str):
             _refuse("has an enum whose constant has no name")
         made = JavaEnum(type=described.name, name=name)
