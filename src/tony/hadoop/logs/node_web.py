@@ -149,12 +149,14 @@ class NodeWeb:
         if offset < 0:
             raise ValueError("an offset is not negative")
         wanted = None if offset == 0 else _SLACK
+        slack = _SLACK
         for _ in range(_MOST_TRIES):
             stream = self._stream(container, name, wanted)
             if stream.position <= offset:
                 stream.skip(offset - stream.position)
                 return stream
-            wanted = stream.length - offset + _SLACK
+            slack *= 4
+            wanted = stream.length - offset + slack
             stream.close()
         raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
 

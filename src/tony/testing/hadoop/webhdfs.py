@@ -10,6 +10,7 @@ What HDFS would answer was taken down from a real one (3.4.2).
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -125,6 +126,11 @@ class _Server(ThreadingHTTPServer):
     cluster: PlayedWebHdfs
     daemon_threads = True
     block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of clients that hang up; everything else is a bug of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Refused(Exception):  # noqa: N818

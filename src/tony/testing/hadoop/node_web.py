@@ -1,0 +1,147 @@
+"""A NodeManager's web interface for logs, with files in memory that may grow while they are read.
+
+What the real one answers was taken down from Hadoop 3.4.2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_UNKNOWN = (
+    "java.lang.Exception: Unknown container. Container either has not started or has already completed or doesn't"
+    " belong to this node at all."
+)
+_NO_FILE = "java.lang.Exception: Cannot find this log on the local disk."
+_PIECE = 16 * 2**10
+
+
+class PlayedNodeWeb:
+    """One NodeManager.
+
+    Attributes:
+        containers: container -> log file -> content.
+        answer: what to answer instead, for one path or all: gives status, headers and body, or None.
+        before: called before each answer with a log's content; lets files grow between two requests.
+        queries: of every request.
+        cut: bytes of a log's answer after which the node hangs up; None for never.
+    """
+
+    def __init__(self) -> None:
+        self.containers: dict[str, dict[str, bytes]] = {}
+        self.answer: Callable[[str], tuple[int, dict[str, str], bytes] | None] = lambda path: None
+        self.before: Callable[[], None] = lambda: None
+        self.queries: list[dict[str, list[str]]] = []
+        self.cut: int | None = None
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.node = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Of the web interface."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    node: PlayedNodeWeb
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of clients that hang up; everything else is a bug of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+    timeout = 30
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+    def do_GET(self) -> None:
+        node = self.server.node
+        parts = urlsplit(self.path)
+        query = parse_qs(parts.query)
+        node.queries.append(query)
+        other = node.answer(parts.path)
+        if other is not None:
+            self._reply(*other)
+            return
+        names = [unquote(name) for name in parts.path.split("/")[5:]]  # /ws/v1/node/containers/{id}/logs[/{file}]
+        files = node.containers.get(names[0])
+        if files is None:
+            self._unknown(len(names) == 2)
+        elif len(names) == 2:
+            self._list(names[0], files)
+        elif names[2] not in files:
+            self._reply(404, {}, _NO_FILE.encode())
+        else:
+            self._log(names[0], names[2], query)
+
+    def _unknown(self, listing: bool) -> None:
+        if not listing:
+            self._reply(404, {}, _UNKNOWN.encode())
+            return
+        told = {"exception": "WebApplicationException", "message": f"org.apache.hadoop...NotFoundException: {_UNKNOWN}"}
+        self._reply(503, {}, json.dumps({"RemoteException": told}).encode())
+
+    def _list(self, container: str, files: dict[str, bytes]) -> None:
+        infos: Any = [{"fileName": name, "fileSize": str(len(data))} for name, data in files.items()]
+        info = {"containerLogInfo": infos, "logAggregationType": "LOCAL", "containerId": container}
+        self._reply(200, {}, json.dumps({"containerLogsInfo": info}).encode())
+
+    def _log(self, container: str, name: str, query: dict[str, list[str]]) -> None:
+        self.server.node.before()
+        data = self.server.node.containers[container][name]
+        size = int(query["size"][0]) if "size" in query else len(data)
+        part = data[len(data) + size if len(data) + size > 0 else 0 :] if size < 0 else data[:size]
+        part = b"" if size == 0 else part
+        head = (
+            f"Container: {container} on localhost:1\nLogAggregationType: LOCAL\n{'=' * 68}\n"
+            f"LogType:{name}\nLogLastModifiedTime:Sat Nov 21 15:08:54 +0000 2026\nLogLength:{len(data)}\nLogContents:\n"
+        )
+        foot = f"End of LogType:{name}.This log file belongs to a running container.\n{'*' * 70}\n\n"
+        self._reply_in_chunks(head.encode() + part + foot.encode(), self.server.node.cut)
+
+    def _reply_in_chunks(self, body: bytes, cut: int | None) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(0, len(body), _PIECE):
+            if cut is not None and at >= cut:
+                self.close_connection = True
+                return
+            piece = body[at : at + _PIECE]
+            try:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            except OSError:  # the client has what it wanted
+                self.close_connection = True
+                return
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
