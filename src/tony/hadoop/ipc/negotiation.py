@@ -144,8 +144,7 @@ class Negotiation:
             )
         from tony.hadoop.sasl.gssapi import GssapiClient, matches
 
-        names = tuple(each.rpartition("@")[0] or each for each in expected)
-        if not matches(f"{service}/{host}", names):
+        if not matches(f"{service}/{host}", expected):
             raise LoginError(
                 self._at(
                     f"the daemon says that it is {one_line(service)}/{one_line(host)}, and "

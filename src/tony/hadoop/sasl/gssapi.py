@@ -102,7 +102,8 @@ class _Library:
     def check(self, major: int, minor: ctypes.c_uint32, what: str) -> None:
         if not major & _ERRORS:
             return
-        said = [text for text in (self._said(minor.value, 2), self._said(major, 1)) if text]
+        # The mechanism's own words say more than GSSAPI's, if there are any.
+        said = [text for text in (self._said(minor.value, 2), self._said(major, 1)) if text not in ("", "Success")]
         reason = one_line(": ".join(said[:1]) or f"GSSAPI error {major:#x}")
         raise SaslFailure(f"{what}: {reason}.{_advice(major, reason)}")
 
@@ -244,12 +245,11 @@ class GssapiClient:
         return opened
 
     def _target_name(self) -> ctypes.c_void_p:
-        exact = [each for each in self._expected if not any(char in each for char in "*?[")]
         mine = f"{self._service}/{self._host}"
-        for principal in exact:
-            name, at, realm = principal.rpartition("@")
-            if at and realm and name.lower() == mine.lower():
-                return self._lib.imported(principal, _KRB5_NAME)  # nothing to look up: no DNS has a say in it
+        for glob in self._expected:
+            name, at, realm = glob.rpartition("@")
+            if at and realm and not any(char in realm for char in "*?[") and matches(mine, (name,)):
+                return self._lib.imported(f"{mine}@{realm}", _KRB5_NAME)  # nothing to look up: no DNS has a say in it
         return self._lib.imported(f"{self._service}@{self._host}", _HOSTBASED_SERVICE)
 
     def _exchange(self, token: bytes) -> bytes:
@@ -315,6 +315,18 @@ class GssapiLayer:
 
 
 def matches(principal: str, expected: tuple[str, ...]) -> bool:
-    """Whether a principal is one of those expected. A glob without a realm fits every realm; hosts know no case."""
-    name = principal.rpartition("@")[0] or principal
-    return any(fnmatchcase((principal if "@" in glob else name).lower(), glob.lower()) for glob in expected)
+    """Whether a principal is one of those expected: by name alone where one of the two has no realm. No case counts.
+
+    A target that was named by its host has no realm of ours: our KDC chose it.
+    """
+    name, at, realm = principal.rpartition("@")
+    if not at:
+        name, realm = principal, ""
+    for glob in expected:
+        wanted, at, wanted_realm = glob.rpartition("@")
+        if not at:
+            wanted, wanted_realm = glob, ""
+        is_realm = not realm or not wanted_realm or fnmatchcase(realm.lower(), wanted_realm.lower())
+        if is_realm and fnmatchcase(name.lower(), wanted.lower()):
+            return True
+    return False
