@@ -175,7 +175,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     )
     _obey_signals(parts.master)
     parts.server = Server(credentials.am, parts.master)
-    parts.master.address = await parts.server.listen(address)
+    parts.master.address = parts.source.master_address = await parts.server.listen(address)
     _announce(folder, number, parts.master.address)
     return AttemptStarted(
         attempt=number, wall=clock.wall(), settings=digest, pid=os.getpid(), host=socket.gethostname()
@@ -237,6 +237,10 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.server:
         with _whatever_happens("closing the connections"):
             await parts.server.close()
+    if parts.source:
+        with _whatever_happens("telling the scheduler"):
+            async with asyncio.timeout(CLOSING):
+                await parts.source.finish(report)
 
 
 @contextlib.contextmanager
@@ -267,7 +271,7 @@ def _address(job: PreparedJob, source: ContainerSource) -> str:
     """Where to listen: a Unix socket inside one machine, TLS wherever a message can leave it or the job wants it."""
     if source.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return f"unix:{job.folder.am_socket}"
-    host = "127.0.0.1" if source.capabilities.same_host else socket.getfqdn()
+    host = "127.0.0.1" if source.capabilities.same_host else source.host
     return f"tls:{host}:0"
 
 

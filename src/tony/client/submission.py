@@ -96,7 +96,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     prepare(home)
     unfinished.sweep(home)
     now = clock.wall()
-    folder = _new_folder(home, resolved.spec.scheduler, now)
+    folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
     with unfinished.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
         same_host = submitter.capabilities.same_host
         staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
@@ -139,10 +139,10 @@ def rendered(resolved: Resolved, home: Home) -> Json:
     return submitter.render(PreparedJob(home=home, folder=folder, record=record))
 
 
-def _new_folder(home: Home, scheduler: str, now: float) -> JobFolder:
+def _new_folder(home: Home, scheduler: str, own_id: str | None, now: float) -> JobFolder:
     """A folder, just made, of an id that no other job has: two of one moment may draw the same."""
     for _ in range(_DRAWS):
-        folder = home.job(new_job_id(scheduler, now))
+        folder = home.job(own_id or new_job_id(scheduler, now))
         with _making(folder.path), contextlib.suppress(FileExistsError):
             folder.path.mkdir(mode=0o700)
             return folder

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tony.errors import ExitCode
+from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.watchdog import Watchdog
 from tony.linux import oom, process, refusals
 from tony.model.codec import DecodeError, from_plain
@@ -39,14 +39,30 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
         file: that holds the launch context; None for standard input.
         wrap: puts something between the executor and its application master; for executors with faults.
     """
+
+    def read() -> LaunchContext:
+        try:
+            return _read_context(file)
+        except (OSError, ValueError) as error:
+            raise PlatformError(f"no launch context: {error}") from error
+
+    return begin(read, wrap)
+
+
+def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] = lambda connect: connect) -> int:
+    """Runs one executor.
+
+    Args:
+        read: finds out what to do, as long as nothing else is loaded; may raise TonyError.
+    """
     process.hear_signals()
     score = oom.own()
     process.set_not_dumpable()
     try:
-        context = _read_context(file)
-    except (OSError, ValueError) as error:
-        print(f"no launch context: {error}", file=sys.stderr)
-        return ExitCode.BUG
+        context = read()
+    except TonyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     process.set_child_subreaper()
     watchdog = Watchdog(f"{_MARKER}={context.container.marker}", context.container.cgroup)
     try:

@@ -6,6 +6,7 @@ Schedulers never import each other. What one cannot do is said in its `Capabilit
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,7 @@ from tony.model.codec import Json
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
+from tony.model.report import JobReport
 from tony.protocol.launch import Credentials, TaskPart
 
 
@@ -49,6 +51,13 @@ class ContainerSource(ABC):
     unless they are `async`. Every call may come twice; asking for what already is does nothing."""
 
     capabilities: Capabilities
+    #: Where executors and clients reach the application master; set before `open`.
+    master_address: str = ""
+
+    @property
+    def host(self) -> str:
+        """The name under which others reach this machine."""
+        return socket.getfqdn()
 
     @abstractmethod
     async def open(self, sink: Sink) -> None:
@@ -95,6 +104,9 @@ class ContainerSource(ABC):
     async def close(self) -> None:
         """Ends every container that is left, gives everything back, leaves no process and no file behind."""
 
+    async def finish(self, report: JobReport) -> None:  # noqa: B027 - few schedulers want to know
+        """Tells the scheduler how the job ended: the last call of all, after the summary was written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedJob:
@@ -111,10 +123,33 @@ class PreparedJob:
     record: JobRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a scheduler sees of a job whose application master runs elsewhere.
+
+    Attributes:
+        alive: whether it lives, or is about to; None if that cannot be told now.
+        address: where it listens, as in `am.json`; empty before it does.
+        host: where it runs.
+        attempt: which life of it.
+        note: what the scheduler has to say: why it waits, or why it ended.
+    """
+
+    alive: bool | None
+    address: str = ""
+    host: str = ""
+    attempt: int = 0
+    note: str = ""
+
+
 class Submitter(ABC):
     """The client's half."""
 
     capabilities: Capabilities
+
+    def own_id(self) -> str | None:
+        """A new job's id, from a scheduler that gives ids itself; None: the client makes one. After `check`."""
+        return None
 
     @abstractmethod
     def check(self, spec: JobSpec) -> Sequence[Problem]:
@@ -143,6 +178,21 @@ class Submitter(ABC):
     @abstractmethod
     async def sweep(self, folder: JobFolder) -> None:
         """Ends whatever an application master that died has left behind: executors, programs. May be called twice."""
+
+    async def look(self, job_id: str) -> Sight | None:
+        """What the scheduler knows of a job now; None where the job's folder says it all.
+
+        Raises:
+            SchedulerError: it does not know the job, or cannot be asked.
+        """
+        return None
+
+    async def fetch(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the folder is the job's own
+        """Brings a job's folder here up to what its application master wrote elsewhere. May be called again and again.
+
+        Raises:
+            SchedulerError: it cannot be had now.
+        """
 
 
 class Scheduler(ABC):

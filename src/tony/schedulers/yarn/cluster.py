@@ -109,8 +109,8 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
         SchedulerError: none of them names one.
         ConfigurationError: its files cannot be used.
     """
-    folder = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
-    folder = folder or conf_dir(home)
+    named = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
+    folder = named or conf_dir(home)
     if not folder:
         raise SchedulerError(
             "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "

@@ -136,9 +136,7 @@ def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLoc
     return NamedLocalResource(
         key=key,
         value=LocalResource(
-            resource=Url(
-                scheme=where.scheme, host=where.hostname or "", port=where.port or -1, file=where.path or "/"
-            ),
+            resource=Url(scheme=where.scheme, host=where.hostname or "", port=where.port or -1, file=where.path or "/"),
             size=uploaded.size,
             timestamp=uploaded.timestamp,
             type=kind,

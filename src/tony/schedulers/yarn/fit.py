@@ -71,7 +71,9 @@ def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem
     for name, role in spec.effective_roles.items():
         if role.instances:
             wanted = capability(role.resources)
-            problems += _container(f"roles.{name}", f"a task of {name}", wanted, role.node_label or settings.node_label, offer)
+            problems += _container(
+                f"roles.{name}", f"a task of {name}", wanted, role.node_label or settings.node_label, offer
+            )
     return problems
 
 
@@ -103,7 +105,9 @@ def _container(place: str, what: str, wanted: Resource, label: str | None, offer
         return problems
     if label and label not in offer.labels:
         known = f"it has {_some(sorted(offer.labels))}" if offer.labels else "it has none"
-        problem = Problem(key=_key(place, "label"), value=label, message=f"the cluster has no such node label; {known}.")
+        problem = Problem(
+            key=_key(place, "label"), value=label, message=f"the cluster has no such node label; {known}."
+        )
         return [problem]
     for name, amount in amounts.items():
         most = offer.maximum.get(name)
@@ -119,9 +123,7 @@ def _container(place: str, what: str, wanted: Resource, label: str | None, offer
     return problems or _no_node(place, what, amounts, label, offer)
 
 
-def _no_node(
-    place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer
-) -> list[Problem]:
+def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer) -> list[Problem]:
     nodes = [node for node in offer.nodes if not label or label in node.labels]
     if not nodes or any(all(node.has.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
         return []  # a cluster without nodes is one that waits for them
@@ -135,7 +137,9 @@ def _no_node(
             )
             return [Problem(key=_key(place, name), value=_amount(name, amount), message=message)]
     wanted = ", ".join(_amount(name, amount) for name, amount in amounts.items())
-    message = f"{what} asks for {wanted} together, and none of {len(nodes)} nodes{having} has all of that. Ask for less."
+    message = (
+        f"{what} asks for {wanted} together, and none of {len(nodes)} nodes{having} has all of that. Ask for less."
+    )
     return [Problem(key=_key(place, MEMORY), value=_amount(MEMORY, amounts[MEMORY]), message=message)]
 
 

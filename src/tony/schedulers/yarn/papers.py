@@ -1,7 +1,7 @@
 """What goes to a container beside its command: the job or the task, its secrets, where its files are.
 
-It travels in the `tokens` of a launch context, as secrets of Hadoop's credentials: variables and arguments of a container
-can be read by many (NodeManagers copy them into the logs), its tokens by its own user only.
+It travels in the `tokens` of a launch context, as secrets of Hadoop's credentials: variables and arguments of a
+container can be read by many (NodeManagers copy them into the logs), its tokens by its own user only.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ class JobPapers:
         runtime: the archive of our own programs.
         objects: digest -> the staged object.
         configuration: Hadoop's settings that our clients read, by their names.
-        folder: URL of the job's own folder in the cluster's file system.
+        folder: path of the job's own folder in the cluster's file system.
         user: who submitted.
+        interpreter: the archive of the submitter's own interpreter, if that is shipped.
+        nodes: host -> rack of the nodes to ask for: by name containers are granted sooner.
     """
 
     record: JobRecord
@@ -63,6 +65,8 @@ class JobPapers:
     configuration: Mapping[str, str]
     folder: str
     user: str
+    interpreter: Uploaded | None = None
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

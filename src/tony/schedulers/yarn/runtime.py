@@ -60,9 +60,7 @@ def _files() -> Iterator[tuple[str, os.stat_result]]:
     found = []
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
-        folders[:] = [
-            name for name in folders if name != "__pycache__" and not (below == "." and name in _CLIENT_ONLY)
-        ]
+        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _CLIENT_ONLY)]
         for name in files:
             if name.endswith((".py", ".sh")):
                 path = os.path.normpath(os.path.join(below, name))
@@ -109,5 +107,3 @@ def _compiled(name: str, source: bytes) -> bytes:
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     unchecked = (0b01).to_bytes(4, "little")
     return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code)
-
-

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tony.errors import InfraError
 from tony.model.layout import Home
 from tony.schedulers.base import ContainerSource, PreparedJob, Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):
-    """Makes both halves. Each is imported when it is asked for: the programs that need one never need the other."""
+    """Makes the client's half. The other one is made by `tony.am.on_yarn`, which has read the container's papers."""
 
     name = "yarn"
 
@@ -17,6 +18,4 @@ class YarnScheduler(Scheduler):
         return YarnSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerSource:
-        from tony.schedulers.yarn.source import YarnSource
-
-        return YarnSource(job)
+        raise InfraError("containers of YARN are had by a master inside the cluster only: tony.am.on_yarn")

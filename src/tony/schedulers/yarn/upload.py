@@ -96,7 +96,9 @@ class Depot:
         self.sent += wanted.size
         status = self._files.status(path)
         if status.length != wanted.size:
-            raise SchedulerError(f"{self._uri}{path} has {status.length} bytes and not the {wanted.size} that were sent")
+            raise SchedulerError(
+                f"{self._uri}{path} has {status.length} bytes and not the {wanted.size} that were sent"
+            )
         return status
 
     def _all_may_enter(self, folder: str) -> bool:
@@ -107,4 +109,3 @@ class Depot:
                 return False
             path = path.rpartition("/")[0]
         return True
-

@@ -7,17 +7,17 @@ MINIMUM = (3, 11)
 NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"]
 
 
-def look_further():
+def look_further():  # type: ignore[no-untyped-def]
     """Becomes a newer interpreter of this node; returns if there is none."""
     for name in NEWER:
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
             path = os.path.join(folder, name)
             if os.access(path, os.X_OK) and os.path.realpath(path) != os.path.realpath(sys.executable):
-                os.execv(path, [path, "-I", "-S", os.path.abspath(__file__)] + sys.argv[1:])
+                os.execv(path, [path, "-I", "-S", os.path.abspath(__file__), *sys.argv[1:]])
 
 
 if sys.version_info < MINIMUM:
-    look_further()
+    look_further()  # type: ignore[no-untyped-call]
     sys.exit(
         "tony: Python %d.%d or later is needed; %s on host %s is %d.%d, and no newer one is on PATH (%s). Name one with "
         'scheduler.yarn.python, or ship your own with scheduler.yarn.python = "own".'

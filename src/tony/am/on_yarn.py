@@ -1,0 +1,37 @@
+"""The application master in a container of YARN: finds its papers, makes the job's folder, and goes on as any other."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tony.am.main import run
+from tony.errors import TonyError
+from tony.history.files import write_json
+from tony.linux.process import set_not_dumpable
+from tony.model.codec import to_plain
+from tony.model.layout import Home, JobFolder
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.papers import JOB, JobPapers
+from tony.schedulers.yarn.source import YarnSource
+
+
+def main() -> int:
+    """Runs one attempt; answers the exit code of the process. What fails is said where YARN shows it."""
+    set_not_dumpable()
+    try:
+        papers, inside = Inside.look(os.environ).take(JOB, JobPapers)
+        folder = Home(inside.folder / "tony-home").job(papers.record.job_id)
+        _furnish(folder, papers)
+    except TonyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    sys.argv[1:] = [str(folder.path)]
+    return run(lambda job: YarnSource(job, papers, inside))
+
+
+def _furnish(folder: JobFolder, papers: JobPapers) -> None:
+    for path in (folder.path, folder.logs, folder.secret):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_json(folder.credentials, to_plain(papers.credentials))
+    write_json(folder.secret_job, to_plain(papers.record))

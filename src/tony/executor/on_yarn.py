@@ -1,0 +1,91 @@
+"""The executor in a container of YARN: finds its papers, lays down its task's files, and goes on as any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tony.errors import InfraError, StorageError, TonyError
+from tony.executor.environment import MARKER
+from tony.executor.main import begin
+from tony.model.codec import from_plain, to_plain
+from tony.protocol.launch import ContainerPart, LaunchContext
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.papers import TASK, TaskPapers
+from tony.storage.cache import Cache
+from tony.storage.failures import explained
+from tony.storage.localize import Interpreter, localize
+
+
+def main() -> int:
+    """Runs one executor. What fails is said on standard error, of which YARN keeps the end."""
+    return begin(_context)
+
+
+def _context() -> LaunchContext:
+    papers, inside = Inside.look(os.environ).take(TASK, TaskPapers)
+    task = papers.task
+    marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
+    work = inside.folder / "work" / f"{task.role}-{task.index}"
+    interpreter = _in_a_fork(papers, inside, work, marker)
+    return LaunchContext(
+        task=task,
+        container=ContainerPart(
+            host=inside.host,
+            work_folder=str(work),
+            log_folder=str(inside.logs),
+            inherit_env=False,
+            marker=marker,
+            python_path=interpreter.python_path,
+            python_env=interpreter.python_env,
+        ),
+        credentials=papers.credentials,
+    )
+
+
+def _in_a_fork(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> Interpreter:
+    """Lays the files down in a process of its own: what it loads for that, we need never again."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _answer(writing, papers, inside, work, marker)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    answer = json.loads(said) if said else {"error": "the process that laid down the files was killed"}
+    if "error" in answer:
+        raise InfraError(f"the files of {papers.task.role}:{papers.task.index} cannot be laid down: {answer['error']}")
+    return from_plain(Interpreter, answer["interpreter"])
+
+
+def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker: str) -> None:
+    code = 1
+    try:
+        try:
+            answer = {"interpreter": to_plain(_lay_down(papers, inside, work, marker))}
+            code = 0
+        except TonyError as error:
+            answer = {"error": str(error)}
+        os.write(writing, json.dumps(answer).encode())
+    except BaseException:  # the outermost place of a program
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> Interpreter:
+    """All containers of the job on one node unpack what they share once."""
+    cache = Cache(inside.shared / "cache")
+    cache.prepare()
+    for item in papers.staged.items:
+        with explained(f"take {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
+            if not cache.has(item.digest, item.size):
+                brought = (inside.folder / item.digest).resolve()
+                if not brought.is_file():
+                    raise StorageError(f"YARN did not bring {item.name} ({item.digest}) into {inside.folder}")
+                cache.take(item.digest, brought)
+    return localize(papers.staged, cache.path, work, {MARKER: marker})

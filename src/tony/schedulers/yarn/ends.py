@@ -1,0 +1,71 @@
+"""Why a container ended, in a sentence: YARN's exit statuses, and what the node said. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from tony.hadoop.text import shown
+from tony.hadoop.wire.records import ContainerStatus
+from tony.hadoop.yarn.exits import NOT_THE_PROGRAM, ExitStatus, exit_status
+
+#: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
+_MEMORY = re.compile(r"Current usage: ([\d.]+ [KMGT]?B) of ([\d.]+ [KMGT]?B) (?:physical|virtual) memory", re.ASCII)
+_VIRTUAL = re.compile(r"([\d.]+ [KMGT]?B) of ([\d.]+ [KMGT]?B) virtual memory", re.ASCII)
+#: Lines of a node's words that say the same of every container.
+_EMPTY_WORDS = ("N/A", "")
+#: Characters of a node's words that are told.
+_MOST = 600
+
+_SENTENCES = {
+    ExitStatus.INVALID: "the node could not start it",
+    ExitStatus.ABORTED: "it was given back, or its node was lost",
+    ExitStatus.DISKS_FAILED: "the disks of its node failed",
+    ExitStatus.PREEMPTED: "the scheduler took it back for another queue or application (preemption)",
+    ExitStatus.KILLED_BY_APPMASTER: "it was stopped by the application master",
+    ExitStatus.KILLED_BY_RESOURCEMANAGER: "the ResourceManager ended it",
+    ExitStatus.KILLED_AFTER_APP_COMPLETION: "the application was over",
+    ExitStatus.KILLED_BY_CONTAINER_SCHEDULER: "its node wanted the room back",
+    ExitStatus.KILLED_FOR_EXCESS_LOGS: "it wrote more logs than its node allows "
+    "(yarn.nodemanager.container-log-monitor.dir-size-limit-bytes)",
+}
+_SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+
+
+def cause(status: ContainerStatus) -> str:
+    """Why it ended."""
+    code, said = status.exit_status, shown(status.diagnostics, 4 * _MOST).strip()
+    known = exit_status(code)
+    if known is ExitStatus.KILLED_EXCEEDED_PMEM:
+        return f"YARN killed it for memory: {_usage(_MEMORY, said)}. Ask for more with `memory`"
+    if known is ExitStatus.KILLED_EXCEEDED_VMEM:
+        return (
+            f"YARN killed it for virtual memory: {_usage(_VIRTUAL, said)}. CUDA and many threads map far more than "
+            "they use: ask who runs the cluster to set yarn.nodemanager.vmem-check-enabled to false, or ask for more "
+            "`memory`"
+        )
+    if known is not None:
+        return f"{_SENTENCES[known]}{_words(said, known)}"
+    if code == 0:
+        return "its executor ended"
+    signal = _SIGNALS.get(code)
+    how = f"was killed by {signal}" if signal else f"ended with exit code {code}"
+    return f"its executor {how}{_words(said, None)}"
+
+
+def is_blameless(status: ContainerStatus) -> bool:
+    """Whether it went through no fault of the job."""
+    return status.exit_status in NOT_THE_PROGRAM
+
+
+def _usage(pattern: re.Pattern[str], said: str) -> str:
+    found = pattern.search(said)
+    return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it asked for"
+
+
+def _words(said: str, known: ExitStatus | None) -> str:
+    """What the node itself said, as far as that says more."""
+    if said in _EMPTY_WORDS or known in (ExitStatus.KILLED_BY_APPMASTER, ExitStatus.KILLED_AFTER_APP_COMPLETION):
+        return ""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    short = " ".join(lines)
+    return f": {short[-_MOST:]}"

@@ -1,0 +1,57 @@
+"""What would be sent to YARN for a job, for `--dry-run`. Pure; secrets and what only the cluster knows are left out."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.wire.proto import Message
+from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext
+from tony.model.codec import Json
+from tony.model.record import JobRecord
+from tony.model.staged import StagedRole
+from tony.schedulers.yarn.contexts import capability, master_container, submission, task_container
+from tony.schedulers.yarn.papers import RUNTIME, Uploaded
+from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
+
+#: Stands for what staging and the cluster add.
+_RUNTIME = Uploaded(url=f"hdfs://staging/cache/{RUNTIME}.zip", size=0, timestamp=0, public=True)
+_PYTHON = Uploaded(url="hdfs://staging/cache/python.tar.gz", size=0, timestamp=0)
+
+
+def rendered(record: JobRecord) -> Json:
+    """The submission context, and for each role what its containers are asked for and run."""
+    settings, _ = read_settings(record.spec.scheduler_settings)
+    own = _PYTHON if settings.python == OWN_PYTHON else None
+    master = master_container(settings, _RUNTIME, own, Credentials())
+    roles = record.spec.effective_roles
+    return {
+        "scheduler": "yarn",
+        "application": _plain(submission(record, settings, ApplicationId(), master)),
+        "containers": {
+            name: {
+                "instances": role.instances,
+                "ask": _plain(capability(role.resources)),
+                "node_label": role.node_label or settings.node_label,
+                "spread": role.spread,
+                "launch": _plain(
+                    task_container(record.spec, name, settings, _RUNTIME, own, StagedRole(), {}, Credentials())
+                ),
+                "program_environment": sorted(record.spec.env_of(name)),
+            }
+            for name, role in roles.items()
+        },
+    }
+
+
+def _plain(value: object) -> Json:
+    if isinstance(value, Message):
+        shown = dict(vars(value))  # what is present
+        if isinstance(value, ContainerLaunchContext):
+            shown["tokens"] = "(the job or the task, and its secrets)"
+        return {name: _plain(each) for name, each in shown.items() if each not in (None, ())}
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,391 @@
+"""The application master's half: containers of YARN, each with an executor in it.
+
+The heartbeat to the ResourceManager is a task of its own; launching talks with the nodes beside it, many at once. A
+container counts from its grant until the ResourceManager has told its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Coroutine, Sequence
+from enum import Enum
+
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.dataclass import dataclass
+from tony.errors import SchedulerError
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.tokens.credentials import Credentials as Tokens
+from tony.hadoop.tokens.selection import AM_RM, select
+from tony.hadoop.wire.placement import apart
+from tony.hadoop.wire.records import Container, ContainerStatus, FinalStatus
+from tony.hadoop.yarn.asks import Ask, News
+from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, Registration, scheduler_proxy
+from tony.hadoop.yarn.node_client import NodeClients
+from tony.model.report import JobReport
+from tony.model.staged import StagedRole
+from tony.model.states import JobState
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.base import ContainerSource, PreparedJob, Sink
+from tony.schedulers.yarn import ends
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.contexts import capability, task_container
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.settings import read_settings
+
+#: Lower is served first; one for all roles: the machine decides in which order they are asked for.
+_PRIORITY = 1
+#: Seconds that the last containers may take to end.
+_LAST_WAIT = 20.0
+#: Seconds until missing containers are told of: before, they are probably just on their way.
+_QUEUED_AFTER = 2.0
+_log = logging.getLogger(__name__)
+
+
+class _Stage(Enum):
+    GRANTED = "granted"  #: nothing runs in it
+    STARTING = "starting"  #: its node is told to start it
+    RUNNING = "running"  #: it was started, and has not ended
+    ENDING = "ending"  #: it was told to end
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Held:
+    """One container until its end has been told.
+
+    Attributes:
+        cause: why we end it; empty as long as we do not.
+        force: ends it when the patience of `release` is over.
+    """
+
+    container: Container
+    name: str
+    role: str
+    stage: _Stage = _Stage.GRANTED
+    cause: str = ""
+    force: asyncio.TimerHandle | None = None
+
+
+class YarnSource(ContainerSource):
+    """Containers of a YARN cluster, for the application master that runs in one of them.
+
+    Args:
+        papers: what the client sent.
+        inside: our own container.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, job: PreparedJob, papers: JobPapers, inside: Inside) -> None:
+        self._job = job
+        self._papers = papers
+        self._inside = inside
+        self._spec = job.record.spec
+        self._settings, _ = read_settings(self._spec.scheduler_settings)
+        self._tokens = inside.credentials.without(AM_RM)
+        self._master: MasterClient | None = None
+        self._nodes: NodeClients | None = None
+        self._sink: Sink | None = None
+        self._roles = tuple(self._spec.effective_roles)
+        self._demand = dict.fromkeys(self._roles, 0)
+        self._held: dict[str, _Held] = {}
+        self._empty = asyncio.Event()
+        self._registration: Registration | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queued = ""
+        self._shortage: asyncio.TimerHandle | None = None
+
+    @property
+    def host(self) -> str:
+        return self._inside.host
+
+    # --- the ResourceManager ----------------------------------------------------------------------------------------
+
+    async def open(self, sink: Sink) -> None:
+        if self._sink:
+            return
+        self._sink = sink
+        configuration = Configuration.load(None, {}, given=self._papers.configuration)
+        token = select(self._inside.credentials, AM_RM)
+        if token is None:
+            raise SchedulerError(f"{self._inside.tokens} holds no token for the ResourceManager")
+        self._master = MasterClient(scheduler_proxy(configuration, token))
+        self._nodes = NodeClients(self._master.node_tokens)
+        host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
+        self._registration = await self._master.register(host, int(port), "")
+        self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
+
+    async def _beat(self, master: MasterClient) -> None:
+        try:
+            await master.run(self._heard)
+        except AttemptOver as error:
+            _log.error("%s", error)
+            os.kill(os.getpid(), 15)  # as if somebody had ended us: the job ends in order
+        except HadoopError as error:
+            _log.error("the ResourceManager is lost: %s", error)
+            os.kill(os.getpid(), 15)
+
+    async def recover(self) -> Sequence[str]:
+        return ()
+
+    def _heard(self, news: News) -> None:
+        for container in news.granted:
+            self._take(container)
+        for status in news.completed:
+            self._completed(status)
+        for refused in news.refused:
+            self._emit(Unsatisfiable(role=self._roles[refused.key], reason=refused.reason))
+        for container_id in news.preempted:
+            _log.warning("YARN takes back %s (preemption)", ids.container_text(container_id))
+        self._look_for_shortage()
+
+    def _take(self, container: Container) -> None:
+        assert container.id is not None
+        key = container.allocation_request_id
+        if not 0 <= key < len(self._roles):
+            _log.warning("%s was granted, which nobody asked for", ids.container_text(container.id))
+            self._rm.release(container.id)
+            return
+        name, role = ids.container_text(container.id), self._roles[key]
+        self._held[name] = _Held(container=container, name=name, role=role)
+        host = container.node.host or "" if container.node else ""
+        self._emit(Granted(container=name, role=role, host=host))
+
+    @property
+    def _rm(self) -> MasterClient:
+        assert self._master is not None
+        return self._master
+
+    # --- demand ---------------------------------------------------------------------------------------------------
+
+    def set_demand(self, role: str, total: int) -> None:
+        if total == self._demand[role]:
+            return
+        self._demand[role] = total
+        if total and self._registration and (missing := self._unknown_resources(role)):
+            self._emit(Unsatisfiable(role=role, reason=f"the cluster counts no {missing}"))
+            return
+        self._ask(role)
+
+    def _unknown_resources(self, role: str) -> str:
+        """Resources that YARN would ignore without a word."""
+        assert self._registration is not None
+        known = {each.name for each in self._registration.resource_types}
+        wanted = capability(self._spec.effective_roles[role].resources)
+        return ", ".join(each.name for each in wanted.others if known and each.name not in known)
+
+    def _ask(self, role: str) -> None:
+        """Says how many are still to come. A container that is on its end does not count."""
+        held = sum(each.role == role for each in self._held.values())
+        self._rm.want(self._roles.index(role), max(0, self._demand[role] - held), self._ask_of(role))
+        self._look_for_shortage()
+
+    def _ask_of(self, role: str) -> Ask:
+        spec = self._spec.effective_roles[role]
+        resource = capability(spec.resources)
+        if spec.spread:
+            return Ask(resource=resource, priority=_PRIORITY, tags=(role,), constraint=apart("node", role))
+        label = spec.node_label or self._settings.node_label
+        if label:
+            return Ask(resource=resource, priority=_PRIORITY, label=label)
+        nodes = self._papers.nodes
+        racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
+        return Ask(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)
+
+    def _look_for_shortage(self) -> None:
+        """Tells after a moment what is missing, and at once when nothing is any more."""
+        if self._rm.outstanding() == 0:
+            if self._shortage:
+                self._shortage.cancel()
+                self._shortage = None
+            self._say_queued("")
+        elif self._shortage is None:
+            self._shortage = asyncio.get_running_loop().call_later(_QUEUED_AFTER, self._tell_shortage)
+
+    def _tell_shortage(self) -> None:
+        self._shortage = None
+        parts = []
+        for key, role in enumerate(self._roles):
+            missing = self._rm.outstanding(key)
+            if missing:
+                parts.append(f"{missing} of {self._demand[role]} containers of {role}")
+        if parts:
+            queue = (self._registration and self._registration.queue) or self._settings.queue
+            self._say_queued(f"waiting for YARN: {', '.join(parts)} are not granted yet by queue {queue}")
+
+    def _say_queued(self, reason: str) -> None:
+        if reason != self._queued:
+            self._queued = reason
+            self._emit(Queued(reason=reason))
+
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        held = self._held.get(container)
+        if held is None:
+            raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
+        if held.stage is not _Stage.GRANTED or self._nodes is None:
+            return
+        held.stage = _Stage.STARTING
+        staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        papers = TaskPapers(task=task, credentials=credentials, staged=staged)
+        tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: packed(papers)})
+        context = task_container(
+            self._spec,
+            task.role,
+            self._settings,
+            self._papers.runtime,
+            self._papers.interpreter,
+            staged,
+            self._papers.objects,
+            tokens,
+        )
+        try:
+            await self._nodes.start(held.container, context)
+        except HadoopError as error:
+            assert held.container.id is not None
+            self._held.pop(container, None)
+            self._rm.release(held.container.id)
+            self._ask(held.role)
+            raise SchedulerError(f"{task.role}:{task.index} cannot be started in {container}: {error}") from error
+        if held.stage is _Stage.STARTING:
+            held.stage = _Stage.RUNNING
+        if held.cause:
+            self._end(held, held.cause)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    def release(self, container: str, patience: float) -> None:
+        held = self._held.get(container)
+        if held is None:
+            return
+        if held.stage is _Stage.GRANTED:
+            self._give_back(held, "it was given back")
+        elif held.stage in (_Stage.STARTING, _Stage.RUNNING):
+            again = held.force.when() if held.force else float("inf")
+            loop = asyncio.get_running_loop()
+            if loop.time() + patience < again:
+                if held.force:
+                    held.force.cancel()
+                cause = f"it was given back, and its executor did not end within {patience:g} s"
+                held.force = loop.call_later(patience, self._end, held, cause)
+
+    def kill(self, container: str, reason: str) -> None:
+        held = self._held.get(container)
+        if held:
+            self._end(held, f"killed: {reason}")
+
+    def _end(self, held: _Held, cause: str) -> None:
+        held.cause = held.cause or cause
+        if held.stage is _Stage.GRANTED:
+            self._give_back(held, cause)
+        elif held.stage is _Stage.RUNNING:
+            held.stage = _Stage.ENDING
+            self._spawn(self._stop(held))
+
+    def _give_back(self, held: _Held, cause: str) -> None:
+        assert held.container.id is not None
+        self._rm.release(held.container.id)
+        self._gone(held, cause, blameless=False)
+
+    async def _stop(self, held: _Held) -> None:
+        """Has its node end it. If the node does not listen, the ResourceManager tells it to."""
+        assert held.container.id is not None
+        assert held.container.node is not None
+        assert self._nodes is not None
+        try:
+            failed = (await self._nodes.stop(held.container.node, [held.container.id]))[held.container.id]
+            if failed is None:
+                self._rm.wake()
+                return
+            _log.warning("%s cannot be stopped by its node: %s", held.name, failed)
+        except HadoopError as error:
+            _log.warning("%s cannot be stopped by its node: %s", held.name, error)
+        self._rm.release(held.container.id)
+
+    def _completed(self, status: ContainerStatus) -> None:
+        held = self._held.get(ids.container_text(status.id)) if status.id else None
+        if held is None:
+            return
+        said = ends.cause(status)
+        self._gone(held, held.cause or said, blameless=not held.cause and ends.is_blameless(status))
+
+    def _gone(self, held: _Held, cause: str, *, blameless: bool) -> None:
+        if held.force:
+            held.force.cancel()
+        if self._held.pop(held.name, None) is None:
+            return
+        self._emit(ContainerEnded(container=held.name, cause=cause, blameless=blameless))
+        if self._sink:
+            self._ask(held.role)
+        if not self._held:
+            self._empty.set()
+
+    async def close(self) -> None:
+        if self._sink is None:
+            return
+        self._sink = None
+        if self._shortage:
+            self._shortage.cancel()
+        if self._master is None or self._nodes is None:
+            return
+        for role in self._roles:
+            self._master.want(self._roles.index(role), 0, self._ask_of(role))
+        for held in list(self._held.values()):
+            self._end(held, "the job is over")
+        try:
+            async with asyncio.timeout(_LAST_WAIT):
+                while self._held and self._beating and not self._beating.done():
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            _log.error("%d containers do not end; YARN ends them with the application", len(self._held))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._nodes.close()
+
+    async def finish(self, report: JobReport) -> None:
+        if self._master is None:
+            return
+        try:
+            await self._master.finish(_STATUS.get(report.state, FinalStatus.FAILED), _diagnostics(report), "")
+        except AttemptOver as error:
+            _log.info("%s", error)
+        finally:
+            if self._beating:
+                self._beating.cancel()
+                await asyncio.gather(self._beating, return_exceptions=True)
+            await self._master.close()
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        """Tells the sink soon: never from inside a call of its own."""
+        asyncio.get_running_loop().call_soon(self._tell, event)
+
+    def _tell(self, event: Event) -> None:
+        if self._sink:
+            self._sink(event)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_STATUS = {
+    JobState.SUCCEEDED: FinalStatus.SUCCEEDED,
+    JobState.FAILED: FinalStatus.FAILED,
+    JobState.KILLED: FinalStatus.KILLED,
+}
+
+
+def _diagnostics(report: JobReport) -> str:
+    """What people see beside the application in YARN's own pages."""
+    return report.failure.reason if report.failure else report.state.value

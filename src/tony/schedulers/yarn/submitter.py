@@ -1,0 +1,208 @@
+"""The client's half: says what can never work, stages into the cluster, submits, finds the application again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from tony.errors import Problem, SchedulerError, TonyError
+from tony.hadoop import ids
+from tony.hadoop.ipc.errors import ApplicationNotFoundError
+from tony.hadoop.text import shown
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.wire.records import ApplicationId, NodeState
+from tony.hadoop.wire.reports import ApplicationReport, QueueInfo, QueueState
+from tony.hadoop.yarn.application_client import ENDED
+from tony.linux.threads import beside
+from tony.model.codec import Json, from_plain
+from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.protocol.launch import JobCredentials
+from tony.schedulers.base import Capabilities, PreparedJob, Sight, Submitter
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.cluster import Cluster, find_cluster
+from tony.schedulers.yarn.contexts import master_container, submission
+from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
+from tony.schedulers.yarn.papers import JOB, JobPapers, packed
+from tony.schedulers.yarn.rendering import rendered
+from tony.schedulers.yarn.runtime import store_runtime
+from tony.schedulers.yarn.settings import YarnSettings, read_settings
+from tony.schedulers.yarn.upload import Depot, Wanted
+from tony.storage.cache import Cache
+
+#: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
+_NAMED = 200
+
+
+class YarnSubmitter(Submitter):
+    """Jobs as applications of a YARN cluster."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._new: ApplicationId | None = None
+        self._cluster: Cluster | None = None
+        self._nodes: dict[str, str] = {}
+
+    # --- before ---------------------------------------------------------------------------------------------------
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        settings, problems = read_settings(spec.scheduler_settings)
+        if problems:
+            return problems
+        try:
+            offer = asyncio.run(self._offer(settings))
+        except TonyError as error:
+            return [Problem(key="scheduler.name", value="yarn", message=str(error))]
+        return misfits(spec, settings, offer)
+
+    async def _offer(self, settings: YarnSettings) -> Offer:
+        """Asks for everything at once, and for an id as well: it costs nothing if it is not used."""
+        self._cluster = find_cluster(settings, self._home)
+        async with self._cluster.applications() as client:
+            new, types, labels, nodes, queue, root = await asyncio.gather(
+                client.new_application(),
+                client.resource_types(),
+                client.labels(),
+                client.nodes((NodeState.RUNNING,)),
+                client.queue(settings.queue, recursive=False),
+                client.queue("root"),
+            )
+        self._new = new.id
+        named = [node for node in nodes if node.id and node.id.host][:_NAMED]
+        self._nodes = {node.id.host or "": node.rack or "" for node in named if node.id}
+        return Offer(
+            maximum=new.maximum.amounts(),
+            types=[each.name for each in types],
+            labels=[label.name or "" for label in labels],
+            nodes=[
+                Node(
+                    host=node.id.host or "" if node.id else "",
+                    has=node.capability.amounts() if node.capability else {},
+                    labels=node.labels,
+                )
+                for node in nodes
+            ],
+            queue=_queue(queue),
+            queues=_leaves(root),
+        )
+
+    def own_id(self) -> str | None:
+        if self._new is None:
+            raise SchedulerError("the cluster was not asked for an id")
+        return ids.application_text(self._new)
+
+    def render(self, job: PreparedJob) -> Json:
+        return rendered(job.record)
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    async def submit(self, job: PreparedJob) -> None:
+        settings, _ = read_settings(job.record.spec.scheduler_settings)
+        cluster = self._cluster or find_cluster(settings, self._home)
+        application = ids.application_id(job.record.job_id)
+        papers = await beside(self._provide, job, cluster, settings)
+        tokens = Credentials(secrets={JOB: packed(papers)})
+        context = submission(
+            job.record, settings, application, master_container(settings, papers.runtime, papers.interpreter, tokens)
+        )
+        async with cluster.applications() as client:
+            await client.submit(context)
+
+    def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings) -> JobPapers:
+        cache = Cache(job.home.cache)
+        runtime = store_runtime(cache)
+        own = Wanted(path=cache.object(runtime.digest), name=f"{runtime.digest}.zip", size=runtime.size, public=True)
+        items = {item.digest: item for role in job.record.staged.roles.values() for item in role.items}
+        wanted = [own] + [
+            Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()
+        ]
+        staging = cluster.path(settings.staging)
+        depot = Depot(cluster, staging)
+        try:
+            found = depot.provide(wanted)
+        finally:
+            depot.close()
+        credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
+        return JobPapers(
+            record=job.record,
+            credentials=credentials,
+            runtime=found[own.name],
+            objects={digest: found[digest] for digest in items},
+            configuration=cluster.needed_settings(),
+            folder=f"{staging}/jobs/{job.record.job_id}",
+            user=cluster.user,
+            nodes=self._nodes,
+        )
+
+    # --- after ----------------------------------------------------------------------------------------------------
+
+    async def look(self, job_id: str) -> Sight | None:
+        application = ids.application_id(job_id)
+        async with self._found(job_id).applications() as client:
+            try:
+                report = await client.report(application)
+            except ApplicationNotFoundError:
+                return Sight(alive=False, note="the ResourceManager does not know the application any more")
+        return sight(report)
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        """Only `look` knows."""
+        return None
+
+    async def sweep(self, folder: JobFolder) -> None:
+        async with self._found(folder.job_id).applications() as client:
+            try:
+                await client.kill(ids.application_id(folder.job_id), "its application master is gone")
+            except ApplicationNotFoundError:
+                return
+
+    def _found(self, job_id: str) -> Cluster:
+        """The cluster that a job went to: what its record says, or what the environment does."""
+        if self._cluster is None:
+            settings = recorded_settings(self._home.job(job_id))
+            self._cluster = find_cluster(settings, self._home)
+        return self._cluster
+
+
+def recorded_settings(folder: JobFolder) -> YarnSettings:
+    """The settings that a recorded job names; the defaults if it is not recorded here."""
+    try:
+        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
+        return read_settings(values)[0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return YarnSettings()
+
+
+def sight(report: ApplicationReport) -> Sight:
+    """What a report of the ResourceManager tells."""
+    alive = report.state is None or report.state not in ENDED
+    listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
+    attempt = report.current_attempt.number if report.current_attempt else None
+    return Sight(
+        alive=alive,
+        address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
+        host=report.host or "" if listens else "",
+        attempt=attempt or 0,
+        note=shown(report.diagnostics or "").strip(),
+    )
+
+
+def _queue(info: QueueInfo | None) -> Queue | None:
+    if info is None:
+        return None
+    return Queue(
+        running=info.state in (None, QueueState.RUNNING),
+        labels=info.accessible_node_labels,
+        children=[child.name or "" for child in info.children],
+    )
+
+
+def _leaves(info: QueueInfo | None) -> list[str]:
+    if info is None:
+        return []
+    if not info.children:
+        return [info.name or ""]
+    return [name for child in info.children for name in _leaves(child)]
