@@ -52,6 +52,16 @@ def test_rounds_are_one_log() -> None:
             assert b"".join(logs.read(log, offset, length)) == b"000111222333"[offset:end]
 
 
+def test_a_file_that_grew_between_rounds_is_there_once() -> None:
+    """Each round brings whole files: the last one holds all, unless it is another file of the same name."""
+    contents = [b"a" * 9000, b"a" * 9000, b"a" * 9000 + b"b" * 5000, b"a new file", b"", b"x", b"xyz"]
+    rounds = {f"{_NEW}/host_1_{1000 + n}": make([[("c", log_files({"out": data}))]]) for n, data in enumerate(contents)}
+    logs = _logs(rounds)
+    (log,) = logs.find(_APPLICATION, "alice")
+    assert b"".join(logs.read(log)) == b"a" * 9000 + b"b" * 5000 + b"a new file" + b"xyz"
+    assert log.length == 14_013
+
+
 def test_what_is_being_written_waits() -> None:
     """Temporary files are left out; an indexed file with a round under way gives the rounds before."""
     whole = _golden("ifile-none")
@@ -75,7 +85,7 @@ def test_one_damaged_file_hides_no_other() -> None:
 def test_none() -> None:
     """No files: the message says where they were looked for and why there may be none."""
     with pytest.raises(LogsNotFoundError, match=r"yarn\.log-aggregation-enable.*bucket-logs-tfile/2345/application_"):
-        _logs({"/app-logs/bob/x": b""}).find(_APPLICATION, "alice")
+        _logs({"/app-logs/bob/x": b"", f"{_NEW}/host_1": b""}).find(_APPLICATION, "alice")
 
 
 def test_places_follow_the_settings() -> None:

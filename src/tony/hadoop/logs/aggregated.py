@@ -6,8 +6,11 @@ Where they are depends on the version and on settings of the cluster, so all pla
     {remote-app-log-dir}/{user}/{suffix}-{format}/{application}/{host}_{port}                             3.1, 3.2
     {remote-app-log-dir}/{user}/{suffix}/{application}/{host}_{port}                                      before
 
-One file for each node, and with rolling aggregation one for each round or for several. The owner's folder is closed to
-others (770): only the owner, and members of the cluster's group, can read.
+One file for each node, and with rolling aggregation one for each round or for several. A round brings whole files: one
+that grew since the round before is there twice, the second time with the first's bytes before its new ones. But a
+NodeManager also removes what it brought, so the same name may be a new file. Which of the two it is, the bytes tell.
+
+The owner's folder is closed to others (770): only the owner, and members of the cluster's group, can read.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ _SUFFIX = "yarn.nodemanager.remote-app-log-dir-suffix"
 _TEMPORARY = ".tmp"
 #: Nodes and rounds of one application.
 _MOST_FILES = 100_000
+#: Bytes compared at the start and at the end of a file that came in two rounds.
+_SAMPLE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,7 @@ class AggregatedLog:
         name: of the log file, such as `stdout`.
         node: `host_port` of the NodeManager, as the aggregated file is named.
         length: bytes.
-        pieces: where the bytes are, in order; several only with rolling aggregation.
+        pieces: where the bytes are, in order; several only with rolling aggregation, of files that were replaced.
     """
 
     container: str
@@ -154,16 +159,7 @@ class AggregatedLogs:
                 failed = MalformedLogFile(f"{path} {error}")
         if not pieces and failed is not None:
             raise failed
-        return tuple(
-            AggregatedLog(
-                container=key[0],
-                name=key[1],
-                node=key[2],
-                length=sum(piece.entry.length for piece in found),
-                pieces=tuple(found),
-            )
-            for key, found in sorted(pieces.items())
-        )
+        return tuple(self._log(*key, found) for key, found in sorted(pieces.items()))
 
     def read(self, log: AggregatedLog, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """The bytes of a log file, in pieces.
@@ -189,6 +185,25 @@ class AggregatedLogs:
             if left <= 0:
                 return
 
+    def _log(self, container: str, name: str, node: str, rounds: Sequence[Piece]) -> AggregatedLog:
+        kept: list[Piece] = []
+        for piece in rounds:
+            if kept and self._grew_into(kept[-1], piece):
+                kept.pop()
+            kept.append(piece)
+        length = sum(piece.entry.length for piece in kept)
+        return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
+
+    def _grew_into(self, before: Piece, after: Piece) -> bool:
+        """Whether a later round brought the same file again, perhaps with more behind it: some bytes are compared."""
+        length = before.entry.length
+        if after.entry.length < length:
+            return False
+        samples = ((0, min(length, _SAMPLE)), (max(0, length - _SAMPLE), min(length, _SAMPLE)))
+        return all(
+            b"".join(self._read(before, at, size)) == b"".join(self._read(after, at, size)) for at, size in samples
+        )
+
     def _files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
         """Path and size of each aggregated file, and the names and sizes of all that lies beside it."""
         found: list[tuple[str, int, dict[str, int]]] = []
@@ -198,7 +213,9 @@ class AggregatedLogs:
                 beside = {status.name: status.length for status in self._filesystem.list(folder) if status.is_file}
             except FileMissingError:
                 continue
-            names = [name for name in sorted(beside) if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
+            # A file without bytes is one whose NodeManager has only begun.
+            whole = [name for name, size in sorted(beside.items()) if size]
+            names = [name for name in whole if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
             found.extend((f"{folder}/{name}", beside[name], beside) for name in names)
             if len(found) > _MOST_FILES:
                 raise MalformedLogFile(f"{folder} holds more than {_MOST_FILES} files.")
