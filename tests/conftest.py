@@ -5,13 +5,20 @@ or with ``--strict-skips`` a skip counts as a failure unless ``tests/meta/allowe
 with a reason.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.mini_clusters import Clusters
+    from tony.mini.cluster import Cluster
 
 ALLOWED_SKIPS = Path(__file__).parent / "meta" / "allowed_skips.txt"
 
@@ -58,6 +65,28 @@ def isolate_from_user() -> Path:
     os.environ["TONY_HOME"] = str(folder / "home")
     os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
     return folder
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    """Real clusters with other options than the shared one's: `clusters.with_options(options(nodes=1))`."""
+    from tests.mini_clusters import Clusters, why_not
+
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    found = Clusters()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def cluster(clusters: Clusters) -> Cluster:
+    """A real Hadoop, all daemons living: three nodes of 4 GB and 8 vcores, shared by all tests of a run.
+
+    What a test leaves on it others find: use names of your own in HDFS, and end what you start.
+    """
+    return clusters.shared()
 
 
 def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:

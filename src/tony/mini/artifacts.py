@@ -39,10 +39,10 @@ def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Calla
         StorageError: the cache cannot be written.
     """
     cache = cache_folder(environment)
-    # A changed list of archives is another folder: nobody gets a half of each.
-    folder = cache / f"{hadoop}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
+    found = find_folder(cache, hadoop)
+    if found is not None:
+        return found
+    folder = _folder(cache, hadoop)
     maven = find_maven(environment)
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -53,6 +53,17 @@ def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Calla
     except OSError as error:
         raise StorageError(f"Hadoop's archives cannot be kept in {cache}: {error.strerror or error}") from error
     return folder
+
+
+def find_folder(cache: Path, hadoop: str) -> Path | None:
+    """The archives of a release in a cache; None if they have to be fetched."""
+    folder = _folder(cache, hadoop)
+    return folder if folder.is_dir() else None
+
+
+def _folder(cache: Path, hadoop: str) -> Path:
+    # A changed list of archives is another folder: nobody gets a half of each.
+    return cache / f"{hadoop}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness
 from tony.mini.after_start import furnish
 from tony.mini.artifacts import fetch
-from tony.mini.daemons import Daemon, Kind, command, parse, tool_command
+from tony.mini.daemons import Daemon, Kind, command, daemons, parse, tool_command
 from tony.mini.java import find_java
 from tony.mini.options import Options
 from tony.mini.places import Places
@@ -118,8 +118,7 @@ class Cluster:
             self._refuse_second()
             self._clear()
             for left in reversed(range(_TRIES)):
-                state = State(options=options, java=str(java.home), jars=str(jars), ports={})
-                state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
+                state = self._planned(options, str(java.home), str(jars))
                 try:
                     return self._bring_up(state, timeout)
                 except _TakenPort as error:
@@ -243,6 +242,11 @@ class Cluster:
                 f"a cluster runs already in {self.places.path}; see tony mini status, end it: tony mini stop"
             )
 
+    def _planned(self, options: Options, java: str, jars: str) -> State:
+        path = options.path or f"{self.places.bin}:{self._environment.get('PATH') or os.defpath}"
+        names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
+        return State(options=options, java=java, jars=jars, path=path, ports=ports.choose(names))
+
     def _bring_up(self, state: State, timeout: float) -> State:
         self.places.path.mkdir(mode=0o700, exist_ok=True)
         write_files(state, self.places)
@@ -315,7 +319,8 @@ class Cluster:
         if not living:
             return "no daemon runs"
         if dead:
-            return f"{' and '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead; bring back with: tony mini restart"
+            verb = "is" if len(dead) == 1 else "are"
+            return f"{' and '.join(dead)} {verb} dead; to mend it: tony mini restart {dead[0]}"
         return readiness.waiting_for(state, {})
 
     def _status_of(self, daemon: Daemon, process: Process | None, state: State) -> DaemonStatus:

@@ -16,6 +16,8 @@ HOST = "127.0.0.1"
 _NODE_NETWORK = "127.0.1"
 #: Addresses that a node can have.
 MOST_NODES = 254
+#: In the environment of daemons, and of all that they start: the folder of their cluster.
+MARKER = "TONY_MINI"
 
 _PACKAGE = "org.apache.hadoop"
 #: Packages into which Hadoop reflects; what its own start scripts open on Java 17.

@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
+from tony.mini.daemons import MARKER
 from tony.mini.places import Places
 from tony.mini.state import Process, State
 
-#: In the environment of daemons, and of all that they start: the folder of their cluster.
-MARKER = "TONY_MINI"
 #: What daemons take over from whoever starts them.
-_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "TZ", "USER")
+_INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")
 #: Lines of a log that an error shows, of which many are other than those of a stack trace.
 _LINES = 12
 #: Bytes of a log in which they are looked for.
@@ -28,19 +27,16 @@ _BUSY = re.compile(r"BindException|Address already in use|Port in use", re.IGNOR
 
 
 def environment(state: State, places: Places, own: Mapping[str, str]) -> dict[str, str]:
-    """The environment of daemons. Containers get most of it, too: `PATH`, `JAVA_HOME`, `HADOOP_CONF_DIR`.
+    """The environment of daemons. Containers get `JAVA_HOME` and `HADOOP_CONF_DIR` of it, the others by the site file.
 
     Args:
         own: that of whoever starts them.
     """
     taken = {name: own[name] for name in _INHERITED if name in own}
-    path = state.options.path
-    if path is None:
-        path = f"{places.bin}:{own.get('PATH', os.defpath)}"
     return {
         "LANG": "C.UTF-8",
         **taken,
-        "PATH": path,
+        "PATH": state.path,
         "JAVA_HOME": state.java,
         "HADOOP_CONF_DIR": str(places.conf),
         MARKER: str(places.path),

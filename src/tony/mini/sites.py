@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
-from tony.mini.daemons import HOST, Daemon, Kind
+from tony.mini.daemons import HOST, MARKER, Daemon, Kind
 from tony.mini.places import Places
 from tony.mini.state import State
 
@@ -160,6 +160,9 @@ def _yarn(state: State, places: Places) -> Properties:
         "yarn.nodemanager.disk-health-checker.enable": "false",
         "yarn.nodemanager.recovery.enabled": "true",
         "yarn.nodemanager.sleep-delay-before-sigkill.ms": "250",
+        # Else the PATH of containers is the one that is built into bash, whatever that of their NodeManager is.
+        "yarn.nodemanager.admin-env.PATH": state.path,
+        f"yarn.nodemanager.admin-env.{MARKER}": str(places.path),
         "yarn.log-aggregation-enable": "true",
         "yarn.nodemanager.remote-app-log-dir": "/app-logs",
         "yarn.application.classpath": f"{places.conf},{state.jars}/*",

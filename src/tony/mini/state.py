@@ -41,6 +41,7 @@ class State:
         options: what it was to be.
         java: the home of its Java.
         jars: the folder of its Java archives.
+        path: PATH of the nodes and of containers.
         ports: `nn.rpc`, `nm1.web`... -> port; fixed for the cluster's life.
         processes: daemon -> its last process, living or not.
         ready: whether it once was.
@@ -49,6 +50,7 @@ class State:
     options: Options
     java: str
     jars: str
+    path: str
     ports: Mapping[str, int]
     processes: Mapping[str, Process] = field(default_factory=dict)
     ready: bool = False

@@ -1,0 +1,196 @@
+"""A real Hadoop is started, harmed, mended and ended, and nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tony
+from tests.mini_clusters import Clusters, options
+from tony.errors import InfraError, UserError
+from tony.linux.process import is_alive, with_marker
+from tony.mini import conf_dir
+from tony.mini.cluster import Cluster
+from tony.mini.daemons import MARKER
+from tony.mini.preparing import user_name
+from tony.mini.readiness import send
+from tony.model.layout import Home
+
+SOURCE = str(Path(tony.__file__).parents[1])
+RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
+
+
+def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs `tony mini` on a home."""
+    environ = {**os.environ, "TONY_HOME": str(home), "PYTHONPATH": SOURCE, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", RUN, "mini", *words], env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def ask(cluster: Cluster, port: str, path: str) -> Any:
+    """What a daemon's page says."""
+    return json.loads(send(cluster.state.address(port), "GET", path))
+
+
+def test_a_cluster_is_ready(cluster: Cluster) -> None:
+    """Every daemon runs, HDFS takes files, and commands of the same home find the configuration."""
+    found = cluster.status()
+    assert (True, None) == (found.running, found.waiting_for)
+    assert ["nn", "rm", "dn1", "nm1", "nm2", "nm3"] == [daemon.name for daemon in found.daemons]
+    assert {"running"} == {daemon.state for daemon in found.daemons}
+    assert cluster.conf == conf_dir(cluster.home)
+    answer = command(cluster.home.path, "env")
+    assert (0, f"export HADOOP_CONF_DIR={cluster.conf}\n") == (answer.returncode, answer.stdout)
+    answer = command(cluster.home.path, "status", "--json")
+    assert [daemon.pid for daemon in found.daemons] == [each["pid"] for each in json.loads(answer.stdout)["daemons"]]
+
+
+def test_nodes_have_names_and_sizes_of_their_own(cluster: Cluster) -> None:
+    """Three hosts of 4 GB and 8 vcores; two pretended GPUs on the first."""
+    nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
+    assert {"127.0.1.1", "127.0.1.2", "127.0.1.3"} == {node["nodeHostName"] for node in nodes}
+    assert {(4096, 8)} == {(node["totalResource"]["memory"], node["totalResource"]["vCores"]) for node in nodes}
+    gpus = {
+        node["nodeHostName"]: resource["value"]
+        for node in nodes
+        for resource in node["totalResource"]["resourceInformations"]["resourceInformation"]
+        if resource["name"] == "yarn.io/gpu"
+    }
+    assert {"127.0.1.1": 2, "127.0.1.2": 0, "127.0.1.3": 0} == gpus
+
+
+def test_nobody_else_reaches_it(cluster: Cluster) -> None:
+    """Every daemon listens on loopback only."""
+    pids = {process.pid for process in cluster.state.living().values()}
+    inodes = {
+        os.readlink(f"/proc/{pid}/fd/{number}")[len("socket:[") : -1]
+        for pid in pids
+        for number in os.listdir(f"/proc/{pid}/fd")
+        if os.path.lexists(f"/proc/{pid}/fd/{number}")
+    }
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    addresses = {line[1][:8] for line in lines if line[3] == "0A" and line[9] in inodes}
+    assert addresses
+    assert {"7F"} == {address[6:] for address in addresses}
+    six = [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
+    assert [] == [line for line in six if line[3] == "0A" and line[9] in inodes]
+
+
+@pytest.mark.parametrize("name", ["rm", "nm2", "dn1"])
+def test_a_killed_daemon_comes_back(cluster: Cluster, name: str) -> None:
+    """With the same ports; meanwhile the status tells of it."""
+    before = cluster.state
+    killed = cluster.kill(name)
+    assert killed == before.processes[name]
+    assert cluster.kill(name) is None
+    found = cluster.status()
+    assert f"{name} is dead; to mend it: tony mini restart {name}" == found.waiting_for
+    assert "dead" == next(daemon.state for daemon in found.daemons if daemon.name == name)
+    cluster.restart(name)
+    assert cluster.status().waiting_for is None
+    after = cluster.state
+    assert before.ports == after.ports
+    assert before.processes[name] != after.processes[name]
+
+
+def test_a_daemon_can_be_held(cluster: Cluster) -> None:
+    """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
+    cluster.kill("nm1", signal.SIGSTOP)
+    try:
+        states = {daemon.name: daemon.state for daemon in cluster.status().daemons}
+        assert "stopped" == states["nm1"]
+    finally:
+        cluster.kill("nm1", signal.SIGCONT)
+    cluster.wait()
+
+
+def test_hdfs_outlives_its_daemon(cluster: Cluster) -> None:
+    """What was written before the NameNode was killed is there afterwards."""
+    path, user = "/webhdfs/v1/tmp/mini-test", "user.name=" + user_name()
+    send(cluster.state.address("nn.web"), "PUT", f"{path}?op=MKDIRS&{user}")
+    cluster.restart("nn")
+    assert "DIRECTORY" == ask(cluster, "nn.web", f"{path}?op=GETFILESTATUS")["FileStatus"]["type"]
+    done = cluster.tool("org.apache.hadoop.fs.FsShell", "-rmdir", "/tmp/mini-test")
+    assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_there_is_no_other_daemon(cluster: Cluster) -> None:
+    """The sentence lists those that there are; a kind of which there is one needs no number."""
+    with pytest.raises(UserError, match="'nm4' is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2, nm3"):
+        cluster.kill("nm4")
+    with pytest.raises(UserError, match="a cluster runs already"):
+        cluster.start(options(), print)
+
+
+def test_labels(clusters: Clusters) -> None:
+    """A label is on the nodes that were named, and queues may use it."""
+    cluster = clusters.with_options(options(nodes=2, labels={"fast": "nm2"}))
+    nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
+    assert {"127.0.1.1": None, "127.0.1.2": ["fast"]} == {
+        node["nodeHostName"]: node.get("nodeLabels") or None for node in nodes
+    }
+    cluster.restart("rm")
+    nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
+    assert {"127.0.1.2"} == {node["nodeHostName"] for node in nodes if node.get("nodeLabels")}
+
+
+def test_a_start_and_a_stop(tmp_path: Path) -> None:
+    """Ready in time, a second start refused; what wandered off is ended too, and no file is left."""
+    home = tmp_path / "home"
+    began = time.monotonic()
+    answer = command(home, "start", "--nodes", "1")
+    took = time.monotonic() - began
+    try:
+        assert 0 == answer.returncode, answer.stderr
+        assert took < 60
+        assert "Next: tony submit job.toml --scheduler yarn" in answer.stdout
+        places = Cluster(Home(home), os.environ)
+        pids = [process.pid for process in places.state.processes.values()]
+        assert 2 == command(home, "start").returncode
+        marker = f"{MARKER}={places.places.path}"
+        stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(places.places.path)}, cwd="/")
+    finally:
+        answer = command(home, "stop")
+    assert (0, "ended; 4 daemons ran\n") == (answer.returncode, answer.stdout)
+    assert -signal.SIGKILL == stray.wait(10)
+    assert [] == [pid for pid in pids if is_alive(pid)]
+    assert [] == with_marker(marker)
+    assert [] == list(home.iterdir())
+    assert conf_dir(Home(home)) is None
+    assert "no cluster ran\n" == command(home, "stop").stdout
+
+
+def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
+    """The end of its log is shown, the others are ended, and the log stays until the next start or stop."""
+    cluster = Cluster(Home(tmp_path / "home"), os.environ)
+    wrong = {"yarn.scheduler.capacity.root.default.capacity": "50"}
+    try:
+        with pytest.raises(InfraError) as caught:
+            cluster.start(options(wrong, nodes=1), print)
+        assert "the ResourceManager (rm) died; the end of" in str(caught.value)
+        assert "Illegal capacity sum of 0.5 for children of queue root" in str(caught.value)
+        assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+        assert cluster.places.log("rm").exists()
+    finally:
+        cluster.stop()
+    assert not cluster.places.path.exists()
+
+
+def test_what_a_damaged_note_hides_is_ended_all_the_same(tmp_path: Path) -> None:
+    """Nothing readable says what runs."""
+    cluster = Cluster(Home(tmp_path / "home"), os.environ)
+    cluster.places.path.mkdir(parents=True)
+    cluster.places.state.write_text("{")
+    stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)})
+    assert 0 == cluster.stop()
+    assert -signal.SIGKILL == stray.wait(10)
+    assert not cluster.places.path.exists()

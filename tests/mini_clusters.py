@@ -1,0 +1,133 @@
+"""Real clusters for tests: one for the whole run, started when the first test asks for it, and one of other options.
+
+A small process watches over them: whatever ends the run, be it SIGKILL, no daemon outlives it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import tony
+from tony.errors import UserError
+from tony.mini.artifacts import cache_folder, find_folder
+from tony.mini.cluster import Cluster
+from tony.mini.java import find_java, find_maven
+from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
+from tony.model.layout import Home
+
+#: Two queues that may both grow to the whole cluster, and two pretended GPUs on nm1: nobody is in the way of who does
+#: not ask for them.
+SHARED = {
+    "yarn.scheduler.capacity.root.queues": "default,other",
+    "yarn.scheduler.capacity.root.default.capacity": "50",
+    "yarn.scheduler.capacity.root.default.user-limit-factor": "2",
+    "yarn.scheduler.capacity.root.other.capacity": "50",
+    "yarn.scheduler.capacity.root.other.maximum-capacity": "100",
+    "yarn.scheduler.capacity.root.other.user-limit-factor": "2",
+    "yarn.resource-types": "yarn.io/gpu",
+    "nm1:yarn.nodemanager.resource-type.yarn.io/gpu": "2",
+}
+#: Ends a cluster when its own standard input ends.
+_WATCH = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; sys.stdin.read(); "
+    "from tony.mini.cluster import Cluster; from tony.model.layout import Home; "
+    "import shutil; Cluster(Home(Path(sys.argv[2])), os.environ).stop(); shutil.rmtree(sys.argv[2])"
+)
+
+
+def options(
+    settings: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    nodes: int = 3,
+    datanodes: int = 1,
+    path: str | None = None,
+) -> Options:
+    """What a cluster is to be: `{"dfs.replication": "1", "nm1:some.key": "value"}`, `{"gpu": "nm2,nm3"}`."""
+    return Options(
+        nodes=nodes,
+        datanodes=datanodes,
+        settings=tuple(Setting.read(f"{key}={value}") for key, value in (settings or {}).items()),
+        labels=tuple(Label.read(f"{name}={members}") for name, members in (labels or {}).items()),
+        path=path,
+    )
+
+
+def why_not() -> str | None:
+    """Why no cluster can be started on this machine; None if one can."""
+    try:
+        find_java(os.environ, DEFAULT_HADOOP)
+        if find_folder(cache_folder(os.environ), DEFAULT_HADOOP) is None:
+            find_maven(os.environ)
+    except UserError as error:
+        return f"no real Hadoop here: {error}"
+    return None
+
+
+class Running:
+    """A cluster with the process that watches over it. Ended by `stop`, or by the end of this process."""
+
+    def __init__(self, wanted: Options) -> None:
+        """Starts it, in a home of its own with a short path."""
+        self.options = wanted
+        home = Path(tempfile.mkdtemp(prefix="tony-mini-"))
+        self.cluster = Cluster(Home(home), os.environ)
+        source = str(Path(tony.__file__).parents[1])
+        self._watch = subprocess.Popen(
+            [sys.executable, "-c", _WATCH, source, str(home)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            self.cluster.start(wanted, print)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends it and removes its files."""
+        self.cluster.stop()
+        assert self._watch.stdin is not None
+        self._watch.stdin.close()
+        assert self._watch.wait(60) == 0
+
+    def mended(self) -> Cluster:
+        """The cluster, with the daemons back that an earlier test has killed."""
+        state = self.cluster.state
+        for daemon in state.daemons:
+            if daemon.name not in state.living():
+                self.cluster.restart(daemon.name)
+        return self.cluster
+
+
+class Clusters:
+    """At most two at a time: the shared one, and the one that was asked for last with other options."""
+
+    def __init__(self) -> None:
+        """None is started yet."""
+        self._shared: Running | None = None
+        self._special: Running | None = None
+
+    def shared(self) -> Cluster:
+        """The one for all tests."""
+        if self._shared is None:
+            self._shared = Running(options(SHARED))
+        return self._shared.mended()
+
+    def with_options(self, wanted: Options) -> Cluster:
+        """One of these options, empty unless the test before asked for the same."""
+        if self._special is not None and self._special.options != wanted:
+            self._special.stop()
+            self._special = None
+        if self._special is None:
+            self._special = Running(wanted)
+        return self._special.mended()
+
+    def stop(self) -> None:
+        """Ends all."""
+        for running in (self._shared, self._special):
+            if running is not None:
+                running.stop()
+        self._shared = self._special = None
