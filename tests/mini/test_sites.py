@@ -1,0 +1,182 @@
+"""The configuration says what it has to say, in the files in which Hadoop looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tony.errors import UserError
+from tony.mini import ports
+from tony.mini.daemons import Daemon, command, daemons, parse
+from tony.mini.options import Label, Options, Setting
+from tony.mini.places import Places
+from tony.mini.sites import file_of, hosts, render
+from tony.mini.state import State
+
+PLACES = Places(Path("/home/me/.tony/mini"))
+
+
+def state_of(options: Options) -> State:
+    """A cluster with ports from 1000."""
+    names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
+    numbers = {name: 1000 + number for number, name in enumerate(names)}
+    return State(options=options, java="/java", jars="/jars", path="/bin", ports=numbers)
+
+
+def read(text: str) -> dict[str, str]:
+    """A site file's properties."""
+    return {
+        prop.findtext("name", ""): prop.findtext("value", "")
+        for prop in ElementTree.fromstring(text.encode()).iter("property")
+    }
+
+
+def files(
+    *settings: str, labels: tuple[str, ...] = (), nodes: int = 2, datanodes: int = 1
+) -> dict[str, dict[str, str]]:
+    """Path -> properties."""
+    options = Options(
+        nodes=nodes,
+        datanodes=datanodes,
+        settings=tuple(map(Setting.read, settings)),
+        labels=tuple(map(Label.read, labels)),
+    )
+    texts = render(state_of(options), PLACES, "me")
+    return {name: read(text) for name, text in texts.items() if name.endswith(".xml")}
+
+
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [
+        ("fs.defaultFS", "core-site.xml"),
+        ("ipc.ping.interval", "core-site.xml"),
+        ("dfs.replication", "hdfs-site.xml"),
+        ("yarn.resourcemanager.nodes", "yarn-site.xml"),
+        ("yarn.scheduler.minimum-allocation-mb", "yarn-site.xml"),
+        ("yarn.scheduler.capacity.root.queues", "capacity-scheduler.xml"),
+        ("yarn.resource-types", "resource-types.xml"),
+        ("yarn.resource-types.yarn.io/gpu.units", "resource-types.xml"),
+        ("yarn.nodemanager.resource-type.yarn.io/gpu", "node-resources.xml"),
+        ("mapreduce.framework.name", "mapred-site.xml"),
+    ],
+)
+def test_where_a_setting_belongs(key: str, file: str) -> None:
+    """What nobody else claims is core."""
+    assert file == file_of(key)
+    assert "a < b & c" == files(f"{key}=a < b & c")[f"conf/{file}"][key]
+
+
+def test_each_node_has_its_own() -> None:
+    """Address, folders and ports; clients see none of them."""
+    found = files()
+    first, second = found["nm1/conf/yarn-site.xml"], found["nm2/conf/yarn-site.xml"]
+    assert ("127.0.1.1", "127.0.1.2") == (first["yarn.nodemanager.hostname"], second["yarn.nodemanager.hostname"])
+    assert "/home/me/.tony/mini/nm2/local" == second["yarn.nodemanager.local-dirs"]
+    assert first["yarn.nodemanager.address"] != second["yarn.nodemanager.address"]
+    assert "yarn.nodemanager.hostname" not in found["conf/yarn-site.xml"]
+    assert found["conf/yarn-site.xml"].items() <= first.items()
+
+
+def test_a_setting_of_one_node() -> None:
+    """And of one DataNode; it overrules what holds for all."""
+    key = "yarn.nodemanager.resource.memory-mb"
+    found = files(f"{key}=1024", f"nm2:{key}=512", "dn2:dfs.datanode.du.reserved=7", datanodes=2)
+    assert ["1024", "1024", "512"] == [
+        found[name][key] for name in ("conf/yarn-site.xml", "nm1/conf/yarn-site.xml", "nm2/conf/yarn-site.xml")
+    ]
+    reserved = [found[f"dn{n}/conf/hdfs-site.xml"]["dfs.datanode.du.reserved"] for n in (1, 2)]
+    assert ["0", "7"] == reserved
+    gpus = files("nm1:yarn.nodemanager.resource-type.yarn.io/gpu=2")
+    assert {"yarn.nodemanager.resource-type.yarn.io/gpu": "2"} == gpus["nm1/conf/node-resources.xml"]
+    assert "nm2/conf/node-resources.xml" not in gpus
+
+
+def test_labels_reach_every_queue() -> None:
+    """With the share that it has of other nodes; what a person says of it holds."""
+    root = "yarn.scheduler.capacity.root"
+    found = files(
+        f"{root}.queues=a, b",
+        f"{root}.a.capacity=70",
+        f"{root}.b.capacity=30",
+        f"{root}.b.accessible-node-labels=other",
+        labels=("gpu=nm1",),
+    )
+    capacity = found["conf/capacity-scheduler.xml"]
+    assert "100" == capacity[f"{root}.accessible-node-labels.gpu.capacity"]
+    assert ("70", "30") == tuple(capacity[f"{root}.{queue}.accessible-node-labels.gpu.capacity"] for queue in "ab")
+    assert ("*", "other") == tuple(capacity[f"{root}.{queue}.accessible-node-labels"] for queue in "ab")
+    assert "true" == found["conf/yarn-site.xml"]["yarn.node-labels.enabled"]
+
+
+def test_all_addresses_are_loopback() -> None:
+    """Whatever has an address."""
+    for properties in files(datanodes=2).values():
+        for key, value in properties.items():
+            if key.endswith("address") or key.endswith("hostname"):
+                assert value.startswith("127."), key
+
+
+def test_hosts() -> None:
+    """The machine's own name, and every node's."""
+    lines = hosts(state_of(Options(nodes=1)), "box").splitlines()
+    assert ["127.0.0.1 localhost", "127.0.0.1 box", "127.0.1.1 127.0.1.1"] == lines
+
+
+def test_a_nodes_own_folder_goes_first() -> None:
+    """On the class path; HDFS needs its pages' folder as well."""
+    line = command(Daemon("nm2"), Path("/java"), Path("/jars"), PLACES)
+    path = line[line.index("-cp") + 1]
+    assert "/home/me/.tony/mini/nm2/conf:/home/me/.tony/mini/conf:/jars/*" == path
+    line = command(Daemon("nn"), Path("/java"), Path("/jars"), PLACES, "-format")
+    assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/web:")
+    assert "-format" == line[-1]
+
+
+@pytest.mark.parametrize("text", ["", "key", "=value", "nm0:a=b", "rm:a=b", "a b=c"])
+def test_no_setting(text: str) -> None:
+    """Says how one writes it."""
+    with pytest.raises(UserError, match="write KEY=VALUE"):
+        Setting.read(text)
+
+
+@pytest.mark.parametrize("text", ["", "gpu", "gpu=", "gpu=rm", "gpu=nm1,", "=nm1"])
+def test_no_label(text: str) -> None:
+    """Says how one writes it."""
+    with pytest.raises(UserError, match="write LABEL=nm1"):
+        Label.read(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(hadoop="3.4"), "--hadoop 3.4: write a release, such as 3.4.2."),
+        (Options(nodes=0), "--nodes 0: from 1 to 254."),
+        (Options(datanodes=-1), "--datanodes -1: from 1 to 254."),
+        (Options(settings=(Setting.read("nm4:a=b"),)), "--set nm4:a: there is no nm4 in this cluster"),
+        (Options(labels=(Label.read("gpu=nm4"),)), "--label gpu: there is no nm4 in this cluster"),
+        (Options(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label for a node"),
+    ],
+)
+def test_options_that_make_no_sense(options: Options, message: str) -> None:
+    """Refused before anything is started."""
+    with pytest.raises(UserError) as caught:
+        options.check()
+    assert str(caught.value).startswith(message)
+
+
+def test_names_of_daemons() -> None:
+    """`dn` and `nm` serve where there is one."""
+    assert Daemon("dn1") == parse("dn", 2, 1)
+    for text in ("nm", "nm3", "jt", "", "nn1", "nm01"):
+        with pytest.raises(UserError, match="is no daemon of this cluster; it has nn, rm, dn1, nm1, nm2"):
+            parse(text, 2, 1)
+
+
+def test_ports_are_none_that_the_kernel_hands_out() -> None:
+    """So that a daemon that comes back finds its own free."""
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    found = ports.choose(["a", "b", "c"])
+    assert 3 == len({*found.values()})
+    assert not any(first <= port <= last for port in found.values())

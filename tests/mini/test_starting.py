@@ -1,0 +1,143 @@
+"""What goes wrong while a cluster starts, with daemons that are scripts; and what is written down of one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.mini.conftest import Machine
+from tony.errors import InfraError, RecordError, UserError
+from tony.linux.process import with_marker
+from tony.mini import conf_dir, state
+from tony.mini.cluster import Cluster
+from tony.mini.daemons import MARKER
+from tony.mini.options import Label, Options, Setting
+from tony.mini.places import Places
+from tony.mini.processes import last_words
+from tony.mini.state import Process, State
+from tony.model.layout import Home
+
+
+@pytest.fixture
+def cluster(machine: Machine) -> Cluster:
+    """One whose archives are there."""
+    machine.fill_cache()
+    return Cluster(Home(machine.folder / "home"), machine.environment)
+
+
+def test_a_taken_port(machine: Machine, cluster: Cluster) -> None:
+    """Other ports are tried, twice; nothing is left running."""
+    machine.install_java(daemon="echo 'java.net.BindException: Port in use: 127.0.0.1:1'; exit 1")
+    notices: list[str] = []
+    with pytest.raises(InfraError, match="BindException"):
+        cluster.start(Options(nodes=1), notices.append)
+    assert 2 == len(notices)
+    assert notices[0].endswith(": trying other ports")
+    assert 3 == len([line for line in machine.asked if line.endswith("NodeManager")])
+    assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+
+
+def test_a_daemon_that_dies(machine: Machine, cluster: Cluster) -> None:
+    """Told with the end of its log, frames of stack traces left out."""
+    machine.install_java(daemon="printf 'FATAL it broke\\n\\tat org.Some.frame(Some.java:1)\\n'; exit 1")
+    with pytest.raises(InfraError) as caught:
+        cluster.start(Options(nodes=1), print)
+    lines = str(caught.value).splitlines()
+    assert "the NameNode (nn) died; the end of " in lines[0]
+    assert ["FATAL it broke"] == lines[1:]
+    assert conf_dir(cluster.home) is None
+    assert 0 == cluster.stop()
+    assert [] == list(cluster.home.path.iterdir())
+
+
+def test_one_that_is_never_ready(machine: Machine, cluster: Cluster) -> None:
+    """Says what was waited for, and ends all."""
+    machine.install_java()
+    with pytest.raises(InfraError, match=r"was not ready after 0 s: the NameNode does not answer"):
+        cluster.start(Options(nodes=1), print, timeout=0.3)
+    assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+
+
+def test_a_format_that_fails(machine: Machine, cluster: Cluster) -> None:
+    """What had been started by then is ended."""
+    machine.install_java(format_code=1)
+    with pytest.raises(InfraError, match=r"the NameNode's folder could not be made; see .*format\.log"):
+        cluster.start(Options(nodes=1), print)
+    assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+
+
+def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
+    """Its lists are divided by blanks, commas and colons."""
+    cluster = Cluster(Home(machine.folder / "my home"), machine.environment)
+    with pytest.raises(UserError, match=r"Hadoop cannot live in .*my home/mini: use only letters"):
+        cluster.start(Options(), print)
+    assert 0 == cluster.stop()
+    assert not cluster.home.path.exists()
+
+
+def test_one_at_a_time(machine: Machine, cluster: Cluster) -> None:
+    """Whoever comes second is told so."""
+    other = Cluster(cluster.home, machine.environment)
+    with cluster._alone(), pytest.raises(UserError, match="another tony mini is at work"):
+        other.stop()
+    assert 0 == other.stop()
+
+
+def test_no_cluster(cluster: Cluster) -> None:
+    """Commands that need one say how one gets it."""
+    commands: list[Callable[[], object]] = [cluster.wait, partial(cluster.kill, "rm"), partial(cluster.restart, "rm")]
+    for ask in commands:
+        with pytest.raises(UserError, match=r"no cluster runs in .*; start one: tony mini start"):
+            ask()
+    assert not cluster.status().running
+
+
+def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
+    """All of it."""
+    options = Options(
+        settings=(Setting.read("a=b"), Setting.read("nm1:c=d")), labels=(Label.read("gpu=nm1,nm2"),), path="/bin"
+    )
+    written = State(
+        options=options,
+        java="/java",
+        jars="/jars",
+        path="/bin",
+        ports={"nn.rpc": 1},
+        processes={"nn": Process(pid=os.getpid(), started=0)},
+        ready=True,
+    )
+    places = Places(tmp_path)
+    state.save(places, written)
+    assert written == state.load(places)
+    assert [places.state] == list(tmp_path.iterdir())
+    places.state.write_text("{}")
+    with pytest.raises(RecordError, match=r"state.json is damaged \(.*\); end the cluster with: tony mini stop"):
+        state.load(places)
+
+
+def test_a_later_process_of_the_same_pid_is_another(tmp_path: Path) -> None:
+    """As after the machine was started anew."""
+    assert not Process(pid=os.getpid(), started=1).living
+
+
+def test_last_words(tmp_path: Path) -> None:
+    """The last lines that say something, each of bounded length."""
+    log = tmp_path / "log"
+    log.write_text("".join(f"line {n}\n\tat a.b.C\n" for n in range(100)) + "x" * 1000 + "\nSHUTDOWN_MSG: bye\n")
+    words = last_words(log)
+    assert 12 == len(words)
+    assert ("line 89", "x" * 400) == (words[0], words[-1])
+    assert [] == last_words(tmp_path / "none")
+
+
+def test_asking_costs_nothing(tmp_path: Path) -> None:
+    """Every command on YARN asks, and nearly always there is none."""
+    home = Home(tmp_path)
+    began = time.perf_counter()
+    assert conf_dir(home) is None
+    assert time.perf_counter() - began < 0.1
