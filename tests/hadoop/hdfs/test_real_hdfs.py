@@ -1,0 +1,261 @@
+"""WebHDFS and the durable log on a real HDFS whose daemons are harmed."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tony
+from tony.hadoop.configuration.daemons import name_service
+from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.failover import Proxy
+from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
+from tony.hadoop.hdfs.errors import BeingWrittenError
+from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.namenode import NameNode
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    FileExistsAlreadyError,
+    FileMissingError,
+    QuotaExceededError,
+    SafeModeError,
+)
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.wire.namenode import PROTOCOL
+from tony.mini.cluster import Cluster
+
+USER = getpass.getuser()
+#: Seconds until what should come counts as lost; a lease's soft limit is a minute.
+CEILING = 150.0
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+#: A program that writes lines into a log for ever, and says when the first is durable.
+WRITER = """
+import sys, time
+from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+log = AppendLog(WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2])), sys.argv[3], AppendOptions(interval=0))
+number = 0
+while True:
+    log.write(b"line %d\\n" % number)
+    if not number:
+        log.flush()
+        print("durable", flush=True)
+    number += 1
+    time.sleep(0.0005)
+"""
+#: A program that begins an append of a megabyte, sends a little of it, and then does nothing more.
+HALF = """
+import http.client, sys, time
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+client = WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2]))
+origin, target = client._datanode("POST", sys.argv[3], "APPEND", {})
+link = http.client.HTTPConnection(origin.host, origin.port)
+link.putrequest("POST", target)
+link.putheader("Content-Type", "application/octet-stream")
+link.putheader("Content-Length", "1000000")
+link.endheaders()
+link.send(b"line 1\\nlin")
+print("sent", flush=True)
+time.sleep(600)
+"""
+
+
+def _url(cluster: Cluster) -> str:
+    return f"http://{cluster.state.address('nn.web')}"
+
+
+@pytest.fixture(name="client")
+def _client(cluster: Cluster) -> Iterator[WebHdfs]:
+    with WebHdfs([_url(cluster)], WebLogin(user=USER)) as client:
+        yield client
+
+
+@pytest.fixture(name="folder")
+def _folder(client: WebHdfs, request: pytest.FixtureRequest) -> Iterator[str]:
+    folder = f"/tests/{request.node.name}"
+    client.delete(folder, recursive=True)
+    client.make_directories(folder)
+    yield folder
+    client.delete(folder, recursive=True)
+
+
+@pytest.fixture(name="start")
+def _start(cluster: Cluster) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """Starts a program with a path in HDFS, and waits for its first line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(program: str, path: str) -> subprocess.Popen[str]:
+        environ = {**os.environ, "PYTHONPATH": str(Path(tony.__file__).parents[1])}
+        words = [sys.executable, "-c", program, _url(cluster), USER, path]
+        process = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _recover(cluster: Cluster) -> Callable[[str], None]:
+    """What takes a file from a dead writer."""
+    settings = Configuration.load(cluster.conf, {})
+
+    async def ask(path: str) -> None:
+        daemons = name_service(settings).name_nodes
+        proxy = Proxy(name="NameNode", daemons=daemons, login=Login.simple(USER), protocol=PROTOCOL)
+        async with NameNode(proxy) as namenode:
+            await namenode.recover_lease(path)
+
+    return lambda path: asyncio.run(ask(path))
+
+
+def _refused(client: WebHdfs, path: str) -> bool:
+    """Whether appends to a file are refused because somebody else has it open, in a while at the latest."""
+    for _ in range(100):
+        try:
+            client.append(path, b"")
+        except BeingWrittenError:
+            return True
+    return False
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode().splitlines()
+
+
+def test_files(client: WebHdfs, folder: str, tmp_path: Path) -> None:
+    """Every operation, with names that need quoting."""
+    path = f"{folder}/grüße +%;&=#? \N{SNOWMAN}"
+    source = tmp_path / "source"
+    source.write_bytes(b"0123456789" * 50_000)
+    client.create(path, source, permission=0o600, replication=1)
+    client.append(path, b"the end")
+    assert client.read(path, 499_995) == b"56789the end"
+    assert client.read(path, 500_007) == b""
+    with pytest.raises(FileExistsAlreadyError):
+        client.create(path, b"")
+    status = client.status(path)
+    assert (status.length, status.permission, status.owner) == (500_007, 0o600, USER)
+    client.set_permission(path, 0o644)
+    client.set_times(path, modified_ms=1_234_567_890_123)
+    client.rename(path, f"{folder}/b")
+    (status,) = client.list(folder)
+    assert (status.name, status.kind, status.permission) == ("b", FileKind.FILE, 0o644)
+    assert status.modified_ms == 1_234_567_890_123
+    with pytest.raises(FileMissingError):
+        client.read(path)
+    for number in range(1100):  # more than the NameNode lists at once
+        client.make_directories(f"{folder}/many/{number:04d}")
+    assert [status.name for status in client.list(f"{folder}/many")] == [f"{number:04d}" for number in range(1100)]
+
+
+def test_refusals(cluster: Cluster, client: WebHdfs, folder: str) -> None:
+    """Permission, quotas and safe mode are errors of their own."""
+    client.set_permission(folder, 0o700)
+    with WebHdfs([_url(cluster)], WebLogin(user="mallory")) as other, pytest.raises(AccessControlError):
+        other.create(f"{folder}/x", b"")
+    assert cluster.tool(ADMIN, "-setSpaceQuota", "1", folder).returncode == 0
+    with pytest.raises(QuotaExceededError):
+        client.create(f"{folder}/x", b"x")
+    assert cluster.tool(ADMIN, "-clrSpaceQuota", folder).returncode == 0
+    assert cluster.tool(ADMIN, "-safemode", "enter").returncode == 0
+    try:
+        with pytest.raises(SafeModeError):
+            client.create(f"{folder}/y", b"x")
+    finally:
+        assert cluster.tool(ADMIN, "-safemode", "leave").returncode == 0
+
+
+def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
+    """After `flush` length and content are there for everybody, batch after batch; a successor goes on."""
+    path = f"{folder}/log"
+    log = AppendLog(client, path)
+    for number in range(10):
+        log.write(b"line %d\n" % number)
+        assert log.flush(CEILING)
+        assert client.status(path).length == log.length == 7 * (number + 1)
+        assert _lines(client.read(path))[-1] == f"line {number}"
+    assert log.close(CEILING)
+    successor = AppendLog(client, path)
+    successor.write(b"line 10\n")
+    assert successor.close(CEILING)
+    assert _lines(client.read(path)) == [f"line {number}" for number in range(11)]
+
+
+def test_a_killed_writer(client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]) -> None:
+    """SIGKILL in the midst of appends: a prefix is there, each line once, and the successor goes on in seconds."""
+    path = f"{folder}/log"
+    for _ in range(2):
+        client.delete(path)
+        process = start(WRITER, path)
+        threading.Event().wait(0.3)
+        process.kill()
+        process.wait()
+        log = AppendLog(client, path)
+        log.write(b"successor\n")
+        assert log.flush(CEILING)
+        lines = [line for line in _lines(client.read(path)) if line]
+        whole = lines[:-2]
+        assert whole == [f"line {number}" for number in range(len(whole))]
+        assert f"line {len(whole)}".startswith(lines[-2])
+        assert lines[-1] == "successor"
+        log.close(CEILING)
+
+
+def test_a_writer_that_hangs(
+    cluster: Cluster, client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]
+) -> None:
+    """Its connection stays, as one of a machine that vanished does: nobody else may write, until the lease is taken."""
+    path = f"{folder}/log"
+    client.create(path, b"line 0\n")
+    start(HALF, path)
+    assert _refused(client, path)
+    log = AppendLog(client, path, recover=_recover(cluster))
+    log.write(b"line 2\n")
+    assert log.flush(CEILING)
+    lines = _lines(client.read(path))
+    assert (lines[0], lines[-1]) == ("line 0", "line 2")
+    assert log.close(CEILING)
+
+
+def test_daemons_come_and_go(cluster: Cluster, client: WebHdfs, folder: str) -> None:
+    """NameNode restarted, DataNode killed and restarted under a busy log: every line is there once, in order."""
+    path = f"{folder}/log"
+    log = AppendLog(client, path, AppendOptions(interval=0.0, longest_pause=1.0), recover=_recover(cluster))
+    stop = threading.Event()
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        while not stop.wait(0.005):
+            log.write(b"line %d\n" % written)
+            written += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert log.flush(CEILING)
+        cluster.restart("nn")
+        assert log.flush(CEILING)
+        cluster.kill("dn1")
+        assert not log.flush(0.5)
+        cluster.restart("dn1")
+        assert log.flush(CEILING)
+    finally:
+        stop.set()
+        writer.join()
+        cluster.restart("dn1") if "dn1" not in cluster.state.living() else None
+    assert log.close(CEILING)
+    assert _lines(client.read(path)) == [f"line {number}" for number in range(written)]
