@@ -18,6 +18,7 @@ from tony.hadoop.ipc.errors import (
     ConnectionLost,
     HadoopError,
     InvalidTokenError,
+    LoginDropped,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
@@ -126,8 +127,9 @@ async def test_a_token_that_cannot_be_read() -> None:
     """The daemon closes without a word; the error guesses why."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         server.order(Drop(), at=Moment.LOGIN, skip=1)
-        with pytest.raises(LoginError, match="it cannot read the token"):
+        with pytest.raises(LoginDropped, match="it cannot read the token") as caught:
             await _to(server, BY_TOKEN)
+        assert not caught.value.maybe_executed
 
 
 async def test_simple_where_it_is_off() -> None:

@@ -24,7 +24,7 @@ from tony.hadoop.ipc.errors import (
     ConnectFailure,
     ConnectionLost,
     HadoopError,
-    LoginError,
+    LoginDropped,
     ProtocolError,
     RemoteError,
     remote_error,
@@ -359,14 +359,16 @@ class Connection:
     def _reason(self, error: Exception | None) -> HadoopError:
         if self._is_closing:
             return ConnectionLost(f"{self._where()}: we closed the connection")
-        if not self._is_ready and self._login.method is LoginMethod.TOKEN:
-            return LoginError(
-                f"{self._where()}: the daemon closed the connection during the login. It does so without a word if "
-                "it cannot read the token: is it one of this cluster and for this kind of daemon?"
-            )
         said = f": {error.strerror or error}" if isinstance(error, OSError) else ""
-        moment = "" if self._is_ready else " during the login"
-        return ConnectionLost(f"{self._where()}: the daemon closed the connection{moment}{said}")
+        if self._is_ready:
+            return ConnectionLost(f"{self._where()}: the daemon closed the connection{said}")
+        text = f"{self._where()}: the daemon closed the connection during the login{said}"
+        if self._negotiation.begun and self._login.method is LoginMethod.TOKEN:
+            text += (
+                ". If it does so again, it cannot read the token, and says no word about it: "
+                "is it one of this cluster and for this kind of daemon?"
+            )
+        return LoginDropped(text, maybe_executed=False)
 
     def _break(self, error: HadoopError, answer: Answer | None = None) -> None:
         """Ends a connection that is of no use any more."""

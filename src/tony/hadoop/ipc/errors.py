@@ -5,6 +5,7 @@
     ├── ConnectionLost          a connection broke; `maybe_executed` says whether the call may have been carried out
     ├── CallTimeout             no answer in time; the call may have been carried out
     ├── LoginError              the two sides found no way to authenticate, or one did not believe the other
+    │   └── LoginDropped            (a ConnectionLost, too) the daemon closed the connection in the middle of it
     ├── ProtocolError           the other side is no Hadoop daemon, or broke the rules of the wire
     └── RemoteError             the daemon answered with an exception; the class follows its Java class name
         ├── StandbyError            ask the other one of a pair
@@ -13,7 +14,7 @@
         ├── AccessControlError      this user may not
         ├── AuthorizationError      this user may not speak this protocol, or not for that user
         ├── InvalidTokenError       the token is unknown, expired or cancelled
-        ├── NoSuchMethodOrProtocol  the daemon is older, or another one than we think
+        ├── NoSuchMethodError, NoSuchProtocolError    the daemon is older, or another one than we think
         └── YarnError, FileSystemError and what is below them
 
 Every message names host:port and the protocol, and says what to do where that is known.
@@ -75,6 +76,13 @@ class CallTimeout(HadoopError):  # noqa: N818
 
 class LoginError(HadoopError):
     """The two sides found no way to authenticate, or one did not believe the other."""
+
+
+class LoginDropped(ConnectionLost, LoginError):  # noqa: N818
+    """The daemon closed the connection during the login: it was killed at that moment, or it cannot read the token.
+
+    The two look the same: once it is an accident, several times in a row it is the token.
+    """
 
 
 class ProtocolError(HadoopError):

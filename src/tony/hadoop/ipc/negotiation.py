@@ -54,6 +54,7 @@ class Negotiation:
         self._digest: DigestClient | None = None
         self._gssapi: GssapiClient | None = None
         self._steps = 0
+        self._is_closed = False
         self._is_simple = login.method is LoginMethod.SIMPLE
         self.done = self._is_simple
         self.layer: SecurityLayer | None = None
@@ -88,12 +89,17 @@ class Negotiation:
 
     def close(self) -> None:
         """Gives back what the Kerberos library holds; the layer is of no use after it."""
+        self._is_closed = True
         if self._gssapi is not None:
             self._gssapi.close()
-            self._gssapi = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether we have sent what shall prove who we are."""
+        return self._digest is not None or self._gssapi is not None
 
     def _next(self, message: RpcSasl) -> bytes:
-        begun = self._digest is not None or self._gssapi is not None
+        begun = self.begun
         if message.state is SaslState.NEGOTIATE and not begun:
             return self._initiate(message.auths)
         if message.state is SaslState.NEGOTIATE:
@@ -152,6 +158,8 @@ class Negotiation:
                 )
             )
         self._gssapi = GssapiClient(service, host, expected=expected, wanted=self._login.protections)
+        if self._is_closed:  # while the DNS was asked
+            self._gssapi.close()
         return self._gssapi.step(b"")
 
     def _succeed(self, token: bytes | None, begun: bool) -> None:

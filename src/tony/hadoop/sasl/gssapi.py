@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -181,6 +182,8 @@ class GssapiClient:
         self._service, self._host = service, host
         self._expected, self._wanted = expected, wanted
         self._lib = _get_library()
+        self._in_use = threading.Lock()
+        self._is_closed = False
         self._context = ctypes.c_void_p()
         self._target = self._target_name()
         self._established = False
@@ -194,11 +197,14 @@ class GssapiClient:
         Raises:
             SaslFailure: no ticket, an impostor, a broken conversation, no common protection.
         """
-        if self.complete:
-            raise SaslFailure("the daemon goes on with a login that is complete")
-        if not self._established:
-            return self._exchange(token)
-        return self._choose_layer(token)
+        try:
+            with self._in_use:
+                if self.complete or self._is_closed:
+                    raise SaslFailure("the daemon goes on with a login that is over")
+                return self._choose_layer(token) if self._established else self._exchange(token)
+        finally:
+            if self._is_closed:
+                self.close()
 
     def layer(self) -> GssapiLayer | None:
         """What wraps the traffic from here on; None where nothing does."""
@@ -209,10 +215,16 @@ class GssapiClient:
         return GssapiLayer(self, private=self._protection is Protection.PRIVACY, limit=self._limit)
 
     def close(self) -> None:
-        """Gives back what the library holds; nothing can be wrapped after it."""
-        if self._context:
-            self._lib.gss.gss_delete_sec_context(ctypes.byref(ctypes.c_uint32()), ctypes.byref(self._context), None)
-        self._lib.release(self._target)
+        """Gives back what the library holds; nothing can be wrapped after it. A step in another thread ends first."""
+        self._is_closed = True
+        if not self._in_use.acquire(blocking=False):
+            return  # the step does it
+        try:
+            if self._context:
+                self._lib.gss.gss_delete_sec_context(ctypes.byref(ctypes.c_uint32()), ctypes.byref(self._context), None)
+            self._lib.release(self._target)
+        finally:
+            self._in_use.release()
 
     def wrap(self, data: bytes, *, private: bool) -> bytes:
         """Seals data."""
