@@ -30,7 +30,7 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
 )
 from tony.hadoop.ipc.login import Login
-from tony.hadoop.wire.namenode import PROTOCOL
+from tony.hadoop.wire.namenode import PROTOCOL, SET_SAFE_MODE, SafeModeAction, SetSafeModeRequest
 from tony.mini.cluster import Cluster
 
 USER = getpass.getuser()
@@ -108,17 +108,27 @@ def _start(cluster: Cluster) -> Iterator[Callable[[str, str], subprocess.Popen[s
         process.communicate()
 
 
+def _proxy(cluster: Cluster) -> Proxy:
+    daemons = name_service(Configuration.load(cluster.conf, {})).name_nodes
+    return Proxy(name="NameNode", daemons=daemons, login=Login.simple(USER), protocol=PROTOCOL)
+
+
 def _recover(cluster: Cluster) -> Callable[[str], None]:
     """What takes a file from a dead writer."""
-    settings = Configuration.load(cluster.conf, {})
 
     async def ask(path: str) -> None:
-        daemons = name_service(settings).name_nodes
-        proxy = Proxy(name="NameNode", daemons=daemons, login=Login.simple(USER), protocol=PROTOCOL)
-        async with NameNode(proxy) as namenode:
+        async with NameNode(_proxy(cluster)) as namenode:
             await namenode.recover_lease(path)
 
     return lambda path: asyncio.run(ask(path))
+
+
+def _safe_mode(cluster: Cluster, action: SafeModeAction) -> None:
+    async def ask() -> None:
+        async with _proxy(cluster) as proxy:
+            await proxy.call(SET_SAFE_MODE, SetSafeModeRequest(action=action))
+
+    asyncio.run(ask())
 
 
 def _refused(client: WebHdfs, path: str) -> bool:
@@ -169,13 +179,12 @@ def test_refusals(cluster: Cluster, client: WebHdfs, folder: str) -> None:
     assert cluster.tool(ADMIN, "-setSpaceQuota", "1", folder).returncode == 0
     with pytest.raises(QuotaExceededError):
         client.create(f"{folder}/x", b"x")
-    assert cluster.tool(ADMIN, "-clrSpaceQuota", folder).returncode == 0
-    assert cluster.tool(ADMIN, "-safemode", "enter").returncode == 0
+    _safe_mode(cluster, SafeModeAction.ENTER)
     try:
         with pytest.raises(SafeModeError):
-            client.create(f"{folder}/y", b"x")
+            client.make_directories(f"{folder}/y")
     finally:
-        assert cluster.tool(ADMIN, "-safemode", "leave").returncode == 0
+        _safe_mode(cluster, SafeModeAction.LEAVE)
 
 
 def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
@@ -256,6 +265,7 @@ def test_daemons_come_and_go(cluster: Cluster, client: WebHdfs, folder: str) -> 
     finally:
         stop.set()
         writer.join()
-        cluster.restart("dn1") if "dn1" not in cluster.state.living() else None
+        if "dn1" not in cluster.state.living():
+            cluster.restart("dn1")
     assert log.close(CEILING)
     assert _lines(client.read(path)) == [f"line {number}" for number in range(written)]

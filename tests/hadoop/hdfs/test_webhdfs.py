@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import ipaddress
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tony.errors import StorageError
 from tony.hadoop.hdfs.content import Pieces
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
@@ -281,3 +288,40 @@ def test_a_gateway_has_a_path(cluster: PlayedWebHdfs) -> None:
     """What stands before `/webhdfs/v1` stays; the full path is as good as the base."""
     with WebHdfs([f"{cluster.url}/webhdfs/v1/"], WebLogin()) as client:
         assert client.status("/").kind is FileKind.DIRECTORY
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that vouches for itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "namenode")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = serialization.NoEncryption()
+    path = folder / "certificate.pem"
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(secret + made.public_bytes(pem))
+    return path
+
+
+def test_https(tmp_path: Path) -> None:
+    """With the right authority it works as without TLS; with another, or none, nobody is believed."""
+    certificate = _certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=certificate)
+    with PlayedWebHdfs(certificate=certificate) as cluster:
+        assert cluster.url.startswith("https://")
+        options = WebOptions(http=HttpOptions(tls=trusting))
+        with WebHdfs([cluster.url], WebLogin(user="alice"), options) as client:
+            client.create("/f", b"secret")
+            assert client.read("/f") == b"secret"
+            cluster.fail_next("OPEN", Trouble.DEAD_DATANODE)
+            with pytest.raises(ProtocolError, match="from https to http://"):
+                client.read("/f")
+        with WebHdfs([cluster.url], WebLogin()) as client, pytest.raises(ConnectError, match="certificate"):
+            client.status("/")

@@ -10,12 +10,14 @@ What HDFS would answer was taken down from a real one (3.4.2).
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -77,7 +79,8 @@ class PlayedWebHdfs:
         connections: how many connections were made.
     """
 
-    def __init__(self, files: dict[str, PlayedFile] | None = None) -> None:
+    def __init__(self, files: dict[str, PlayedFile] | None = None, *, certificate: Path | None = None) -> None:
+        """Listens on loopback; with `certificate`, a PEM file of key and certificate, on https."""
         self.files: dict[str, PlayedFile] = {"/": PlayedFile()} if files is None else files
         self.requests: list[tuple[str, str]] = []
         self.queries: list[dict[str, str]] = []
@@ -86,6 +89,12 @@ class PlayedWebHdfs:
         self.lock = threading.RLock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.cluster = self
+        self._scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, True, do_handshake_on_connect=False)
+            self._scheme = "https"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -96,7 +105,7 @@ class PlayedWebHdfs:
     @property
     def url(self) -> str:
         """Of the NameNode."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     def fail_next(self, operation: str, *troubles: Trouble) -> None:
         """The next requests of an operation meet these, one after the other."""
@@ -129,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing of clients that hang up; everything else is a bug of ours."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
@@ -195,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if operation in ("CREATE", "APPEND", "OPEN"):
             self._check(operation, path, query)
-            self._send_on(f"http://127.0.0.1:{cluster.port}")
+            self._send_on(cluster.url)
             return
         with cluster.lock:
             self._answer(_OPERATIONS[operation](cluster.files, path, query))
