@@ -6,6 +6,7 @@ Java plays the service and a real KDC gives the tickets; nothing here knows how 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,7 @@ from tony.hadoop.ipc.errors import (
     AccessControlError,
     ApplicationNotFoundError,
     AuthorizationError,
+    ConnectError,
     InvalidTokenError,
     LoginDropped,
     LoginError,
@@ -252,6 +254,34 @@ async def test_no_kdc(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KRB5_CONFIG", str(settings))
     with pytest.raises(LoginError, match=REALM):
         await _to(daemon.address("kerberos:privacy"), Login.kerberos(RM))
+
+
+@with_kerberos
+async def test_a_kdc_that_says_nothing(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The login is given up while the library still waits for the KDC in its thread; nothing breaks when it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = alice.folder / "silent.conf"
+        text = (alice.folder / "krb5.conf").read_text()
+        kdc = f"  kdc = 127.0.0.1:{silent.getsockname()[1]}"
+        settings.write_text("\n".join(kdc if "kdc =" in line else line for line in text.splitlines()))
+        monkeypatch.setenv("KRB5_CONFIG", str(settings))
+        address = daemon.address("kerberos:privacy")
+        with pytest.raises(ConnectError, match=r"to the login within 0\.3 s"):
+            await connect(address, Login.kerberos(RM), protocol=PROTOCOL, options=Options(login_timeout=0.3))
+    monkeypatch.setenv("KRB5_CONFIG", alice.environment["KRB5_CONFIG"])
+    assert f"alice@{REALM} null KERBEROS" == await _conversation(address, Login.kerberos(RM))
+
+
+@with_kerberos
+async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
+    """The library is used by several threads; no login is taken for a repetition of another."""
+    address = daemon.address("kerberos:integrity")
+    connections = await asyncio.gather(*(_to(address, Login.kerberos(RM)) for _ in range(20)))
+    words = [f"word-{number}" for number in range(20)]
+    pairs = zip(connections, words, strict=True)
+    assert words == list(await asyncio.gather(*(_echo(connection, word) for connection, word in pairs)))
+    for connection in connections:
+        await connection.close()
 
 
 @with_kerberos
