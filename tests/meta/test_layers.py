@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": PURE | {"schedulers"},
     "rpc": PURE,
     "storage": PURE,
-    "schedulers": PURE | {"storage", "rpc", "hadoop"},
+    "schedulers": PURE | {"storage", "rpc", "hadoop", "mini"},
     "history": MIDDLE,
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
@@ -43,8 +43,12 @@ ALLOWED: dict[str, set[str]] = {
     "cli": MIDDLE | {"history", "client", "mini"},
     "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
-#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it.
-ONLY = {("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"}}
+#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; schedulers may ask whether a
+#: small cluster runs.
+ONLY = {
+    ("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"},
+    ("schedulers", "mini"): {"tony.mini"},
+}
 #: No I/O, no clock, no randomness where decisions are made.
 IMPURE = {"asyncio", "time", "random", "os", "socket", "subprocess", "threading", "logging", "pathlib", "secrets"}
 PURE_ROOMS = ("core", "frameworks", "protocol")

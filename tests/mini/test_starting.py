@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import tony
 from tests.mini.conftest import Machine
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
@@ -69,6 +73,23 @@ def test_a_format_that_fails(machine: Machine, cluster: Cluster) -> None:
     with pytest.raises(InfraError, match=r"the NameNode's folder could not be made; see .*format\.log"):
         cluster.start(Options(nodes=1), print)
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_start_that_is_ended(machine: Machine, cluster: Cluster, number: int, code: int) -> None:
+    """By Ctrl-C, or otherwise: nothing is left of it."""
+    machine.install_java()
+    source = str(Path(tony.__file__).parents[1])
+    environ = {**machine.environment, "TONY_HOME": str(cluster.home.path), "PYTHONPATH": source}
+    run = "import sys; from tony.cli.main import main; sys.exit(main())"
+    starting = subprocess.Popen([sys.executable, "-c", run, "mini", "start"], env=environ)
+    deadline = time.monotonic() + 60
+    while not any(line.endswith("DataNode") for line in machine.asked) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    starting.send_signal(number)
+    assert code == starting.wait(60)
+    assert [] == with_marker(f"{MARKER}={cluster.places.path}")
+    assert [] == list(cluster.home.path.iterdir())
 
 
 def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:

@@ -8,6 +8,9 @@ from urllib.parse import quote, urlencode
 from tony.mini.readiness import send
 from tony.mini.state import State
 
+#: Seconds for an answer: the first request of its kind has Java load a lot, while all other daemons still do likewise.
+_PATIENCE = 60.0
+
 
 def furnish(state: State, user: str) -> None:
     """Makes the user's home and `/tmp`, and gives nodes their labels.
@@ -23,16 +26,20 @@ def furnish(state: State, user: str) -> None:
 
 def _make_folder(state: State, path: str, mode: str, user: str) -> None:
     query = urlencode({"op": "MKDIRS", "user.name": user})
-    send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
+    _send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
     query = urlencode({"op": "SETPERMISSION", "permission": mode, "user.name": user})
-    send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
+    _send(state.address("nn.web"), "PUT", f"/webhdfs/v1{quote(path)}?{query}")
 
 
 def _label_nodes(state: State) -> None:
     address = state.address("rm.web")
     labels = [{"name": label.name, "exclusivity": True} for label in state.options.labels]
-    send(address, "POST", "/ws/v1/cluster/add-node-labels", json.dumps({"nodeLabelInfo": labels}))
+    _send(address, "POST", "/ws/v1/cluster/add-node-labels", json.dumps({"nodeLabelInfo": labels}))
     for label in state.options.labels:
         for node in label.nodes:
             name = quote(state.address(f"nm{node}.rpc"), safe=":")
-            send(address, "POST", f"/ws/v1/cluster/nodes/{name}/replace-labels?labels={quote(label.name)}")
+            _send(address, "POST", f"/ws/v1/cluster/nodes/{name}/replace-labels?labels={quote(label.name)}")
+
+
+def _send(address: str, method: str, path: str, body: str | None = None) -> None:
+    send(address, method, path, body, _PATIENCE)

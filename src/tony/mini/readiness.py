@@ -36,15 +36,19 @@ def waiting_for(state: State, since: Mapping[str, float]) -> str | None:
     return None
 
 
-def send(address: str, method: str, path: str, body: str | None = None, kind: str = "application/json") -> bytes:
+def send(address: str, method: str, path: str, body: str | None = None, patience: float = _PATIENCE) -> bytes:
     """One request to a page of a daemon's.
+
+    Args:
+        body: JSON.
+        patience: seconds that the daemon may be silent.
 
     Raises:
         InfraError: it refused, or nobody is there.
     """
-    connection = http.client.HTTPConnection(address, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection(address, timeout=patience)
     try:
-        connection.request(method, path, body, {"Content-Type": kind, "Accept": "application/json"})
+        connection.request(method, path, body, {"Content-Type": "application/json", "Accept": "application/json"})
         answer = connection.getresponse()
         content = answer.read()
     except (OSError, http.client.HTTPException) as error:

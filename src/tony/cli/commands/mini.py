@@ -79,6 +79,9 @@ def start(
         labels=tuple(map(Label.read, labels)),
         path=node_path,
     )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _give_up)
     began = time.monotonic()
     cluster = _cluster()
     state = cluster.start(options, warn)
@@ -146,6 +149,11 @@ def restart(daemon: str) -> None:
     began = time.monotonic()
     _cluster().restart(daemon)
     say(f"{daemon} is back, and the cluster ready, after {time.monotonic() - began:.1f} s")
+
+
+def _give_up(number: int, frame: object) -> None:
+    """Ends the start, and what it has started so far."""
+    raise SystemExit(128 + number)
 
 
 def _cluster() -> Cluster:
