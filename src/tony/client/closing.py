@@ -16,10 +16,15 @@ from tony.model.report import JobReport
 from tony.schedulers.base import Submitter
 
 
-async def close_lost(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
+async def close_lost(
+    folder: JobFolder, record: JobRecord, submitter: Submitter, killed: str | None = None
+) -> JobReport | None:
     """Ends what a dead application master left behind and writes the job's last report.
 
     May be called by many at once: one does it, and the others get None and look again.
+
+    Args:
+        killed: the scheduler's own words, if somebody had it end the job.
 
     Raises:
         StorageError: the record cannot be written.
@@ -34,7 +39,7 @@ async def close_lost(folder: JobFolder, record: JobRecord, submitter: Submitter)
         # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
         from tony.client.post_mortem import last_report
 
-        report = await beside(last_report, folder, record)
+        report = await beside(last_report, folder, record, killed)
         _remove_secrets(folder)
         write_summary(folder, report)
         return report

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from tony import clock
+from tony.client import elsewhere
 from tony.client.closing import close_lost
 from tony.client.master import PATIENCE, ask_report
 from tony.errors import ConnectionFailed, InfraError
@@ -82,6 +83,8 @@ async def report(home: Home, job_id: str) -> JobReport:
 
 async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """One look; None if things are changing right now and the next look will tell."""
+    if not submitter.capabilities.same_host:
+        return await elsewhere.look(folder, record, submitter)
     if _is_being_submitted(folder, record):
         return pending_report(folder, record)
     if submitter.am_alive(folder) is False:

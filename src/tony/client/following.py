@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tony import clock
 from tony.client import facts
+from tony.client.elsewhere import keep
 from tony.client.inotify import FolderWatch
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
@@ -30,6 +31,8 @@ _GATHER = 0.02
 #: Seconds between two looks at a job whose application master cannot be reached, if nothing happens before: at first,
 #: and at most.
 _SOON, _LATER = 0.05, 1.0
+#: Of a master on another machine nothing tells us that it comes up: for some seconds we look often.
+_SLOWER = 1.03
 
 
 class Viewer(Protocol):
@@ -130,6 +133,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
         ProtocolError: the application master refuses us.
     """
     folder = home.job(job_id)
+    far = not facts.submitter_of(home, record_of(home, job_id)).capabilities.same_host
     with FolderWatch() as changes:
         changes.add(folder.path)
         pause = _SOON
@@ -138,7 +142,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pause = _SOON
-                        yield message.report
+                        yield keep(folder, message.report) if message.final and far else message.report
                         if message.final:
                             return
             except ConnectionFailed as error:
@@ -150,7 +154,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                 if folder.summary.exists():
                     return
             await _wait_change(changes, pause)
-            pause = min(2 * pause, _LATER)
+            pause = min(_SLOWER * pause if far else 2 * pause, _LATER)
 
 
 async def _ask(home: Home, job_id: str, notice: _Notice) -> JobReport | None:

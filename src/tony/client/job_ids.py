@@ -66,7 +66,20 @@ def resolve(home: Home, text: str) -> str:
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
+    if not matches and JOB_ID.fullmatch(text) and _adopted(home, text):
+        return text
     raise UnknownJobError(_explain(home, text, known(home), matches))
+
+
+def _adopted(home: Home, text: str) -> bool:
+    """Whether it is a job of a cluster that was submitted from another machine, or another home."""
+    if not text.startswith("application_"):  # so far the only ids that clusters give
+        return False
+    import asyncio
+
+    from tony.client.elsewhere import adopt
+
+    return asyncio.run(adopt(home, text))
 
 
 def ending(job_id: str, ids: Collection[str]) -> str:

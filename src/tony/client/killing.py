@@ -9,6 +9,7 @@ from tony.client import facts
 from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed
+from tony.history.record import record_of
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
@@ -39,6 +40,8 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             report = await facts.report(home, job_id)
             if report.state.ended:
                 return report
+            if not folder.am.exists() and await _ended_by_scheduler(home, job_id):
+                return report
             await tell_kill(folder, user_name(), now)
             return report
         except ConnectionFailed as error:
@@ -49,6 +52,15 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             if clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)
+
+
+async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
+    """Has the scheduler end a job whose master, on another machine, has not come up."""
+    submitter = facts.submitter_of(home, record_of(home, job_id))
+    if submitter.capabilities.same_host:
+        return False
+    await submitter.sweep(home.job(job_id))
+    return True
 
 
 def _with_advice(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed:

@@ -28,8 +28,22 @@ _LOOKED_AT = 16 * 1024
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def last_report(folder: JobFolder, record: JobRecord) -> JobReport:
-    """The last report of a job whose application master is dead. Blocking: replays the whole log."""
+def last_report(folder: JobFolder, record: JobRecord, killed: str | None = None) -> JobReport:
+    """The last report of a job whose application master is dead. Blocking: replays the whole log.
+
+    Args:
+        killed: the scheduler's own words, if somebody had it end the job.
+    """
+    report = _last_report(folder, record)
+    if killed is None or report.failure is None or report.failure.cause != "am-lost":
+        return report
+    failure = replace(
+        report.failure, failure_class=FailureClass.KILLED, cause="killed", reason=killed, tail=(), log=None
+    )
+    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
+
+
+def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     try:
         entries = log.read(log.segments(folder.path))
         result = replay(record.job_id, record.spec, entries)

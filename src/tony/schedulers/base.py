@@ -133,6 +133,7 @@ class Sight:
         host: where it runs.
         attempt: which life of it.
         note: what the scheduler has to say: why it waits, or why it ended.
+        killed: somebody had the scheduler end it.
     """
 
     alive: bool | None
@@ -140,6 +141,7 @@ class Sight:
     host: str = ""
     attempt: int = 0
     note: str = ""
+    killed: bool = False
 
 
 class Submitter(ABC):
@@ -178,6 +180,10 @@ class Submitter(ABC):
     @abstractmethod
     async def sweep(self, folder: JobFolder) -> None:
         """Ends whatever an application master that died has left behind: executors, programs. May be called twice."""
+
+    def owns(self, job_id: str) -> bool:
+        """Whether this scheduler gave the id, so that a job can be found by it from any machine."""
+        return False
 
     async def look(self, job_id: str) -> Sight | None:
         """What the scheduler knows of a job now; None where the job's folder says it all.

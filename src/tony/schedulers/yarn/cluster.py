@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from tony.dataclass import dataclass, field
@@ -14,9 +13,6 @@ from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.logins import Logins
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.mini import conf_dir
-from tony.model.layout import Home
-from tony.schedulers.yarn.settings import YarnSettings
 
 #: Seconds that a person waits for a cluster of which nobody answers.
 PATIENCE = 10.0
@@ -100,20 +96,3 @@ class Cluster:
                 if value is not None:
                     found[key] = value
         return found
-
-
-def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> Cluster:
-    """The cluster that the job, the environment, or a running `tony mini` names, in this order.
-
-    Raises:
-        SchedulerError: none of them names one.
-        ConfigurationError: its files cannot be used.
-    """
-    named = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
-    folder = named or conf_dir(home)
-    if not folder:
-        raise SchedulerError(
-            "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "
-            "(or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start one: tony mini start"
-        )
-    return Cluster.of(Configuration.load(folder, environ), environ)

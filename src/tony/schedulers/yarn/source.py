@@ -32,9 +32,11 @@ from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.base import ContainerSource, PreparedJob, Sink
 from tony.schedulers.yarn import ends
 from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import capability, task_container
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.publisher import Publisher
 from tony.schedulers.yarn.settings import read_settings
 
 #: Lower is served first; one for all roles: the machine decides in which order they are asked for.
@@ -99,6 +101,7 @@ class YarnSource(ContainerSource):
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued = ""
         self._shortage: asyncio.TimerHandle | None = None
+        self._publisher: Publisher | None = None
 
     @property
     def host(self) -> str:
@@ -119,6 +122,10 @@ class YarnSource(ContainerSource):
         host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
         self._registration = await self._master.register(host, int(port), "")
         self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
+        cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user})
+        own_log = self._inside.logs / "stderr"
+        self._publisher = Publisher(cluster.web_files(), self._papers, self._job.folder, own_log)
+        self._publisher.start()
 
     async def _beat(self, master: MasterClient) -> None:
         try:
@@ -351,6 +358,8 @@ class YarnSource(ContainerSource):
         await self._nodes.close()
 
     async def finish(self, report: JobReport) -> None:
+        if self._publisher:
+            await self._publisher.finish()
         if self._master is None:
             return
         try:

@@ -12,7 +12,7 @@ from tony.hadoop.ipc.errors import ApplicationNotFoundError
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.records import ApplicationId, NodeState
-from tony.hadoop.wire.reports import ApplicationReport, QueueInfo, QueueState
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, QueueInfo, QueueState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.threads import beside
 from tony.model.codec import Json, from_plain
@@ -21,10 +21,12 @@ from tony.model.layout import Home, JobFolder
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.base import Capabilities, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.cluster import Cluster, find_cluster
+from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
+from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
+from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.rendering import rendered
 from tony.schedulers.yarn.runtime import store_runtime
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
@@ -139,6 +141,13 @@ class YarnSubmitter(Submitter):
 
     # --- after ----------------------------------------------------------------------------------------------------
 
+    def owns(self, job_id: str) -> bool:
+        try:
+            ids.application_id(job_id)
+        except ids.InvalidId:
+            return False
+        return True
+
     async def look(self, job_id: str) -> Sight | None:
         application = ids.application_id(job_id)
         async with self._found(job_id).applications() as client:
@@ -147,6 +156,10 @@ class YarnSubmitter(Submitter):
             except ApplicationNotFoundError:
                 return Sight(alive=False, note="the ResourceManager does not know the application any more")
         return sight(report)
+
+    async def fetch(self, folder: JobFolder) -> None:
+        cluster = self._found(folder.job_id)
+        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Only `look` knows."""
@@ -186,7 +199,8 @@ def sight(report: ApplicationReport) -> Sight:
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
-        note=shown(report.diagnostics or "").strip(),
+        note="" if report.diagnostics in ("", "N/A") else shown(report.diagnostics).strip(),
+        killed=report.state is ApplicationState.KILLED,
     )
 
 

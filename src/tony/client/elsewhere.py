@@ -1,0 +1,113 @@
+"""Jobs whose application master runs on another machine: their folder here follows what the scheduler and it say.
+
+The folder has the same files as that of a local job, so that everything else reads one kind of folder: `am.json` says
+where the master is, as soon as the scheduler knows; event log and summary are fetched; the last report that a follower
+hears is kept as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+
+from tony.client.closing import close_lost
+from tony.client.home import prepare
+from tony.client.master import Whereabouts, ask_report, whereabouts
+from tony.dataclass import replace
+from tony.errors import ConnectionFailed, InfraError
+from tony.history.files import write_json
+from tony.history.record import pending_report, read_summary, write_summary
+from tony.model.codec import to_plain
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.schedulers import registry
+from tony.schedulers.base import Sight, Submitter
+
+
+async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
+    """How the job stands; None if things are changing right now and the next look will tell.
+
+    Raises:
+        SchedulerError: the scheduler cannot be asked.
+        ConnectionFailed: the master is there, but cannot be reached.
+    """
+    sight = await submitter.look(folder.job_id)
+    assert sight is not None
+    if sight.alive is False:
+        return await _ended(folder, record, submitter, sight)
+    if not sight.address:
+        waiting = sight.note or "waiting for its application master"
+        return replace(pending_report(folder, record), waiting=waiting)
+    note_master(folder, sight)
+    if not folder.credentials.exists():
+        await submitter.fetch(folder)
+    try:
+        report = await ask_report(folder)
+    except ConnectionFailed as error:
+        if not error.gone:
+            raise
+        return None
+    return replace(report, folder=str(folder.path))
+
+
+def note_master(folder: JobFolder, sight: Sight) -> None:
+    """Writes down where the master is, if that is news."""
+    there = Whereabouts(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
+    if whereabouts(folder) != there:
+        write_json(folder.am, to_plain(there))
+
+
+def keep(folder: JobFolder, report: JobReport) -> JobReport:
+    """Keeps the last report that the master told, as its own machine does."""
+    report = replace(report, folder=str(folder.path))
+    forget_secrets(folder)
+    if read_summary(folder) is None:
+        write_summary(folder, report)
+    return report
+
+
+def forget_secrets(folder: JobFolder) -> None:
+    """Nobody will be asked any more."""
+    shutil.rmtree(folder.secret, ignore_errors=True)
+    for path in (folder.am, folder.am_lock):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+async def adopt(home: Home, job_id: str) -> bool:
+    """Makes a folder here for a job that somebody submitted elsewhere, if a scheduler knows the id.
+
+    Raises:
+        SchedulerError: it cannot be asked.
+    """
+    folder = home.job(job_id)
+    for name in registry.names():
+        submitter = registry.load(name).submitter(home)
+        if not submitter.owns(job_id):
+            continue
+        prepare(home)
+        folder.path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            await submitter.fetch(folder)
+        finally:
+            if not folder.job.exists():
+                shutil.rmtree(folder.path, ignore_errors=True)
+        return folder.job.exists()
+    return False
+
+
+async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport | None:
+    """Fetches what the master left; without a summary the record is closed here, with the scheduler's own words."""
+    try:
+        await submitter.fetch(folder)
+    except InfraError:
+        if read_summary(folder) is None:
+            raise
+    ended = read_summary(folder)
+    if ended is not None:
+        return keep(folder, ended)
+    if sight.note and not folder.am_log.exists():
+        folder.am_log.write_text(f"{sight.note}\n", encoding="utf-8")
+    killed = (sight.note or "it was killed through the scheduler") if sight.killed else None
+    return await close_lost(folder, record, submitter, killed)

@@ -1,0 +1,30 @@
+"""Which cluster a client means. Not for programs inside one: they are told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tony.errors import SchedulerError
+from tony.hadoop.configuration import Configuration
+from tony.mini import conf_dir
+from tony.model.layout import Home
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.settings import YarnSettings
+
+
+def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> Cluster:
+    """The cluster that the job, the environment, or a running `tony mini` names, in this order.
+
+    Raises:
+        SchedulerError: none of them names one.
+        ConfigurationError: its files cannot be used.
+    """
+    named = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
+    folder = named or conf_dir(home)
+    if not folder:
+        raise SchedulerError(
+            "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "
+            "(or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start one: tony mini start"
+        )
+    return Cluster.of(Configuration.load(folder, environ), environ)

@@ -1,0 +1,84 @@
+"""Brings a job's record from the cluster into the job's folder here. What is there: see `publisher`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.ipc.errors import FileMissingError
+from tony.model.layout import JobFolder
+from tony.schedulers.yarn.cluster import Cluster
+
+#: Bytes of the largest file that is fetched at once, and of an event log.
+_MOST, _MOST_EVENTS = 64 << 20, 1 << 30
+_PIECE = 4 << 20
+
+
+class Record:
+    """One job's record, there and here. Blocks.
+
+    Args:
+        staging: path of the staging folder.
+    """
+
+    def __init__(self, cluster: Cluster, staging: str, folder: JobFolder) -> None:
+        self._files: WebHdfs = cluster.web_files()
+        self._there = f"{staging}/jobs/{folder.job_id}"
+        self._folder = folder
+
+    def fetch(self) -> None:
+        """Brings what is new. The summary comes last: whoever sees it here finds everything else.
+
+        Raises:
+            HadoopError: the file system refuses, or is not reached.
+        """
+        try:
+            try:
+                there = {status.name: status for status in self._files.list(self._there)}
+            except FileMissingError:
+                return
+            self._folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name, status in sorted(there.items()):
+                if name.startswith("events.") and name.endswith(".jsonl"):
+                    self._fetch_events(status)
+            for name, path in self._whole().items():
+                if name in there and not path.exists():
+                    self._fetch(name, path)
+        finally:
+            self._files.close()
+
+    def _whole(self) -> dict[str, Path]:
+        folder = self._folder
+        return {
+            "access.json": folder.credentials,
+            "am.log": folder.am_log,
+            "job.json": folder.job,
+            "summary.json": folder.summary,
+        }
+
+    def _fetch(self, name: str, path: Path) -> None:
+        try:
+            data = self._files.read(f"{self._there}/{name}", most=_MOST)
+        except FileMissingError:  # removed meanwhile: the job has just ended
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(draft, path)
+
+    def _fetch_events(self, status: FileStatus) -> None:
+        """What the log has more than our copy of it: logs only grow."""
+        here = self._folder.path / status.name
+        have = here.stat().st_size if here.exists() else 0
+        most = min(status.length, _MOST_EVENTS)
+        with here.open("ab") as file:
+            while have < most:
+                data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
+                if not data:
+                    return
+                file.write(data)
+                have += len(data)
