@@ -256,6 +256,31 @@ async def test_an_ask_that_is_refused_does_not_end_the_heartbeat() -> None:
         assert (refused.key, refused.count) == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("class_name", "message", "times"),
+    [
+        (f"{YARN}InvalidLabelResourceRequestException", "label gpu", 1),
+        (f"{YARN}YarnException", f"{YARN}SchedulerInvalidResoureRequestException: Key=SchedulerRequestKey", 1),
+        (f"{YARN}YarnException", "Found non empty SchedulingRequest of AllocateRequest, handler disabled", 1),
+        (f"{YARN}YarnException", "something else that it does not like", 6),
+    ],
+)
+async def test_other_ways_to_refuse_an_ask(
+    class_name: str, message: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By class, by what a wrapped exception says, or by saying the same until there is no other reason left."""
+    monkeypatch.setattr(master_client, "_ODD_PAUSE", 0.001)
+    async with mastering(FakeResourceManager()) as story:
+        await story.beats(1)
+        story.manager.server.order(Refuse(class_name=class_name, message=message), method="allocate", times=times)
+        story.master.want(1, 2, SMALL)
+        await story.until(lambda it: it.news)
+        (refused,) = story.news[0].refused
+        assert (refused.key, refused.count, refused.reason) == (1, 2, message)
+        story.master.want(2, 1, SMALL)
+        await story.until(lambda it: it.granted)
+
+
 async def test_containers_of_earlier_attempts() -> None:
     """Some come with the registration, some later; each once, with the tokens of their nodes."""
     manager = FakeResourceManager(nodes=NODES)
@@ -345,6 +370,7 @@ async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch
         beating = asyncio.create_task(story.master.run(story.hear))
         story.master.want(1, 1, SMALL)
         await story.until(lambda it: it.granted)
+        await story.beats(3)
         manager.server.order(odd, method="allocate", times=6)
         story.master.wake()
         with pytest.raises(RemoteError, match="NullPointerException"):

@@ -31,6 +31,7 @@ from tony.hadoop.wire.records import (
     Container,
     ContainerId,
     ContainerStatus,
+    ExecutionType,
     ExecutionTypeRequest,
     NodeReport,
     Priority,
@@ -241,6 +242,11 @@ class AskTable:
             or any(want.changed for want in self._wants.values())
         )
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the request that has not been answered asks for something, so that something can be wrong with it."""
+        return bool(self._flight and self._flight.carried)
+
     # -- requests and answers
 
     def request(self) -> AllocateRequest:
@@ -292,7 +298,7 @@ class AskTable:
         want.changed = bool(want.told)
         if not count and want.changed:  # not even fewer is taken: nothing more can be said about it
             want.told, want.changed = {}, False
-        return News(refused=(Refused(key=key, count=count, reason=reason),))
+        return News(refused=(Refused(key=key, count=count, reason=reason),) if count else ())
 
     def forgotten(self) -> None:
         """There is a new ResourceManager, which knows nothing: the next request says everything again."""
@@ -401,7 +407,8 @@ def _entries(key: int, ask: Ask, count: int) -> dict[tuple[str, int], ResourceRe
         request = SchedulingRequest(
             allocation_request_id=key,
             priority=priority,
-            execution_type=ExecutionTypeRequest(enforce=True),
+            # Said outright: the default counts as nothing said, and is refused.
+            execution_type=ExecutionTypeRequest(execution_type=ExecutionType.GUARANTEED, enforce=True),
             allocation_tags=ask.tags,
             sizing=ResourceSizing(count=count, resources=ask.resource),
             constraint=ask.constraint,

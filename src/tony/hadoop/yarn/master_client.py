@@ -87,6 +87,14 @@ _FINISH_PAUSE: Final = 0.02
 _PATIENCE: Final = 5
 _ODD_PAUSE: Final = 1.0
 
+#: How else a ResourceManager says that it does not like an ask: a label that there is not, a request that the scheduler
+#: itself threw out (the class is spelt so), one with constraints where their handler is disabled.
+_REFUSALS: Final = (
+    "InvalidLabelResourceRequestException",
+    "SchedulerInvalidResoureRequestException",
+    "SchedulingRequest",
+)
+
 Handler = Callable[[News], None]
 
 
@@ -311,15 +319,16 @@ class MasterClient:
             return News()
         except ApplicationAttemptNotFoundError as error:
             raise AttemptOver(f"the ResourceManager has ended this attempt: {error}") from error
-        except InvalidResourceRequestError as error:
-            self.wake()
-            return self._table.refused(error.remote_message)
         except (InvalidTokenError, LoginError, SaslError) as error:
             await self._bear(error)
             return News()
         except RemoteError as error:
             if isinstance(error, InvalidApplicationMasterRequestError):
                 raise
+            if self._is_refusal(error):
+                self._odd = 0
+                self.wake()
+                return self._table.refused(error.remote_message)
             await self._bear(error)
             return News()
         self._odd = 0
@@ -336,6 +345,15 @@ class MasterClient:
         if response.command is MasterCommand.RESYNC:
             await self._register_again()
         return news
+
+    def _is_refusal(self, error: RemoteError) -> bool:
+        """Whether an ask is what the ResourceManager does not like: it says so, or says the same again and again."""
+        if not self._table.is_asking:
+            return False
+        if isinstance(error, InvalidResourceRequestError):
+            return True
+        said = error.class_name + error.remote_message
+        return any(each in said for each in _REFUSALS) or self._odd >= _PATIENCE
 
     async def _bear(self, error: HadoopError) -> None:
         """An answer that may be a better one in a moment."""

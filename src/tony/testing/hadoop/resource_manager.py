@@ -230,6 +230,14 @@ class FakeResourceManager:
         return self._last
 
     def _check(self, request: AllocateRequest) -> None:
+        for wanted in request.scheduling_requests:
+            kind = wanted.execution_type
+            if kind is None or not kind.has("execution_type"):
+                raise Refusal(
+                    f"{YARN}YarnException",
+                    f"{YARN}SchedulerInvalidResoureRequestException: Exception message:Only GUARANTEED execution type "
+                    "is supported.",
+                )
         for ask in request.asks:
             memory = (ask.capability.memory or 0) if ask.capability else 0
             if memory > self.maximum and ask.num_containers:
