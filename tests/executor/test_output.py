@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.executor.output import LogFile, Output, Stream
+from tony.executor.log_file import LogFile
+from tony.executor.output import Output, Stream
 from tony.executor.pen import Pen
 
 

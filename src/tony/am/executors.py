@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 
 from tony import clock
+from tony.am.log_relay import LogRelay
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import Application
 from tony.core.steps.losses import REPORT_WAIT
@@ -49,6 +50,7 @@ class Peer:
     Attributes:
         heard: when it was last heard of (`clock.monotonic`).
         acked, seen: numbers of its last report that is in the log, and that came.
+        printed: its programs have printed something.
         ended: when its container ended, while the connection is still there.
     """
 
@@ -61,6 +63,7 @@ class Peer:
     acked: int = 0
     seen: int = 0
     silent: bool = False
+    printed: bool = False
     ended: float | None = None
     output_at: float | None = None
     last_line: str = ""
@@ -88,6 +91,7 @@ class Executors:
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
+        self.logs = LogRelay(self.send, app.state.tasks)
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
@@ -126,6 +130,7 @@ class Executors:
         connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
         if self._level:
             connection.send(msg.SetLogLevel(level=self._level))
+        self.logs.attached(task)
         return peer
 
     def received(self, connection: Connection, message: msg.Message) -> bool:
@@ -140,6 +145,8 @@ class Executors:
             peer.last_line = message.last_line[:200]
         elif isinstance(message, msg.Reported):
             self._reported(peer, connection, message)
+        elif isinstance(message, msg.LogPiece) and self.logs.came(peer.task, message):
+            pass  # it is on its way
         else:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
@@ -179,6 +186,7 @@ class Executors:
                 peer.output_at, peer.last_line = None, ""
                 return Started(task=peer.task, session=message.session, try_=message.try_, pid=message.pid)
             case msg.ProgramOutput():
+                peer.printed = True
                 return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
             case msg.ProgramExited():
                 at = round(max(0.0, self._now() - max(0.0, message.ago)), 6)
@@ -205,11 +213,13 @@ class Executors:
                 peer.connection.send(msg.Ack(n=peer.acked))
         self._unacked.clear()
 
-    def send(self, task: TaskId, message: msg.Message) -> None:
+    def send(self, task: TaskId, message: msg.Message) -> bool:
         """Sends a command, if the executor is connected; otherwise it learns of it when it attaches."""
         peer = self._peers.get(task)
-        if peer and peer.connection:
-            peer.connection.send(message)
+        if peer is None or peer.connection is None:
+            return False
+        peer.connection.send(message)
+        return True
 
     def send_frame(self, task: TaskId, frame: bytes) -> None:
         """Like `send`, for a frame that was built before."""
@@ -254,6 +264,7 @@ class Executors:
         if peer.connection:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
+        self.logs.gone(peer.task, printed=peer.printed)
 
     # --- liveness -------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tony import clock
 from tony.am import open_files
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
+from tony.am.page import Page
 from tony.am.verdict import broken_off
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
@@ -97,6 +98,7 @@ class _Parts:
     writer: LogWriter | None = None
     master: Master | None = None
     server: Server | None = None
+    page: Page | None = None
 
 
 def _source(job: PreparedJob) -> ContainerSource:
@@ -176,6 +178,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     _obey_signals(parts.master)
     parts.server = Server(credentials.am, parts.master)
     parts.master.address = parts.source.master_address = await parts.server.listen(address)
+    await _show_page(parts, parts.source, parts.master)
     _announce(folder, number, parts.master.address)
     return AttemptStarted(
         attempt=number, wall=clock.wall(), settings=digest, pid=os.getpid(), host=socket.gethostname()
@@ -218,6 +221,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         with _whatever_happens("giving the containers back"):
             async with asyncio.timeout(CLOSING):
                 await parts.source.close()
+    if parts.master:
+        with _whatever_happens("telling those who read"):
+            parts.master.executors.logs.finish()
     if parts.writer:
         with _whatever_happens("closing the event log"):
             parts.writer.close()
@@ -237,6 +243,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.server:
         with _whatever_happens("closing the connections"):
             await parts.server.close()
+    if parts.page:
+        with _whatever_happens("closing the page"):
+            await parts.page.close()
     if parts.source:
         with _whatever_happens("telling the scheduler"):
             async with asyncio.timeout(CLOSING):
@@ -273,6 +282,18 @@ def _address(job: PreparedJob, source: ContainerSource) -> str:
         return f"unix:{job.folder.am_socket}"
     host = "127.0.0.1" if source.capabilities.same_host else source.host
     return f"tls:{host}:0"
+
+
+async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> None:
+    """Where the scheduler has pages of its own, ours is a part of them."""
+    door = source.page_door()
+    if door is None:
+        return
+    parts.page = Page(master.report, door.peers, door.proxy)
+    try:
+        source.page_address = f"{source.host}:{await parts.page.listen(source.host)}"
+    except OSError as error:
+        log.warning("there is no page for people: %s", error)
 
 
 def _announce(folder: JobFolder, attempt: int, address: str) -> None:

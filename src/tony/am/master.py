@@ -278,6 +278,7 @@ class Master:
         """A peer is gone."""
         self.watchers.remove(connection)
         self.executors.closed(connection)
+        self.executors.logs.closed(connection)
 
     def _from_executor(self, connection: Connection, message: msg.Message) -> None:
         if isinstance(message, msg.Attach):
@@ -304,6 +305,10 @@ class Master:
                 logging.getLogger("tony").setLevel(level.upper())
                 self.executors.talk_as(level)
                 connection.send(msg.Done())
+            case msg.ReadLog():
+                self.executors.logs.ask(connection, message)
+            case msg.DropLog():
+                self.executors.logs.drop(connection, message)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 

@@ -57,7 +57,14 @@ class TalkAs:
     level: str
 
 
-Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellLog:
+    """Somebody reads what our programs print, or does so no more."""
+
+    command: msg.ReadLog | msg.DropLog
+
+
+Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog
 
 
 #: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
@@ -153,6 +160,8 @@ class Dialog:
                 return [EndExecutor(grace=grace)]
             case msg.SetLogLevel(level=level):
                 return [TalkAs(level=level)]
+            case msg.ReadLog() | msg.DropLog():
+                return [TellLog(command=message)]
         return self._ignore()
 
     def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:

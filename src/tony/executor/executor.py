@@ -13,11 +13,21 @@ from functools import partial
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import ExitCode
-from tony.executor.dialog import Dialog, EndExecutor, PrepareSession, StartTry, StopTry, TalkAs, Wish
+from tony.executor.dialog import (
+    Dialog,
+    EndExecutor,
+    PrepareSession,
+    StartTry,
+    StopTry,
+    TalkAs,
+    TellLog,
+    Wish,
+)
 from tony.executor.environment import MARKER
 from tony.executor.family import Family
 from tony.executor.lease import Lease
 from tony.executor.link import Connect, Link
+from tony.executor.log_readers import LogReaders
 from tony.executor.pen import Pen
 from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
@@ -25,12 +35,14 @@ from tony.executor.trial import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.linux.ports import PortsExhausted
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Attach, Heartbeat
+from tony.protocol.messages import Attach, DropLog, Heartbeat, ReadLog
 
 log = logging.getLogger(__name__)
 
 #: Seconds at the end for the application master to acknowledge the last reports.
 _LAST_WORDS = 5.0
+#: Seconds after that for those who read what the programs printed to get the rest.
+_LAST_OUTPUT = 1.0
 #: Seconds between two watchdogs, at least.
 _WATCHDOG_PAUSE = 1.0
 #: Seconds that the watchdog may take to remove the control group and end: who starts us finds a clean house at our end.
@@ -63,6 +75,7 @@ class Executor:
         self._context = context
         self._watchdog = watchdog
         self._reaper = Reaper()
+        self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port)
         self._around = Surroundings(
             context=context,
@@ -71,6 +84,7 @@ class Executor:
             ports=self._ports,
             reaper=self._reaper,
             pen=pen,
+            readers=self._readers,
             point_out=watchdog.point_out,
         )
         attach = Attach(
@@ -83,7 +97,7 @@ class Executor:
         )
         self._dialog = Dialog(attach, task.session)
         lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
-        self._link = Link(self._dialog, lease, connect, clock, self._beat, self._perform)
+        self._link = Link(self._dialog, lease, connect, clock, self._beat, self._perform, self._readers.forget)
         self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
         self._trial: Trial | None = None
         self._stop_early: StopTry | None = None
@@ -128,6 +142,10 @@ class Executor:
             case TalkAs(level=level):
                 logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
                 log.info("log level is now %s", level)
+            case TellLog(command=ReadLog() as command):
+                self._readers.ask(command)
+            case TellLog(command=DropLog() as command):
+                self._readers.drop(command)
 
     def _stop_trial(self, grace: float, reason: str) -> None:
         if self._trial:
@@ -200,6 +218,8 @@ class Executor:
         deadline = clock.monotonic() + _LAST_WORDS
         while not self._dialog.settled and not touch.done() and clock.monotonic() < deadline:
             await asyncio.sleep(0.005)
+        if self._link.is_connected:
+            await self._readers.finish(_LAST_OUTPUT)
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

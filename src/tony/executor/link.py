@@ -69,12 +69,14 @@ class Link:
         clock: Clock,
         beat: Callable[[], Heartbeat],
         perform: Callable[[Wish], None],
+        apart: Callable[[], None] = lambda: None,
     ) -> None:
         """Connects to nobody yet.
 
         Args:
             beat: makes a heartbeat.
             perform: is told what the application master wants.
+            apart: is called when a conversation has ended.
         """
         self._dialog = dialog
         self._lease = lease
@@ -82,6 +84,7 @@ class Link:
         self._clock = clock
         self._beat = beat
         self._perform = perform
+        self._apart = apart
         self._connection: Connection | None = None
         self._welcome = asyncio.Event()
         self._backoff = Backoff()
@@ -93,6 +96,16 @@ class Link:
         if self._connection:
             for report in self._dialog.unsent(self._clock.monotonic()):
                 self._connection.send(report)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is anybody who would hear us."""
+        return self._connection is not None
+
+    def send(self, message: Message) -> None:
+        """Sends a message that may get lost, if there is a connection."""
+        if self._connection:
+            self._connection.send(message)
 
     async def keep(self) -> str:
         """Connects again and again until the lease is over; answers why contact was lost."""
@@ -131,6 +144,7 @@ class Link:
         finally:
             self._connection = None
             self._dialog.disconnected()
+            self._apart()
             connection.close()
         self._lost(why, gone=gone)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import re
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.executor.log_file import LogFile
+from tony.executor.log_readers import STREAMS, Book, LogReaders
 from tony.executor.pen import Pen
-
-log = logging.getLogger(__name__)
 
 #: Size of a pipe once a program has filled one: 1 MiB where a user may (the default of pipe-max-size). Not from the
 #: beginning: a user's share of pipe memory is 64 MiB (pipe-user-pages-soft), and who is beyond it gets pipes of 8 KiB.
@@ -41,95 +40,18 @@ LAST_LINE = 200
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
-class LogFile:
-    """A file that never takes more than `limit` bytes on disk: `<name>.1` holds what came before, the newest stays.
-
-    A disk that is full, or any other refusal, costs output and nothing else.
-
-    Attributes:
-        lost: bytes that could not be written.
-        trouble: why; empty if nothing was lost.
-    """
-
-    def __init__(self, path: Path, limit: int) -> None:
-        """Touches nothing yet."""
-        self.lost = 0
-        self.trouble = ""
-        self._path = path
-        self._limit = limit
-        self._half = limit // 2
-        self._descriptor = -1
-        self._size = 0
-
-    def create(self) -> None:
-        """Makes the file, so that a program that prints nothing has an empty log."""
-        self._append(memoryview(b""))
-
-    def write(self, data: bytes) -> None:
-        """Takes output, as it came."""
-        if self._half < 1:
-            return
-        start = max(0, len(data) - self._limit)  # what is before would be rotated away before anyone saw it
-        while len(data) - start > (room := self._half - self._size):
-            # Up to the last line end that fits, if one does: then the next file begins with a line.
-            end = data.rfind(b"\n", start, start + room) + 1
-            end = end if end > start else start + room
-            self._append(memoryview(data)[start:end])
-            start = end
-            trouble = self._rotate()
-            if trouble:  # the limit holds all the same: what comes is lost until a rotation succeeds
-                self._lose(len(data) - start, trouble)
-                return
-        self._append(memoryview(data)[start:])
-
-    def close(self) -> None:
-        """No more output. May be called twice."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _append(self, piece: memoryview) -> None:
-        try:
-            if self._descriptor < 0:
-                self._open()
-            while piece:
-                written = os.write(self._descriptor, piece)
-                self._size += written
-                piece = piece[written:]
-        except OSError as error:
-            self._lose(len(piece), error)
-
-    def _open(self) -> None:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
-
-    def _rotate(self) -> OSError | None:
-        """Begins another file; answers what is in the way."""
-        self.close()
-        try:
-            os.replace(self._path, f"{self._path}.1")
-        except OSError as error:
-            return error
-        self._size = 0
-        return None
-
-    def _lose(self, size: int, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        if not self.trouble:
-            log.error("output is lost: %s: %s", self._path, reason)
-        self.trouble = reason
-        self.lost += size
-
-
 class Stream:
     """One of a program's output streams."""
 
-    def __init__(self, file: LogFile, pen: Pen, came: Callable[[], None]) -> None:
+    def __init__(
+        self, file: LogFile, pen: Pen, came: Callable[[], None], over: Callable[[], None] = lambda: None
+    ) -> None:
         """Makes the pipe; `writing` goes to the program, then `begin`.
 
         Args:
             pen: writes the file.
             came: is called when there was output.
+            over: is called when there will be no more.
         """
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
         self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
@@ -137,6 +59,7 @@ class Stream:
         self.file = file
         self._pen = pen
         self._came = came
+        self._over = over
         self._end = bytearray()
         self._gathering: asyncio.TimerHandle | None = None
         self._grown = self._hurried = False
@@ -229,7 +152,9 @@ class Stream:
             os.close(self._reading)
             self._reading = -1
         self._pen.put(self.file.close)
-        self.ended.set()
+        if not self.ended.is_set():
+            self.ended.set()
+            self._over()
 
 
 class Output:
@@ -239,7 +164,15 @@ class Output:
         first, last: times (`tony.clock.monotonic`) of the first and the last output; None before there is any.
     """
 
-    def __init__(self, folder: Path, name: str, limit: int, pen: Pen, began: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        limit: int,
+        pen: Pen,
+        began: Callable[[], None],
+        readers: LogReaders | None = None,
+    ) -> None:
         """Makes the pipes.
 
         Args:
@@ -248,6 +181,7 @@ class Output:
             limit: bytes that each stream may keep on disk.
             pen: writes the files.
             began: is called once, when there is output.
+            readers: are told of what there is to read.
         """
         self.first: float | None = None
         self.last: float | None = None
@@ -255,13 +189,23 @@ class Output:
         self._latest = 0
         self._pen = pen
         self._late = 0
-        self.out = Stream(LogFile(folder / f"{name}.out", limit), pen, lambda: self._came(0))
-        self.err = Stream(LogFile(folder / f"{name}.err", limit), pen, lambda: self._came(1))
+        self._readers = readers
+        self._books: list[Book] = []
+        self.out = self._stream(folder, f"{name}.out", limit, 0)
+        self.err = self._stream(folder, f"{name}.err", limit, 1)
+
+    def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
+        file = LogFile(folder / name, limit)
+        self._books.append(Book(STREAMS[number], name, file))
+        return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number))
 
     def begin(self) -> None:
         """The program runs."""
         self.out.begin()
         self.err.begin()
+        if self._readers:
+            for book in self._books:
+                self._readers.opened(book)
 
     async def wait_ended(self, timeout: float) -> None:
         """Waits until both streams have come to their end, `timeout` seconds at most, closes and writes them.
@@ -307,3 +251,9 @@ class Output:
         if self.first is None:
             self.first = self.last
             self._began()
+        if self._readers:
+            self._readers.came(self._books[stream])
+
+    def _over(self, stream: int) -> None:
+        if self._readers:
+            self._readers.over(self._books[stream])

@@ -16,6 +16,7 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
 from tony.executor.family import Family
+from tony.executor.log_readers import LogReaders
 from tony.executor.memory import Meter
 from tony.executor.output import Output
 from tony.executor.pen import Pen
@@ -56,6 +57,7 @@ class Surroundings:
     ports: TaskPorts
     reaper: Reaper
     pen: Pen
+    readers: LogReaders
     point_out: Callable[[Sequence[int]], None]
 
 
@@ -175,7 +177,7 @@ class Trial:
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
         folder, pen = Path(container.log_folder), self._around.pen
         try:
-            output = self._output = Output(folder, name, task.log_limit, pen, self._first_output)
+            output = self._output = Output(folder, name, task.log_limit, pen, self._first_output, self._around.readers)
         except OSError as error:
             raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()

@@ -264,6 +264,72 @@ class Done(Message):
     kind: ClassVar[str] = "done"
 
 
+# --- what programs print: client -> application master -> executor, and back ------------------------------------------
+
+#: Bytes of output in one `LogPiece`, at most.
+LOG_PIECE = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLog(Message):
+    """Answer one `LogPiece`: what a task's stream holds from a place on. The application master hands it on.
+
+    A stream is all that a task prints to one of its two, over all sessions and tries: a file each, in order. A reader
+    asks for one piece after the other, and begins each time where the last one ended: so nothing is sent faster than
+    it is taken, and a connection that breaks costs nothing.
+
+    Attributes:
+        reader: the asker's own number for this stream; a new request of that number takes the old one's place.
+        stream: `out` or `err`.
+        name, offset: the place: a file, and bytes from its program's first one on. What was printed later counts as
+            after it. No name: from the beginning.
+        wait: answer only when there is something; otherwise at once, perhaps without data.
+        most: bytes of data in the answer; never more than `LOG_PIECE`.
+    """
+
+    kind: ClassVar[str] = "read-log"
+    reader: int
+    task: str
+    stream: str
+    name: str = ""
+    offset: int = 0
+    wait: bool = False
+    most: int = LOG_PIECE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropLog(Message):
+    """This reader asks no more, and wants no answer."""
+
+    kind: ClassVar[str] = "drop-log"
+    reader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPiece(Message):
+    """A piece of what a program printed.
+
+    Attributes:
+        name: the file; empty in an answer that says only that there is nothing.
+        start: offset of the first byte of that file on its disk: a file that is full is renamed and a new one begun.
+        offset: of the data; greater than asked for if what was there is gone.
+        data: base64.
+        last: from an executor that ends: it has nothing more, and will have nothing more.
+        missed: from the application master: something was printed that it cannot get at, by an executor that is gone.
+        over: from the application master that ends: nothing more will come of this stream.
+    """
+
+    kind: ClassVar[str] = "log-piece"
+    reader: int
+    name: str = ""
+    start: int = 0
+    offset: int = 0
+    data: str = ""
+    last: bool = False
+    missed: bool = False
+    over: bool = False
+
+
 MESSAGES: Mapping[str, type[Message]] = {
     cls.kind: cls
     for cls in (
@@ -286,5 +352,8 @@ MESSAGES: Mapping[str, type[Message]] = {
         KillJob,
         Report,
         Done,
+        ReadLog,
+        DropLog,
+        LogPiece,
     )
 }

@@ -21,7 +21,7 @@ from tony.client.live_reader import LiveReader
 from tony.client.log_names import STREAMS, LogName, Selection, find
 from tony.client.log_reader import LONGEST_LINE, Reader, readers
 from tony.client.log_tail import LogTail
-from tony.executor.output import LogFile
+from tony.executor.log_file import LogFile
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
 from tony.model.report import JobReport

@@ -1,0 +1,139 @@
+"""One stream's file on disk: of bounded size, written by one thread, and read from any place of what was written."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from tony.dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Bytes of a log file.
+
+    Attributes:
+        start: offset of the first byte of the file on disk that they are in.
+        offset: of the data, counted from the first byte ever written.
+    """
+
+    start: int
+    offset: int
+    data: bytes
+
+
+class LogFile:
+    """A file that never takes more than `limit` bytes on disk: `<name>.1` holds what came before, the newest stays.
+
+    A disk that is full, or any other refusal, costs output and nothing else.
+
+    Attributes:
+        lost: bytes that could not be written.
+        trouble: why; empty if nothing was lost.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        """Touches nothing yet."""
+        self.lost = 0
+        self.trouble = ""
+        self._path = path
+        self._limit = limit
+        self._half = limit // 2
+        self._descriptor = -1
+        self._size = 0
+        self._start = 0
+        self._older: int | None = None
+
+    def read(self, offset: int, most: int) -> Piece:
+        """What was written from an offset on; the oldest that is left, if that is gone. Raises nothing.
+
+        To be called where `write` is: nothing is renamed meanwhile.
+
+        Args:
+            offset: bytes since the first one ever written.
+            most: bytes, at most.
+        """
+        if self._older is not None and offset < self._start:
+            offset = max(offset, self._older)
+            data = _read(f"{self._path}.1", offset - self._older, min(most, self._start - offset))
+            if data:
+                return Piece(start=self._older, offset=offset, data=data)
+        offset = max(offset, self._start)
+        data = _read(str(self._path), offset - self._start, min(most, self._start + self._size - offset))
+        return Piece(start=self._start, offset=offset, data=data)
+
+    def create(self) -> None:
+        """Makes the file, so that a program that prints nothing has an empty log."""
+        self._append(memoryview(b""))
+
+    def write(self, data: bytes) -> None:
+        """Takes output, as it came."""
+        if self._half < 1:
+            return
+        start = max(0, len(data) - self._limit)  # what is before would be rotated away before anyone saw it
+        while len(data) - start > (room := self._half - self._size):
+            # Up to the last line end that fits, if one does: then the next file begins with a line.
+            end = data.rfind(b"\n", start, start + room) + 1
+            end = end if end > start else start + room
+            self._append(memoryview(data)[start:end])
+            start = end
+            trouble = self._rotate()
+            if trouble:  # the limit holds all the same: what comes is lost until a rotation succeeds
+                self._lose(len(data) - start, trouble)
+                return
+        self._append(memoryview(data)[start:])
+
+    def close(self) -> None:
+        """No more output. May be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, piece: memoryview) -> None:
+        try:
+            if self._descriptor < 0:
+                self._open()
+            while piece:
+                written = os.write(self._descriptor, piece)
+                self._size += written
+                piece = piece[written:]
+        except OSError as error:
+            self._lose(len(piece), error)
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def _rotate(self) -> OSError | None:
+        """Begins another file; answers what is in the way."""
+        self.close()
+        try:
+            os.replace(self._path, f"{self._path}.1")
+        except OSError as error:
+            return error
+        self._older, self._start = self._start, self._start + self._size
+        self._size = 0
+        return None
+
+    def _lose(self, size: int, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if not self.trouble:
+            log.error("output is lost: %s: %s", self._path, reason)
+        self.trouble = reason
+        self.lost += size
+
+
+def _read(path: str, offset: int, size: int) -> bytes:
+    if size <= 0:
+        return b""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, offset)
+        finally:
+            os.close(descriptor)
+    except OSError:  # somebody has removed it, or the disk is broken: then nothing can be read
+        return b""
