@@ -46,6 +46,19 @@ class Capabilities:
 Sink = Callable[[Event], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageDoor:
+    """Through whom people come to a job's page.
+
+    Attributes:
+        peers: addresses of the scheduler's own proxies; nobody else is answered.
+        proxy: URL of the page as people see it.
+    """
+
+    peers: tuple[str, ...]
+    proxy: str
+
+
 class ContainerSource(ABC):
     """The application master's half. All methods are called from the AM's one event loop and return at once
     unless they are `async`. Every call may come twice; asking for what already is does nothing."""
@@ -53,11 +66,17 @@ class ContainerSource(ABC):
     capabilities: Capabilities
     #: Where executors and clients reach the application master; set before `open`.
     master_address: str = ""
+    #: host:port of the job's page, if it has one; set before `open`.
+    page_address: str = ""
 
     @property
     def host(self) -> str:
         """The name under which others reach this machine."""
         return socket.getfqdn()
+
+    def page_door(self) -> PageDoor | None:
+        """Who may see the job's page; None if the scheduler has no pages of its own."""
+        return None
 
     @abstractmethod
     async def open(self, sink: Sink) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Coroutine, Sequence
 from enum import Enum
+from typing import Any
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.daemons import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
@@ -29,7 +32,7 @@ from tony.model.report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import ContainerSource, PreparedJob, Sink
+from tony.schedulers.base import ContainerSource, PageDoor, PreparedJob, Sink
 from tony.schedulers.yarn import ends
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
@@ -88,6 +91,7 @@ class YarnSource(ContainerSource):
         self._inside = inside
         self._spec = job.record.spec
         self._settings, _ = read_settings(self._spec.scheduler_settings)
+        self._configuration = Configuration.load(None, {}, given=papers.configuration)
         self._tokens = inside.credentials.without(AM_RM)
         self._master: MasterClient | None = None
         self._nodes: NodeClients | None = None
@@ -107,20 +111,31 @@ class YarnSource(ContainerSource):
     def host(self) -> str:
         return self._inside.host
 
+    def page_door(self) -> PageDoor | None:
+        """YARN's web proxy: a program of its own, or a part of each ResourceManager."""
+        own = self._configuration.get_address("yarn.web-proxy.address", 0)
+        daemons = resource_managers(self._configuration)
+        hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
+        web = own or next((daemon.web for daemon in daemons if daemon.web), None)
+        peers = {str(found[4][0]) for name in hosts for found in _looked_up(name)}
+        proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
+        return PageDoor(peers=tuple(sorted(peers)), proxy=proxy) if peers else None
+
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
     async def open(self, sink: Sink) -> None:
         if self._sink:
             return
         self._sink = sink
-        configuration = Configuration.load(None, {}, given=self._papers.configuration)
+        configuration = self._configuration
         token = select(self._inside.credentials, AM_RM)
         if token is None:
             raise SchedulerError(f"{self._inside.tokens} holds no token for the ResourceManager")
         self._master = MasterClient(scheduler_proxy(configuration, token))
         self._nodes = NodeClients(self._master.node_tokens)
         host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
-        self._registration = await self._master.register(host, int(port), "")
+        page = f"http://{self.page_address}/" if self.page_address else ""
+        self._registration = await self._master.register(host, int(port), page)
         self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
         cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user})
         own_log = self._inside.logs / "stderr"
@@ -386,6 +401,13 @@ class YarnSource(ContainerSource):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _looked_up(host: str) -> list[Any]:
+    try:
+        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
 
 
 _STATUS = {

@@ -1,0 +1,146 @@
+"""A page that shows how the job stands, for those who come through their cluster's own pages.
+
+It is one page without links, scripts or anything to load; it loads itself again every few seconds while the job runs.
+A cluster's proxy fetches it for a person whom it knows, so only the proxy's machines are answered; others are sent
+there. The proxy passes on GET alone, drops most headers and cannot stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import logging
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+
+from tony.model.report import JobReport
+from tony.units import format_duration
+
+#: Bytes of a request, and seconds that it may take.
+_MOST, _PATIENCE = 16 * 1024, 10.0
+#: Requests that are answered at one time.
+_CROWD = 20
+#: Tasks that a page shows.
+_SHOWN = 2000
+_RELOAD = 5
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em;color:#222;background:#fff}"
+    "table{border-collapse:collapse}td,th{text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid #ddd}"
+    "pre{background:#f4f4f4;padding:1em;overflow:auto}.failed,.lost{color:#b00}.succeeded{color:#070}"
+)
+_log = logging.getLogger(__name__)
+
+
+class Page:
+    """The page's server.
+
+    Args:
+        report: how the job stands now.
+        peers: addresses that are answered; empty: all.
+        proxy: where everybody else is sent; empty: they are refused.
+    """
+
+    def __init__(self, report: Callable[[], JobReport], peers: Collection[str], proxy: str) -> None:
+        self._report = report
+        self._peers = frozenset(peers)
+        self._proxy = proxy
+        self._server: asyncio.Server | None = None
+        self._crowd = asyncio.Semaphore(_CROWD)
+
+    async def listen(self, host: str) -> int:
+        """Begins; answers the port.
+
+        Raises:
+            OSError: it cannot listen there.
+        """
+        self._server = await asyncio.start_server(self._serve, host, 0, limit=_MOST)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Ends it."""
+        if self._server:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE), self._crowd:
+                request = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(request, writer.get_extra_info("peername")[0]))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def _answer(self, request: bytes, peer: str) -> bytes:
+        words = request.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", "Only GET is answered.", "Allow: GET, HEAD\r\n")
+        if self._peers and peer not in self._peers:
+            if not self._proxy:
+                return _response("403 Forbidden", "Come through the cluster's own pages.")
+            return _response("302 Found", "Come through the cluster's own pages.", f"Location: {self._proxy}\r\n")
+        if words[1].split(b"?", 1)[0] not in (b"/", b""):
+            return _response("404 Not Found", "There is one page here: /")
+        return _response("200 OK", rendered(self._report()), with_body=words[0] == b"GET")
+
+
+def _response(status: str, body: str, headers: str = "", *, with_body: bool = True) -> bytes:
+    if not body.startswith("<!doctype"):
+        body = f"<!doctype html><title>{html.escape(status)}</title><p>{html.escape(body)}</p>"
+    content = body.encode("utf-8", "backslashreplace")
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(content)}\r\n"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+        f"Connection: close\r\n{headers}\r\n"
+    )
+    return head.encode("latin-1", "replace") + (content if with_body else b"")
+
+
+def rendered(report: JobReport) -> str:
+    """The page. Everything in it that is not ours is escaped."""
+    title = html.escape(f"{report.name} ({report.job})")
+    state = html.escape(report.state.value)
+    reload = "" if report.state.ended else f'<meta http-equiv="refresh" content="{_RELOAD}">'
+    rows = "".join(
+        f"<tr><td>{html.escape(task.task)}</td><td class={task.state.value}>{html.escape(task.state.value)}</td>"
+        f"<td>{html.escape(task.host or '')}</td><td>{task.try_ or ''}</td>"
+        f"<td>{_exit(task.exit_code, task.signal)}</td><td>{html.escape(task.note)}</td></tr>"
+        for task in report.tasks[:_SHOWN]
+    )
+    more = len(report.tasks) - _SHOWN
+    rest = f"<p>... and {more} more tasks: tony status {html.escape(report.job)}</p>" if more > 0 else ""
+    waiting = f"<p>{html.escape(report.waiting)}</p>" if report.waiting else ""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        f"<p><b class={state}>{state}</b>, session {report.session}, framework {html.escape(report.framework)}, "
+        f"of {html.escape(report.user)}{_times(report)}</p>{waiting}{_failure(report)}"
+        f"<table><tr><th>task<th>state<th>host<th>try<th>exit<th></tr>{rows}</table>{rest}</body></html>"
+    )
+
+
+def _exit(code: int | None, signal: str | None) -> str:
+    return html.escape(signal or ("" if code is None else str(code)))
+
+
+def _times(report: JobReport) -> str:
+    if report.submitted is None:
+        return ""
+    since = datetime.fromtimestamp(report.submitted, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    took = f", took {format_duration(report.ended - report.submitted)}" if report.ended is not None else ""
+    return f", submitted {since}{took}"
+
+
+def _failure(report: JobReport) -> str:
+    if report.failure is None:
+        return ""
+    tail = "\n".join(report.failure.tail)
+    return f"<p class=failed>{html.escape(report.failure.reason)}</p>" + (
+        f"<pre>{html.escape(tail)}</pre>" if tail else ""
+    )

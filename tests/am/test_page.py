@@ -1,0 +1,138 @@
+"""The page that shows how a job stands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection
+
+import pytest
+
+from tony.am.page import Page, rendered
+from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+
+HOST = "127.0.0.1"
+
+
+def report(state: JobState = JobState.RUNNING, failure: Failure | None = None) -> JobReport:
+    """A job with names that are no text for a page."""
+    tasks = (
+        TaskReport(task="worker:0", role="worker", index=0, state=TaskState.RUNNING, host="<node>", try_=1),
+        TaskReport(task="worker:1", role="worker", index=1, state=TaskState.FAILED, exit_code=3, note="a & b"),
+    )
+    return JobReport(
+        job="application_1_0001",
+        name="<script>alert(1)</script>",
+        state=state,
+        session=2,
+        attempt=1,
+        exit_code=None,
+        folder="/somewhere",
+        am=None,
+        tasks=tasks,
+        failure=failure,
+        user="ann",
+        submitted=1_700_000_000.0,
+        ended=1_700_000_060.0 if state.ended else None,
+        waiting="",
+    )
+
+
+async def fetch(request: bytes, peers: Collection[str] = (), proxy: str = "") -> tuple[str, dict[str, str], str]:
+    """Status line, headers and body of what a page answers."""
+    page = Page(report, peers, proxy)
+    port = await page.listen(HOST)
+    try:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+    finally:
+        await page.close()
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    return status, dict(line.split(": ", 1) for line in lines), body
+
+
+def get(path: str = "/") -> bytes:
+    """A request."""
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def test_how_a_job_stands() -> None:
+    """The job, each task, nothing to load, and itself again."""
+    status, headers, body = asyncio.run(fetch(get()))
+    assert status == "HTTP/1.1 200 OK"
+    assert headers["Content-Length"] == str(len(body.encode()))
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "<td>worker:1</td><td class=failed>failed</td>" in body
+    assert 'http-equiv="refresh"' in body
+    assert "src=" not in body
+    assert "href=" not in body
+
+
+def test_foreign_text_is_text() -> None:
+    """Whatever people call things."""
+    body = rendered(report())
+    assert "<script" not in body
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
+    assert "&lt;node&gt;" in body
+    assert "a &amp; b" in body
+
+
+def test_an_ended_job_stays() -> None:
+    """With its first cause and the last lines; it is not asked for again and again."""
+    failure = Failure(
+        failure_class=FailureClass.USER, cause="exit", reason="worker:1 <failed>", session=2, at=1.0, tail=("x < y",)
+    )
+    body = rendered(report(JobState.FAILED, failure))
+    assert "refresh" not in body
+    assert "worker:1 &lt;failed&gt;" in body
+    assert "<pre>x &lt; y</pre>" in body
+    assert ", took " in body
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"HEAD / HTTP/1.1\r\n\r\n", "200 OK"),
+        (get("/?x=1"), "200 OK"),
+        (get("/etc/passwd"), "404 Not Found"),
+        (b"POST / HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+        (b"\x16\x03\x01 nonsense\r\n\r\n", "405 Method Not Allowed"),
+    ],
+)
+def test_other_requests(request_: bytes, status: str) -> None:
+    """Are answered as they deserve."""
+    assert asyncio.run(fetch(request_))[0] == f"HTTP/1.1 {status}"
+
+
+def test_strangers_are_sent_to_the_proxy() -> None:
+    """Who comes past the cluster's own pages was not asked who they are."""
+    status, headers, _ = asyncio.run(fetch(get(), ["192.0.2.1"], "http://rm:8088/proxy/application_1_0001/"))
+    assert status == "HTTP/1.1 302 Found"
+    assert headers["Location"] == "http://rm:8088/proxy/application_1_0001/"
+    assert asyncio.run(fetch(get(), ["192.0.2.1"]))[0] == "HTTP/1.1 403 Forbidden"
+    assert asyncio.run(fetch(get(), [HOST]))[0] == "HTTP/1.1 200 OK"
+
+
+def test_a_request_without_end_is_dropped() -> None:
+    """Nothing is kept of it but a bounded piece."""
+
+    async def flood() -> bytes:
+        page = Page(report, (), "")
+        port = await page.listen(HOST)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        try:
+            writer.write(b"GET / HTTP/1.1\r\n" + b"x" * 100_000)
+            return await asyncio.wait_for(reader.read(), 30)
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            await page.close()
+
+    assert asyncio.run(flood()) == b""
