@@ -1,0 +1,268 @@
+"""The master's side of YARN against real daemons: an unmanaged master in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from tests.mini_clusters import Clusters, options
+from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.failover import Policy
+from tony.hadoop.ipc.errors import HadoopError, YarnError
+from tony.hadoop.services import resource_manager
+from tony.hadoop.tokens.credentials import from_message
+from tony.hadoop.wire.placement import NODE, apart
+from tony.hadoop.wire.records import (
+    ApplicationId,
+    Container,
+    ContainerId,
+    ContainerLaunchContext,
+    ContainerState,
+    ContainerStatus,
+    FinalStatus,
+    NodeId,
+    Resource,
+    SignalCommand,
+)
+from tony.hadoop.wire.reports import ApplicationState, ApplicationSubmissionContext
+from tony.hadoop.yarn.application_client import ApplicationClient
+from tony.hadoop.yarn.asks import Ask, News, Refused
+from tony.hadoop.yarn.exits import ExitStatus
+from tony.hadoop.yarn.master_client import MasterClient, scheduler_proxy
+from tony.hadoop.yarn.node_client import NodeClients
+from tony.mini.cluster import Cluster
+
+CEILING = 120.0
+SIZE = Resource(memory=128, vcores=1)
+QUICK = Policy(patience=CEILING, shortest=0.1, longest=0.2)
+
+
+class Application:
+    """An unmanaged master, and what it hears."""
+
+    def __init__(self, client: ApplicationClient, application: ApplicationId, master: MasterClient) -> None:
+        self.client, self.id, self.master = client, application, master
+        self.nodes = NodeClients(master.node_tokens)
+        self.news: list[News] = []
+        self.came = asyncio.Event()
+        self.ask = Ask(resource=SIZE)
+
+    def hear(self, news: News) -> None:
+        self.news.append(news)
+        self.came.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits for news that bring it."""
+        async with asyncio.timeout(CEILING):
+            while not condition():
+                self.came.clear()
+                await self.came.wait()
+
+    @property
+    def granted(self) -> list[Container]:
+        return [each for news in self.news for each in news.granted]
+
+    @property
+    def ends(self) -> dict[ContainerId, int]:
+        return {each.id: each.exit_status for news in self.news for each in news.completed if each.id is not None}
+
+    @property
+    def refused(self) -> list[Refused]:
+        return [each for news in self.news for each in news.refused]
+
+    async def get(self, key: int, count: int, ask: Ask | None = None) -> list[Container]:
+        """Wants containers, and waits for them."""
+        known = len(self.granted)
+        self.master.want(key, count, ask or self.ask)
+        await self.until(lambda: len(self.granted) == known + count)
+        return self.granted[known:]
+
+
+def place(container: Container) -> tuple[NodeId, ContainerId]:
+    assert container.node is not None
+    assert container.id is not None
+    return container.node, container.id
+
+
+def sleeping(seconds: float) -> ContainerLaunchContext:
+    """A command that can be found again by its argument."""
+    return ContainerLaunchContext(commands=(f"exec /bin/sleep {seconds} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",))
+
+
+@asynccontextmanager
+async def unmanaged(cluster: Cluster) -> AsyncIterator[Application]:
+    """An application whose master is this process, registered and beating; killed at the end if it still lives."""
+    settings = Configuration.load(cluster.conf)
+    client = resource_manager(settings, dict(os.environ), policy=QUICK)
+    new = await client.new_application()
+    await client.submit(
+        ApplicationSubmissionContext(
+            application_id=new.id,
+            name="an unmanaged master",
+            queue="default",
+            am_container=ContainerLaunchContext(),
+            unmanaged_am=True,
+            resource=SIZE,
+            max_attempts=1,
+        )
+    )
+    async with asyncio.timeout(CEILING):
+        while (token := (await client.report(new.id)).am_rm_token) is None:
+            await asyncio.sleep(0.02)
+    master = MasterClient(scheduler_proxy(settings, from_message(token), policy=QUICK))
+    registration = await master.register("127.0.0.1", -1, "")
+    assert registration.maximum is not None
+    assert {"memory-mb", "vcores"} <= {each.name for each in registration.resource_types}
+    it = Application(client, new.id, master)
+    reports = await client.nodes()
+    it.ask = Ask(resource=SIZE, hosts=_texts(each.id.host for each in reports if each.id), racks=_texts(
+        each.rack for each in reports
+    ))  # fmt: skip
+    beating = asyncio.create_task(master.run(it.hear))
+    try:
+        yield it
+        await beating
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        with suppress(HadoopError):
+            await client.kill(new.id)
+        await it.nodes.close()
+        await master.close()
+        await client.close()
+
+
+def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({value for value in values if value}))
+
+
+async def test_a_whole_life(cluster: Cluster) -> None:
+    """Ask, start, ask after, signal, stop, release, end: with the exit statuses that YARN has for each."""
+    async with unmanaged(cluster) as it:
+        killed, stopped, failing, unused = await it.get(3, 4)
+        assert {each.allocation_request_id for each in it.granted} == {3}
+        fails = ContainerLaunchContext(commands=("exit 7",))
+        await asyncio.gather(
+            it.nodes.start(killed, sleeping(1000)),
+            it.nodes.start(stopped, sleeping(1000)),
+            it.nodes.start(failing, fails),
+        )
+        with pytest.raises(YarnError, match="Attempt to relaunch the same container"):
+            await it.nodes.start(killed, sleeping(1000))
+        await it.until(lambda: it.ends.get(place(failing)[1]) == 7)
+        node, identity = place(killed)
+        found: ContainerStatus | HadoopError | None = None
+        async with asyncio.timeout(CEILING):
+            while not (isinstance(found, ContainerStatus) and found.state is ContainerState.RUNNING):
+                found = (await it.nodes.statuses(node, [identity]))[identity]
+        strange = ContainerId(attempt=identity.attempt, number=999)
+        assert isinstance((await it.nodes.statuses(node, [strange]))[strange], YarnError)
+        await it.nodes.signal(node, identity, SignalCommand.GRACEFUL_SHUTDOWN)
+        await it.until(lambda: it.ends.get(identity) == 143)
+        node, identity = place(stopped)
+        assert await it.nodes.stop(node, [identity]) == {identity: None}
+        await it.until(lambda: it.ends.get(identity) == ExitStatus.KILLED_BY_APPMASTER)
+        it.master.release(place(unused)[1])
+        await it.until(lambda: it.ends.get(place(unused)[1]) == ExitStatus.ABORTED)
+        assert it.master.outstanding() == 0
+        await it.master.finish(FinalStatus.SUCCEEDED, "all is well", "")
+        async with asyncio.timeout(CEILING):
+            while (report := await it.client.report(it.id)).state is not ApplicationState.FINISHED:
+                await asyncio.sleep(0.05)
+        assert (report.final_status, report.diagnostics.strip()) == (FinalStatus.SUCCEEDED, "all is well")
+
+
+async def test_asks_that_are_refused(cluster: Cluster) -> None:
+    """Too large, of a label that there is not, with constraints that the cluster does not take: the rest goes on."""
+    async with unmanaged(cluster) as it:
+        it.master.want(1, 2, it.ask)
+        it.master.want(2, 1, Ask(resource=Resource(memory=9_999_999, vcores=1)))
+        it.master.want(3, 3, Ask(resource=SIZE, label="no-such-label"))
+        it.master.want(4, 1, Ask(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        it.master.want(5, 1, it.ask)
+        await it.until(lambda: len(it.granted) >= 3 and len(it.refused) >= 3)
+        assert sorted(each.allocation_request_id for each in it.granted) == [1, 1, 5]
+        assert {each.key: each.count for each in it.refused} == {2: 1, 3: 3, 4: 1}
+        assert it.master.outstanding() == 0
+        await it.master.finish(FinalStatus.FAILED, "as foreseen", "")
+
+
+async def test_more_and_fewer(cluster: Cluster) -> None:
+    """Totals that change while grants come: no more arrive than are wanted, and what was too much goes back."""
+    async with unmanaged(cluster) as it:
+        for total in (6, 2, 5, 1):
+            it.master.want(1, total, it.ask)
+            await asyncio.sleep(0.05)
+        await it.until(lambda: not it.master.outstanding())
+        it.master.want(2, 3, it.ask)
+        it.master.want(2, 0)
+        (last,) = await it.get(3, 1)
+        assert len(it.granted) <= 15
+        surplus = [each for news in it.news for each in news.surplus]
+        for each in it.granted:
+            it.master.release(place(each)[1])
+        await it.until(lambda: len(it.ends) == len(it.granted))
+        assert not {each.id for each in surplus} & set(it.ends)
+        assert it.ends[place(last)[1]] == ExitStatus.ABORTED
+        await it.master.finish(FinalStatus.SUCCEEDED)
+
+
+@pytest.mark.slow
+def test_a_resource_manager_that_is_killed(cluster: Cluster) -> None:
+    """What runs goes on; what was wanted and released meanwhile is told to the new one."""
+    mark = f"{os.getpid()}.{time.time_ns() % 1_000_000}"
+    asyncio.run(_survive_a_kill(cluster, mark))
+    found = subprocess.run(["pgrep", "-f", f"sleep {float(mark)}"], capture_output=True, text=True)
+    assert found.stdout == ""
+
+
+async def _survive_a_kill(cluster: Cluster, mark: str) -> None:
+    async with unmanaged(cluster) as it:
+        running, released = await it.get(1, 2)
+        await asyncio.gather(*(it.nodes.start(each, sleeping(float(mark))) for each in (running, released)))
+        await asyncio.sleep(2.5)  # the new one takes over only what nodes have told of
+        await asyncio.to_thread(cluster.kill, "rm")
+        it.master.want(2, 1, it.ask)
+        it.master.release(place(released)[1])
+        await asyncio.to_thread(cluster.restart, "rm")
+        await it.until(lambda: len(it.granted) == 3 and it.ends)
+        assert it.ends == {place(released)[1]: ExitStatus.ABORTED}
+        node, identity = place(running)
+        status = (await it.nodes.statuses(node, [identity]))[identity]
+        assert isinstance(status, ContainerStatus)
+        assert status.state is ContainerState.RUNNING
+        assert place(it.granted[2])[1].number is not None
+        await it.nodes.start(it.granted[2], sleeping(float(mark)))
+        for each in (running, it.granted[2]):
+            node, identity = place(each)
+            await it.nodes.stop(node, [identity])
+        await it.until(lambda: len(it.ends) == 3)
+        await it.master.finish(FinalStatus.SUCCEEDED)
+
+
+@pytest.mark.long
+def test_the_masters_token_rolls(clusters: Clusters) -> None:
+    """A new key every 40 seconds: the new token comes with an answer, and is used; constraints are taken here, too."""
+    rolling = {
+        "yarn.am.liveness-monitor.expiry-interval-ms": "10000",
+        "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "40",
+        "yarn.resourcemanager.placement-constraints.handler": "scheduler",
+    }
+    asyncio.run(_roll(clusters.with_options(options(rolling, nodes=2))))
+
+
+async def _roll(cluster: Cluster) -> None:
+    async with unmanaged(cluster) as it:
+        spread = await it.get(1, 2, Ask(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        assert len({each.node for each in spread}) == 2
+        async with asyncio.timeout(CEILING):
+            while it.master.token is None:
+                await asyncio.sleep(0.2)
+        await it.get(2, 1)
+        await it.master.finish(FinalStatus.SUCCEEDED)
