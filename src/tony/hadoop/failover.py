@@ -162,12 +162,16 @@ class Proxy:
         call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
         how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
         while True:
+            is_sent = False
             try:
-                return await self._ask(method, request, {**how, "retry": call_id})
+                connection = await self._connected()
+                is_sent = True
+                return await self._ask(connection, method, request, {**how, "retry": call_id})
             except _TROUBLE as error:
                 failure = error
-            logins += isinstance(failure, LoginError | SaslError)
-            if self._is_closed or logins >= _LOGIN_TRIES or not _may_repeat(failure, method):
+            logins = logins + 1 if isinstance(failure, LoginError | SaslError) else 0
+            may_repeat = method.idempotent or not is_sent or not _maybe_executed(failure)
+            if self._is_closed or logins >= _LOGIN_TRIES or not may_repeat or _is_final(failure):
                 raise failure
             now = asyncio.get_running_loop().time()
             since, tries, call_id = min(since, now), tries + 1, call_id.again()
@@ -176,8 +180,9 @@ class Proxy:
             if isinstance(failure, RetriableError):
                 await asyncio.sleep(self._pause())
 
-    async def _ask(self, method: Method[Request, Response], request: Request, how: dict[str, Any]) -> Response:
-        connection = await self._connected()
+    async def _ask(
+        self, connection: Connection, method: Method[Request, Response], request: Request, how: dict[str, Any]
+    ) -> Response:
         try:
             answer = await connection.call(method, request, **how)
         except _TROUBLE as error:
@@ -318,14 +323,14 @@ class _Attempt:
 _TROUBLE: Final = (ConnectError, ConnectionLost, CallTimeout, StandbyError, RetriableError, LoginError, SaslError)
 
 
-def _may_repeat(error: HadoopError, method: Method[Request, Response]) -> bool:
-    """Whether the same call may be sent once more."""
-    if isinstance(error, ConnectionLost):
-        return method.idempotent or not error.maybe_executed
-    if isinstance(error, SafeModeError):
-        # A NameNode that will leave safe mode by itself says so with the other name.
-        return error.class_name.endswith("RetriableException")
-    return method.idempotent or not isinstance(error, CallTimeout)
+def _maybe_executed(error: HadoopError) -> bool:
+    """Whether a call that was sent may have been carried out, for all that we know."""
+    return isinstance(error, CallTimeout) or (isinstance(error, ConnectionLost) and error.maybe_executed)
+
+
+def _is_final(error: HadoopError) -> bool:
+    """A NameNode that will leave safe mode by itself says so with another exception than one that will not."""
+    return isinstance(error, SafeModeError) and not error.class_name.endswith("RetriableException")
 
 
 def resource_manager_policy(settings: Configuration) -> Policy:

@@ -51,3 +51,14 @@ def test_every_line_of_a_remote_text_is_printable() -> None:
     error = remote_error("x\x1b[31m\n" * 500, "\x1b]0;title\a\tone\ntwo\r\n" + "z" * 10**6)
     assert all(line.isprintable() for line in str(error).split("\n"))
     assert len(str(error)) < 3000
+
+
+def test_what_the_resource_manager_wraps_is_unwrapped() -> None:
+    """`YarnException: <class>: <message>`: the class inside says what it is."""
+    wrapper = "org.apache.hadoop.yarn.exceptions.YarnException"
+    inner = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
+    assert type(remote_error(wrapper, f"{inner}: Renewal request for unknown token")) is errors.InvalidTokenError
+    assert (
+        type(remote_error(wrapper, "java.security.AccessControlException: User a cannot")) is errors.AccessControlError
+    )
+    assert type(remote_error(wrapper, "App without class: failed")) is errors.YarnError

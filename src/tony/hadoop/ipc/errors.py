@@ -261,6 +261,8 @@ def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool 
     kind = _CLASSES.get(class_name)
     if kind is None:
         kind = YarnError if class_name.startswith(_YARN) else RemoteError
+    if kind is YarnError:  # the ResourceManager wraps what others say: `YarnException: <class>: <message>`
+        kind = _CLASSES.get(message[:200].partition(":")[0].strip(), kind)
     if kind is RetriableError and "SafeModeException" in message[:500]:
         kind = SafeModeError  # the NameNode of an HA pair wraps it, so that clients try the other one
     if kind is SaslError and "token" in message[:500] and "can't be found in cache" in message[:2000]:

@@ -1,0 +1,231 @@
+"""Clients of a real cluster: all that is asked of a ResourceManager and a NameNode, and restarts under a poll."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tony.hadoop import services
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.defaults import DEFAULTS
+from tony.hadoop.configuration.xml_file import Reader
+from tony.hadoop.failover import Policy
+from tony.hadoop.hdfs.namenode import NameNode
+from tony.hadoop.ipc.errors import (
+    ApplicationNotFoundError,
+    FileExistsAlreadyError,
+    FileMissingError,
+    FileSystemError,
+    InvalidResourceRequestError,
+    InvalidTokenError,
+)
+from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext, NodeState, Resource
+from tony.hadoop.wire.reports import (
+    ApplicationReport,
+    ApplicationState,
+    ApplicationSubmissionContext,
+    AttemptState,
+    QueueState,
+)
+from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejected
+from tony.mini.cluster import Cluster
+
+ENVIRON = {"HADOOP_USER_NAME": "alice"}
+PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
+
+
+@asynccontextmanager
+async def manager(cluster: Cluster) -> AsyncIterator[ApplicationClient]:
+    """A client, and nothing left running of what it submitted."""
+    settings = Configuration.load(cluster.conf, ENVIRON)
+    async with services.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
+        try:
+            yield client
+        finally:
+            for report in await client.applications(tags=(TAG,)):
+                if report.id is not None:
+                    await client.kill(report.id)
+
+
+@asynccontextmanager
+async def name_node(cluster: Cluster) -> AsyncIterator[NameNode]:
+    """A client as the cluster's superuser."""
+    settings = Configuration.load(cluster.conf, {})
+    async with services.name_node(settings, {}, policy=PATIENT) as client:
+        yield client
+
+
+TAG = f"clients-{uuid4().hex[:8]}"
+
+
+async def submitted(client: ApplicationClient, **given: Any) -> ApplicationReport:
+    """An application whose master sleeps and never registers."""
+    new = await client.new_application()
+    given = {
+        "name": "sleeps",
+        "queue": "default",
+        "resource": Resource(memory=128, vcores=1),
+        "am_container": ContainerLaunchContext(commands=("sleep 600",)),
+        "application_type": "TEST",
+        "max_attempts": 1,
+        "tags": (TAG,),
+        **given,
+    }
+    return await client.submit(ApplicationSubmissionContext(application_id=new.id, **given))
+
+
+async def test_an_application_lives_and_is_killed(cluster: Cluster) -> None:
+    """Submit, report, list, attempts, containers, lifetime, kill."""
+    async with manager(cluster) as client:
+        report = await submitted(client)
+        assert report.id is not None
+        assert (ApplicationState.ACCEPTED, "alice") == (report.state, report.user)
+        chosen = await client.applications(tags=(TAG,), types=("TEST",), users=("alice",))
+        assert [report.id] == [each.id for each in chosen]
+        while (await client.attempts(report.id))[0].state is not AttemptState.LAUNCHED:
+            await asyncio.sleep(0.05)
+        (attempt,) = await client.attempts(report.id)
+        assert attempt.id is not None
+        assert attempt == await client.attempt(attempt.id)
+        (container,) = await client.containers(attempt.id)
+        assert container.id is not None
+        assert attempt.am_container == container.id == (await client.container(container.id)).id
+        await client.set_lifetime_end(report.id, datetime.now(UTC) + timedelta(hours=1))
+        (lifetime,) = (await client.report(report.id)).timeouts
+        assert lifetime.timeout is not None
+        assert 3500 < (lifetime.timeout.remaining_time or 0) <= 3600
+        await client.kill(report.id, "seen enough")
+        ended = await client.report(report.id)
+        assert ApplicationState.KILLED is ended.state
+        assert "killed by user alice" in ended.diagnostics
+        assert "seen enough" in ended.diagnostics
+        await client.kill(report.id)
+
+
+async def test_what_the_resource_manager_refuses(cluster: Cluster) -> None:
+    """Before it takes the application, and after."""
+    async with manager(cluster) as client:
+        with pytest.raises(ApplicationRejected, match="unknown queue: nowhere"):
+            await submitted(client, queue="nowhere")
+        with pytest.raises(InvalidResourceRequestError, match="memory-mb"):
+            await submitted(client, resource=Resource(memory=10**8, vcores=1))
+        with pytest.raises(InvalidResourceRequestError, match="label"):
+            await submitted(client, node_label_expression="no-such-label")
+        with pytest.raises(ApplicationNotFoundError, match="application_1_0999"):
+            await client.report(ApplicationId(number=999, cluster_timestamp=1))
+
+
+async def test_what_the_cluster_is_made_of(cluster: Cluster) -> None:
+    """Nodes with racks and sizes, resource types, queues below queues, rights."""
+    async with manager(cluster) as client:
+        nodes = await client.nodes((NodeState.RUNNING,))
+        assert 3 == len(nodes) == (await client.metrics()).active
+        assert {"/default-rack"} == {node.rack for node in nodes}
+        assert {8} == {node.capability.vcores for node in nodes if node.capability}
+        types = [each.name for each in await client.resource_types()]
+        assert ["memory-mb", "vcores", "yarn.io/gpu"] == sorted(types)
+        root = await client.queue()
+        assert root is not None
+        assert {"default": QueueState.RUNNING, "other": QueueState.RUNNING} == {
+            each.name: each.state for each in root.children
+        }
+        assert "default" == getattr(await client.queue("default"), "name", None)
+        assert None is await client.queue("nowhere")
+        assert "root.default" in await client.queue_rights()
+        assert ((), {}, {}) == (await client.labels(), await client.labels_of_nodes(), await client.nodes_of_labels())
+
+
+async def test_a_token_of_the_resource_manager(cluster: Cluster) -> None:
+    """Given, renewed, cancelled, and then worth nothing."""
+    async with manager(cluster) as client:
+        token = await client.delegation_token("alice")
+        assert token is not None
+        assert "RM_DELEGATION_TOKEN" == token.kind
+        assert time.time() * 1000 < await client.renew_token(token)
+        await client.cancel_token(token)
+        with pytest.raises(InvalidTokenError):
+            await client.renew_token(token)
+
+
+@pytest.mark.slow
+async def test_the_resource_manager_is_killed_while_clients_ask(cluster: Cluster) -> None:
+    """A poll, a new submission and one on its way go on when it is back, without an error in between."""
+    async with manager(cluster) as client:
+        report = await submitted(client)
+        assert report.id is not None
+        seen: list[ApplicationState | None] = []
+
+        async def poll() -> None:
+            while True:
+                seen.append((await client.report(report.id or ApplicationId())).state)
+                await asyncio.sleep(0.02)
+
+        polling = asyncio.create_task(poll())
+        on_its_way = asyncio.create_task(submitted(client))
+        await asyncio.to_thread(cluster.kill, "rm")
+        later = asyncio.create_task(submitted(client))
+        await asyncio.to_thread(cluster.restart, "rm")
+        assert ApplicationState.ACCEPTED is (await later).state
+        assert ApplicationState.ACCEPTED is (await on_its_way).state
+        count = len(seen)
+        while len(seen) < count + 2:
+            assert not polling.done()
+            await asyncio.sleep(0.02)
+        polling.cancel()
+        with suppress(asyncio.CancelledError):
+            await polling
+        known = {ApplicationState.NEW, ApplicationState.SUBMITTED, ApplicationState.ACCEPTED}
+        assert set(seen) <= known
+
+
+async def test_names_in_hdfs(cluster: Cluster) -> None:
+    """Folders, permissions, times, renames, listings in pages, and what is refused."""
+    top = f"/{TAG}"
+    async with name_node(cluster) as client:
+        assert await client.make_folder(f"{top}/a/b", 0o1750)
+        try:
+            await client.set_times(f"{top}/a/b", modified_ms=1_700_000_000_123)
+            await client.set_owner(f"{top}/a/b", owner="carol", group="staff")
+            (found,) = await client.list(f"{top}/a")
+            shown = (found.name, found.permission, found.owner, found.group, found.modified_ms)
+            assert ("b", 0o1750, "carol", "staff", 1_700_000_000_123) == shown
+            await client.set_permission(f"{top}/a/b", 0o711)
+            await client.rename(f"{top}/a", f"{top}/z")
+            assert 0o711 == getattr(await client.status(f"{top}/z/b"), "permission", None)
+            assert None is await client.status(f"{top}/a")
+            with pytest.raises(FileMissingError):
+                await client.list(f"{top}/a")
+            with pytest.raises(FileExistsAlreadyError):
+                await client.rename(f"{top}/z/b", f"{top}/z")
+            with pytest.raises(FileSystemError, match="non empty"):
+                await client.delete(f"{top}/z")
+            names = [f"{number:04}" for number in range(1100)]
+            await asyncio.gather(*(client.make_folder(f"{top}/many/{name}") for name in names))
+            assert names == [each.name for each in await client.list(f"{top}/many")]
+        finally:
+            assert await client.delete(top, recursive=True)
+        assert not await client.delete(top)
+        assert 0 < (await client.space()).capacity
+        assert not await client.is_in_safe_mode()
+        assert None is await client.delegation_token("alice")
+
+
+def test_the_table_of_defaults_is_hadoops(cluster: Cluster, tmp_path: Path) -> None:
+    """Each value stands so in the file that it is said to be from, in the jars."""
+    found: dict[tuple[str, str], str | None] = {}
+    for jar in Path(cluster.state.jars).glob("hadoop-*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            for name in {"core-default.xml", "hdfs-default.xml", "yarn-default.xml"} & set(archive.namelist()):
+                archive.extract(name, tmp_path)
+                found |= {(name, each.name): each.value for each in Reader().read(tmp_path / name)}
+    expected = {(file, key): value for key, (value, file) in DEFAULTS.items()}
+    assert expected == {key: value for key, value in found.items() if key in expected}
