@@ -155,6 +155,8 @@ def _yarn(state: State, places: Places) -> Properties:
         "yarn.nodemanager.resource.memory-mb": "4096",
         "yarn.nodemanager.resource.cpu-vcores": "8",
         "yarn.nodemanager.pmem-check-enabled": "true",
+        # Else the check above does nothing: the node counts on cgroups that it does not use.
+        "yarn.nodemanager.resource.memory.enforced": "false",
         "yarn.nodemanager.vmem-check-enabled": "false",
         # At 90 % of a full disk a node would turn unhealthy, and applications would wait for ever.
         "yarn.nodemanager.disk-health-checker.enable": "false",
