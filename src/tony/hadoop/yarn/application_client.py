@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tony.dataclass import dataclass
 from tony.hadoop import ids
@@ -45,6 +44,9 @@ from tony.hadoop.wire.reports import (
     TimeoutType,
 )
 from tony.hadoop.wire.rpc import CancelDelegationTokenRequest, GetDelegationTokenRequest, RenewDelegationTokenRequest
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 #: Where an application is not yet one that the scheduler has taken.
 UNDECIDED: Final = frozenset((ApplicationState.NEW, ApplicationState.NEW_SAVING, ApplicationState.SUBMITTED))
@@ -233,6 +235,8 @@ class ApplicationClient:
 
     async def set_lifetime_end(self, application: ApplicationId, end: datetime) -> None:
         """Says when the ResourceManager shall kill an application that has a lifetime, or that had none so far."""
+        from datetime import UTC  # here: a millisecond that most programs need not spend
+
         text = end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{end.microsecond // 1000:03}+0000"
         expiry = TimeoutExpiry(type=TimeoutType.LIFETIME, expire_time=text)
         request = wire.UpdateApplicationTimeoutsRequest(application_id=application, timeouts=(expiry,))
