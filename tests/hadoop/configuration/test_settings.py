@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,26 @@ def test_other_values() -> None:
     assert (True, False, None) == (parse_bool(" TRUE"), parse_bool("false"), parse_bool("yes"))
     with pytest.raises(ValueError, match="64 bits"):
         parse_size("8e")
+
+
+def test_javas_properties_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that files use, such as the user's name in `hadoop.tmp.dir`; also for a user without a name."""
+    user = pwd.getpwuid(os.getuid()).pw_name
+    settings = Configuration.load(given={"a": "${java.io.tmpdir}${file.separator}${user.name}", "b": "${user.home}"})
+    assert f"/tmp/{user}" == settings.get("a")
+    assert f"/tmp/hadoop-{user}" == settings.get("hadoop.tmp.dir")
+    assert str(Path.home()) == settings.get("b")
+
+    def nobody(_: int) -> object:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert "/tmp/?" == settings.get("a")
+
+
+def test_a_value_cannot_grow_without_end() -> None:
+    """Twenty replacements are enough to fill a memory."""
+    big = "x" * (1 << 19)
+    settings = Configuration.load(given={"a": "${b}${b}${b}", "b": big})
+    with pytest.raises(ConfigurationError, match="grows beyond"):
+        settings.get("a")
