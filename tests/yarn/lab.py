@@ -1,0 +1,208 @@
+"""One user of a real cluster, and everything a test wants to ask of their jobs there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.lab import CEILING, Lab, until
+from tony.mini.cluster import Cluster
+from tony.mini.readiness import send
+
+#: Memory of a small task.
+SMALL = "128m"
+ENDED = ("succeeded", "failed", "killed")
+
+
+class YarnLab(Lab):
+    """One user. Their programs write into the folder `out`, which is the same on every node.
+
+    Attributes:
+        cluster: where the jobs go.
+        out: what programs write, for they know it as `$OUT`.
+    """
+
+    def __init__(self, root: Path, cluster: Cluster) -> None:
+        super().__init__(root)
+        self.cluster = cluster
+        self.out = root / "out"
+        self.out.mkdir()
+        self.env["HADOOP_CONF_DIR"] = str(cluster.conf)
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def job(self, text: str, programs: Mapping[str, str] | None = None, name: str = "job.toml", **env: str) -> Path:
+        """Writes a job file, and programs beside it. Every role has SMALL memory unless it says otherwise.
+
+        Args:
+            env: variables of the programs.
+        """
+        for file, program in (programs or {}).items():
+            self.file(file, program)
+        variables = ", ".join(f'{key} = "{value}"' for key, value in {"OUT": str(self.out), **env}.items())
+        head = ['source = "."'] if programs else []
+        head += [f"env = {{ {variables} }}", 'stop_grace = "2s"']
+        return self.file(name, "\n".join([*head, _with_memory(textwrap.dedent(text))]))
+
+    def roles(self, program: str, text: str = "[roles.worker]\n", head: str = "", **env: str) -> Path:
+        """A job whose roles all run one program."""
+        return self.job(f'command = "python3 x.py"\n{textwrap.dedent(head)}\n{text}', {"x.py": program}, **env)
+
+    def wrote(self, name: str) -> str:
+        """What a program has written into a file of `out`; empty if it has not."""
+        path = self.out / name
+        return path.read_text() if path.exists() else ""
+
+    def wait_wrote(self, name: str, text: str = "") -> str:
+        """Waits until a program has written a file with `text` in it."""
+
+        def written() -> bool:
+            return (self.out / name).exists() and text in self.wrote(name)
+
+        until(written, f"a program writes {text!r} into {name}")
+        return self.wrote(name)
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def submit(self, job: Path, *arguments: str, **kwargs: Any) -> Any:
+        return super().submit(job, "--scheduler", "yarn", *arguments, **kwargs)
+
+    def detach(self, job: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+        return super().detach(job, "--scheduler", "yarn", *arguments, env=env)
+
+    def failure(self, job: str) -> dict[str, Any]:
+        """Why it failed."""
+        failure: dict[str, Any] = self.status(job)["failure"]
+        return failure
+
+    def elsewhere(self, name: str) -> YarnLab:
+        """The same user on another machine: an empty home, and a copy of the cluster's configuration."""
+        root = self.root / name
+        root.mkdir()
+        there = YarnLab(root, self.cluster)
+        conf = root / "conf"
+        shutil.copytree(self.cluster.conf, conf)
+        there.env["HADOOP_CONF_DIR"] = str(conf)
+        return there
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def application(self, job: str) -> dict[str, Any]:
+        """What the ResourceManager says of a job."""
+        answer = send(self.cluster.state.address("rm.web"), "GET", f"/ws/v1/cluster/apps/{job}")
+        found: dict[str, Any] = json.loads(answer)["app"]
+        return found
+
+    def applications(self) -> set[str]:
+        """The ids of all applications that the ResourceManager knows."""
+        found = json.loads(send(self.cluster.state.address("rm.web"), "GET", "/ws/v1/cluster/apps"))["apps"]
+        return {each["id"] for each in (found or {}).get("app", [])}
+
+    def wait_application(self, job: str) -> dict[str, Any]:
+        """Waits until YARN, too, thinks that the job has ended."""
+        over = ("FINISHED", "FAILED", "KILLED")
+        until(lambda: self.application(job)["state"] in over, f"YARN has ended {job}")
+        return self.application(job)
+
+    def folders(self, job: str) -> dict[str, Path]:
+        """Container -> its working folder, on every node; while the job lives."""
+        places = self.cluster.places.path.glob(f"nm*/local/usercache/*/appcache/{job}/container_*")
+        return {path.name: path for path in places}
+
+    def logs(self, job: str) -> dict[str, Path]:
+        """Container -> the folder with what it prints; until YARN has collected it, when the job has ended."""
+        return {path.name: path for path in self.cluster.places.path.glob(f"nm*/logs/{job}/container_*")}
+
+    def pid_of(self, job: str, task: str) -> int:
+        """The pid of a task's program, as soon as it is known."""
+        return int(until(lambda: self.tasks(job)[task]["pid"], f"{task} runs"))
+
+    def executor_of(self, job: str, task: str) -> int:
+        """The pid of a task's executor."""
+        return int(until(lambda: self.tasks(job)[task]["executor_pid"], f"{task} has an executor"))
+
+    def master_of(self, job: str) -> int:
+        """The pid of the application master."""
+        first = "_01_000001"
+        return next(pid for pid in self.processes(job) if _variable(pid, "CONTAINER_ID").endswith(first))
+
+    def processes(self, job: str) -> list[int]:
+        """Every process on any node that has to do with a job, by environment or working folder."""
+        number = job.removeprefix("application").encode() + b"_"  # `_1795275827392_0001_`, as in containers' ids
+        marker = f"TONY_TASK={job}/".encode()
+        found = []
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) == os.getpid():
+                continue
+            environment, folder = _seen(int(name))
+            if marker in environment or number in environment or f"/{job}/" in folder:
+                found.append(int(name))
+        return sorted(found)
+
+    def node_of(self, host: str) -> str:
+        """The daemon of a host: `nm2`."""
+        return f"nm{host.rpartition('.')[2]}"
+
+    # --- the file system ------------------------------------------------------------------------------------------
+
+    def listed(self, path: str) -> dict[str, int]:
+        """Files and folders in a folder of HDFS, with their sizes; empty if there is none."""
+        with contextlib.suppress(Exception):
+            answer = send(self.cluster.state.address("nn.web"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
+            return {each["pathSuffix"]: each["length"] for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
+        return {}
+
+    def close(self) -> None:
+        """Ends whatever a failed test has left, on the cluster as well."""
+        for job in self.jobs():
+            with contextlib.suppress(Exception):
+                if self.status(job)["state"] not in ENDED:
+                    self.tony("kill", job, "--now")
+                    self.wait_application(job)
+        super().close()
+
+
+def user() -> str:
+    """Whose files they are in HDFS."""
+    import getpass
+
+    return getpass.getuser()
+
+
+_USER = f"user.name={user()}"
+
+
+def _with_memory(text: str) -> str:
+    """Adds SMALL memory to every role that does not ask for some."""
+    parts = text.split("[roles.")
+    done = [parts[0]]
+    for part in parts[1:]:
+        name, end, body = part.partition("]")
+        own = body.split("\n[", 1)[0]
+        done.append(f"{name}{end}" + ("" if "." in name or "memory" in own else f'\nmemory = "{SMALL}"') + body)
+    return "[roles.".join(done)
+
+
+def _seen(pid: int) -> tuple[bytes, str]:
+    environment, folder = b"", ""
+    with contextlib.suppress(OSError):
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    with contextlib.suppress(OSError):
+        folder = os.readlink(f"/proc/{pid}/cwd")
+    return environment, folder
+
+
+def _variable(pid: int, name: str) -> str:
+    for each in _seen(pid)[0].split(b"\0"):
+        if each.startswith(name.encode() + b"="):
+            return each.partition(b"=")[2].decode()
+    return ""
+
+
+__all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "until", "user"]

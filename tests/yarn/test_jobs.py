@@ -1,0 +1,196 @@
+"""Jobs on a real cluster, from `tony submit` to the end: what works, and what programs see."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.yarn.lab import YarnLab, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+FOREVER = "import time; time.sleep(3600)"
+
+#: A program with children of every kind: in its group, in another session, and one that nobody waits for.
+FAMILY = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "3600"])
+subprocess.Popen(["sleep", "3601"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "3602"])
+    os._exit(0)
+os.wait()
+open(f"{os.environ['OUT']}/{os.environ['TASK_INDEX']}", "w").write("up")
+time.sleep(3600)
+"""
+
+
+def test_one_task(lab: YarnLab) -> None:
+    """A job without roles is one task in one container; YARN, the status and the exit code agree."""
+    done = lab.submit(lab.job('command = "echo $JOB_NAME:$TASK_INDEX in $PWD > $OUT/said"\n'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = lab.only_job()
+    status = lab.status(job)
+    assert (status["state"], status["exit_code"], status["am"]) == ("succeeded", 0, None)
+    assert [task["task"] for task in status["tasks"]] == ["main:0"]
+    assert lab.wrote("said").startswith("main:0 in ")
+    assert f"/{job}/container_" in lab.wrote("said")
+    seen = lab.wait_application(job)
+    assert (seen["state"], seen["finalStatus"], seen["applicationType"]) == ("FINISHED", "SUCCEEDED", "TONY")
+    assert seen["diagnostics"].strip() == "succeeded"
+
+
+def test_parameter_servers_and_workers(lab: YarnLab) -> None:
+    """They find each other under addresses of the nodes; servers that nobody needs any more are stopped."""
+    program = """
+    import json, os, socket
+    spec, task = json.loads(os.environ["CLUSTER_SPEC"]), f"{os.environ['JOB_NAME']}-{os.environ['TASK_INDEX']}"
+    with open(f"{os.environ['OUT']}/{task}", "w") as file:
+        json.dump(spec, file)
+    if "ps" in task:
+        host, _, port = spec["ps"][0].rpartition(":")
+        server = socket.create_server(("", int(port)), reuse_port=True)
+        while True:
+            server.accept()[0].sendall(b"weights")
+    host, _, port = spec["ps"][0].rpartition(":")
+    while True:
+        try:
+            assert socket.create_connection((host, int(port))).recv(100) == b"weights"
+            break
+        except ConnectionRefusedError:
+            pass
+    """
+    text = '[roles.ps]\nkind = "untracked"\n[roles.worker]\ninstances = 2\n'
+    done = lab.submit(lab.roles(program, text, 'framework = "tensorflow"'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    states = {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
+    assert states == {"ps:0": "stopped", "worker:0": "succeeded", "worker:1": "succeeded"}
+    specs = [json.loads(lab.wrote(name)) for name in ("ps-0", "worker-0", "worker-1")]
+    assert specs[0] == specs[1] == specs[2]
+    hosts = {address.rpartition(":")[0] for role in specs[0].values() for address in role}
+    assert hosts <= {"127.0.1.1", "127.0.1.2", "127.0.1.3"}
+
+
+def test_a_failed_session_is_followed_by_another_in_place(lab: YarnLab) -> None:
+    """A killed program stops the others and all begin again, in the same containers and folders."""
+    program = """
+    import os, pathlib, time
+    session, index = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
+    mark = pathlib.Path("checkpoint")
+    with open(f"{os.environ['OUT']}/{index}", "a") as file:
+        print(session, mark.exists(), os.getcwd(), file=file)
+    mark.touch()
+    if session == "1":
+        time.sleep(3600)
+    """
+    job = lab.detach(lab.roles(program, "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
+    lab.wait_wrote("0"), lab.wait_wrote("1")
+    os.kill(lab.pid_of(job, "worker:1"), signal.SIGKILL)
+    status = lab.wait(job)
+    assert (status["state"], status["session"]) == ("succeeded", 2)
+    for index in "01":
+        (_, first, place), (_, second, same) = (line.split() for line in lab.wrote(index).splitlines())
+        assert (first, second, place) == ("False", "True", same)
+    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 2
+
+
+def test_an_executor_is_killed(lab: YarnLab) -> None:
+    """By hand, with SIGKILL: the verdict names it, and all that its program had started is ended."""
+    job = lab.detach(lab.roles(FAMILY, "[roles.worker]\ninstances = 2\n"))
+    lab.wait_wrote("0"), lab.wait_wrote("1")
+    os.kill(lab.executor_of(job, "worker:1"), signal.SIGKILL)
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("failed", 3)
+    assert (status["failure"]["cause"], status["failure"]["task"]) == ("lost", "worker:1")
+    assert "SIGKILL" in status["failure"]["reason"]
+    assert lab.wait_application(job)["finalStatus"] == "FAILED"
+    lab.wait_gone(job)
+
+
+def test_killed_from_another_machine(lab: YarnLab) -> None:
+    """By the id alone, with a copy of the configuration: the job ends, and both homes say the same afterwards."""
+    job = lab.detach(lab.roles(FAMILY))
+    lab.wait_wrote("0")
+    there = lab.elsewhere("there")
+    assert there.status(job)["state"] == "running"
+    done = there.tony("kill", job)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for each in (there, lab):
+        status = each.wait(job)
+        assert (status["state"], status["exit_code"]) == ("killed", 4)
+    assert lab.wait_application(job)["finalStatus"] == "KILLED"
+    lab.wait_gone(job)
+    assert there.jobs() == lab.jobs() == [job]
+
+
+def test_no_secrets_where_others_may_look(lab: YarnLab) -> None:
+    """Variables of a container, its start script and its tokens hold nothing of ours, and never the master's token."""
+    secret = "hunter2-secret"
+    job = lab.detach(lab.roles(FAMILY), "--set", f"env.API_TOKEN={secret}")
+    lab.wait_wrote("0")
+    credentials = json.loads((lab.home / "jobs" / job / "secret" / "credentials.json").read_text())
+    forbidden = [secret, *_strings(credentials)]
+    assert len(forbidden) > 4
+    master, task = sorted(lab.folders(job))
+    for folder in (*lab.folders(job).values(), *lab.logs(job).values()):
+        for path in (each for each in folder.rglob("*") if each.is_file()):
+            assert not [each for each in forbidden if each.encode() in path.read_bytes()] or _is_own(path), path
+    assert b"YARN_AM_RM_TOKEN" in (lab.folders(job)[master] / "container_tokens").read_bytes()
+    assert b"YARN_AM_RM_TOKEN" not in (lab.folders(job)[task] / "container_tokens").read_bytes()
+    assert (lab.folders(job)[task] / "launch_container.sh").exists()
+    program = lab.pid_of(job, "worker:0")
+    for pid in lab.processes(job):
+        hidden = forbidden[1:] if _is_descendant(pid, program) else forbidden
+        seen = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert not [each for each in hidden if each.encode() in seen], pid
+    assert lab.tony("kill", job).returncode == 0
+    lab.wait(job, "killed")
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file belongs to the application master, in a folder that nobody else may enter."""
+    return path.parent.name == "secret" and path.parent.stat().st_mode & 0o077 == 0
+
+
+def _strings(value: object) -> list[str]:
+    """Every secret in credentials: certificates are no secrets, but they do no harm here."""
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in _strings(each)]
+    return [value] if isinstance(value, str) and len(value) > 20 else []
+
+
+def _is_descendant(pid: int, ancestor: int) -> bool:
+    """Whether a process was started by another: by its environment, for daemons have left their parents."""
+    if pid == ancestor:
+        return True
+    mark = next(each for each in Path(f"/proc/{ancestor}/environ").read_bytes().split(b"\0") if b"TONY_TASK=" in each)
+    return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def test_killed_before_the_master_is_up(lab: YarnLab) -> None:
+    """As soon as the id is there: the job ends as killed, whatever it had just begun."""
+    job = lab.detach(lab.roles(FOREVER))
+    done = lab.tony("kill", job)
+    assert done.returncode == 0, done.stdout + done.stderr
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("killed", 4)
+    lab.wait_application(job)
+    lab.wait_gone(job)
+
+
+def test_many_containers(lab: YarnLab) -> None:
+    """As many as the cluster has room for, at once: each runs, each is seen, none is left."""
+    text = '[roles.worker]\ninstances = 22\nmemory = "64m"\n'
+    done = lab.submit(lab.job(f'command = "echo $TASK_INDEX > $OUT/$TASK_INDEX"\n{text}'), timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(int(path.name) for path in lab.out.iterdir()) == list(range(22))
+    job = lab.only_job()
+    assert {task["state"] for task in lab.status(job)["tasks"]} == {"succeeded"}
+    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 22
+    assert until(lambda: lab.application(job)["finalStatus"] == "SUCCEEDED", "YARN says so")
