@@ -1,4 +1,4 @@
-"""What the machine remembers. Mutable, and changed by `machine.py` alone; everybody else reads."""
+"""What the machine remembers. Mutable, and changed by the steps alone; everybody else reads."""
 
 from __future__ import annotations
 
