@@ -73,7 +73,7 @@ def _fuzz(target: Target, seconds: int) -> bool:
     good = _run(target, [*arguments, str(inputs)], log)
     print(f"{target.name}: {_last_line(log)}", flush=True)
     for find in sorted(set(work.glob("find-*")) - before):
-        print(f"  see {log}, and again: python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
+        print(f"  see {log}, and again: .venv/bin/python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
     _fill(best, [])
     if _run(target, ["-merge=1", f"-max_len={target.longest}", str(best), str(inputs)], work / "merge.log"):
         corpus.save(target.name, _fitting(set(_contents(best)) - set(target.seeds())))
