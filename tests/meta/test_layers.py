@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": MIDDLE | {"history"},
     "cli": MIDDLE | {"history", "client"},
     "testing": MIDDLE | {"history", "am", "executor", "client"},
+    "__main__": {"cli"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it.
 ONLY = {("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"}}
