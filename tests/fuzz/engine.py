@@ -38,15 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.engine", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of: {', '.join(sorted(TARGETS))}; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
-    parser.add_argument("--try", dest="file", type=Path, metavar="FILE", help="give this input to the one TARGET")
+    parser.add_argument("--try", dest="one", nargs=2, metavar=("TARGET", "FILE"), help="give it this one input")
     chosen = parser.parse_args(arguments)
-    unknown = [name for name in chosen.targets if name not in TARGETS]
+    wanted = chosen.one[:1] if chosen.one else chosen.targets
+    unknown = [name for name in wanted if name not in TARGETS]
     if unknown:
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(sorted(TARGETS))}")
-    if chosen.file is not None:
-        if len(chosen.targets) != 1:
-            parser.error("--try takes one TARGET")
-        check(TARGETS[chosen.targets[0]], chosen.file.read_bytes())
+    if chosen.one:
+        check(TARGETS[chosen.one[0]], Path(chosen.one[1]).read_bytes())
         return 0
     found = [name for name in chosen.targets or sorted(TARGETS) if not _fuzz(TARGETS[name], chosen.seconds)]
     if found:
