@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.fuzz import corpus
+from tests.fuzz.bounds import TooSlow
 from tests.fuzz.hostile import NASTY
 from tests.fuzz.registry import TARGETS
 from tests.fuzz.target import Target, check
@@ -68,15 +69,28 @@ def _fuzz(target: Target, seconds: int) -> bool:
         f"-dict={work / 'words'}",
         f"-artifact_prefix={work}/find-",
     ]
+    for old in work.glob("find-kept-*"):
+        old.unlink()
     before = set(work.glob("find-*"))
     good = _run(target, [*arguments, str(inputs)], log)
     print(f"{target.name}: {_last_line(log)}", flush=True)
-    for find in sorted(set(work.glob("find-*")) - before):
-        print(f"  see {log}, and again: .venv/bin/python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
     _fill(best, [])
     if _run(target, ["-merge=1", f"-max_len={target.longest}", str(best), str(inputs)], work / "merge.log"):
         corpus.save(target.name, _fitting(set(_contents(best)) - set(target.seeds())))
-    return good
+    _measure_kept(target)
+    finds = sorted(set(work.glob("find-*")) - before)
+    for find in finds:
+        print(f"  see {log}, and again: .venv/bin/python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
+    return good and not finds
+
+
+def _measure_kept(target: Target) -> None:
+    """Memory, exactly, of what is kept: the fuzzer measures few so, and else notices only memory that is written to."""
+    for data in corpus.load(target.name):
+        try:
+            check(target, data)
+        except (Exception, TooSlow):  # whatever it is, it is a find
+            (_WORK / target.name / f"find-kept-{sha256(data).hexdigest()[:32]}").write_bytes(data)
 
 
 def _run(target: Target, arguments: Sequence[str], log: Path) -> bool:
