@@ -79,6 +79,8 @@ def enter(argv: Sequence[str]) -> NoReturn:
         code = answer if isinstance(answer, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)  # as an interpreter does
     except BaseException:  # the outermost place of a program
         sys.excepthook(*sys.exc_info())
     finally:
