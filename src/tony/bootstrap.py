@@ -19,19 +19,21 @@ _BEGIN, _END = _CODE.split("{module}")
 def command(module: str, *arguments: str) -> list[str]:
     """The argv that runs `main()` of one of our modules with this interpreter and nothing but the standard library.
 
-    `-I` ignores PYTHON* variables and the user's site folder, `-S` leaves site-packages out.
+    `-I` ignores PYTHON* variables and the user's site folder, `-S` leaves site-packages out. Names of files mean the
+    same to it as to us: if we take them for UTF-8 whatever the locale says, so does it.
 
     Args:
         module: such as `tony.executor.main`; its `main()` answers the exit code and reads `sys.argv[1:]`.
     """
-    return [sys.executable, "-I", "-S", "-c", _CODE.format(module=module), _root(), *arguments]
+    return [*_interpreter(), _CODE.format(module=module), _root(), *arguments]
 
 
 def module_of(argv: Sequence[str]) -> str | None:
     """The module that an argv of `command` runs; None for any other argv."""
-    if len(argv) < 6 or [*argv[:4], argv[5]] != [sys.executable, "-I", "-S", "-c", _root()]:
+    begin = _interpreter()
+    if len(argv) < len(begin) + 2 or argv[: len(begin)] != begin or argv[len(begin) + 1] != _root():
         return None
-    code = argv[4]
+    code = argv[len(begin)]
     return code[len(_BEGIN) : -len(_END)] if code.startswith(_BEGIN) and code.endswith(_END) else None
 
 
@@ -65,7 +67,7 @@ def enter(argv: Sequence[str]) -> NoReturn:
     module = module_of(argv)
     if module is None:
         raise ValueError(f"no program of ours: {argv}")
-    sys.argv = ["-c", *argv[6:]]
+    sys.argv = ["-c", *argv[len(_interpreter()) + 2 :]]
     # Whatever our parent had made of its own: buffers, captures, handlers of its log.
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -77,6 +79,8 @@ def enter(argv: Sequence[str]) -> NoReturn:
         code = answer if isinstance(answer, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)  # as an interpreter does
     except BaseException:  # the outermost place of a program
         sys.excepthook(*sys.exc_info())
     finally:
@@ -86,6 +90,12 @@ def enter(argv: Sequence[str]) -> NoReturn:
             except (OSError, ValueError):
                 pass
         os._exit(code)
+
+
+def _interpreter() -> list[str]:
+    # A locale of ASCII makes Python choose UTF-8 by itself, unless it was told not to: then we say so.
+    forced = ["-X", "utf8"] if sys.flags.utf8_mode and "utf8" in sys._xoptions else []
+    return [sys.executable, "-I", "-S", *forced, "-c"]
 
 
 def _root() -> str:

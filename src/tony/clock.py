@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+#: A line of our own logs. Its time is UTC, as everywhere in a record: the formatter's `converter` is `time.gmtime`.
+LOG_LINE = "%(asctime)sZ %(levelname)s %(name)s: %(message)s"
+
 
 def monotonic() -> float:
     """Seconds that go on through a suspended machine and never jump with the wall clock (CLOCK_BOOTTIME)."""

@@ -53,7 +53,7 @@ async def kernel():
 
 def main():
     try:
-        print(json.dumps(asyncio.run(kernel())), file=real)
+        print(json.dumps(asyncio.run(kernel())), file=real, flush=True)
     except BaseException:
         traceback.print_exc(file=sys.__stderr__)
         raise

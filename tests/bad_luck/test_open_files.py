@@ -122,7 +122,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
                 assert "ulimit -Hn" in done.stderr, what
             else:
                 assert done.returncode == 0, what
-    assert refused > 3
+    assert refused >= 3
     assert lab.jobs() == [job]
     assert not list(lab.home.glob("crash-*"))
 

@@ -8,6 +8,7 @@ import pty
 import struct
 import termios
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,17 @@ def test_a_narrow_table_drops_columns_and_cuts_the_last() -> None:
     """What matters most stays."""
     assert table(ROWS, 30, [1]) == ["TASK      NOTE", "worker:0  a long note about it", "ps:0"]
     assert table(ROWS, 16, [1]) == ["TASK      NOTE", "worker:0  a lon…", "ps:0"]
+
+
+def test_one_long_cell_does_not_make_all_rows_long() -> None:
+    """A thousand rows beside a cell of a megabyte are a thousand rows."""
+    rows = [("NOTE", "TASK"), ("漢" * 1_000_000, "worker:0"), *[("", "x")] * 1000]
+    assert [20, 19, 20] == [width(line) for line in table(rows, 20)[:3]]
+    tracemalloc.start()
+    table(rows, 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 def test_only_a_terminal_has_a_width() -> None:

@@ -49,6 +49,14 @@ def test_an_unknown_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch) -
         find({})
 
 
+def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is ever made in a folder called `~`."""
+    assert find({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
+    with pytest.raises(UserError, match=r"^TONY_HOME is ~/t, and nobody knows where `~` is: HOME is not set"):
+        find({"TONY_HOME": "~/t"})
+
+
 def test_what_is_made_is_private(tmp_path: Path) -> None:
     """Job files and logs are nobody else's business, whatever the umask."""
     home = Home(tmp_path / "a" / "b")

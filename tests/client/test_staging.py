@@ -190,7 +190,7 @@ def test_sound_archive_is_read_once(desk: Desk, monkeypatch: pytest.MonkeyPatch)
     tar_of(desk.files / "a.tgz", {"x": FILE}, "w:gz")
     os.utime(desk.files / "a.tgz", (1, 1))
     read: list[str] = []
-    monkeypatch.setattr("tony.storage.wishes.check", lambda archive, kind, name, **_: read.append(name))
+    monkeypatch.setattr("tony.storage.unpack.check", lambda archive, kind, name, **_: read.append(name))
     for _ in range(2):
         desk.stage(JobSpec(files=(desk.path("a.tgz") + "#archive",)))
     desk.stage(JobSpec(source=desk.path("a.tgz")))

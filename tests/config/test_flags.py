@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.config.jobs import mistakes, resolve
-from tony.config.flags import written
-from tony.config.layers import Garbled, Written
+from tony.config.flags import from_environment, written
+from tony.config.layers import Garbled, Written, merge
 from tony.model.job import GIB
 from tony.model.states import TlsMode
 
@@ -205,3 +205,21 @@ def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
         r'env.A = "\uDCFF" (--set): this is not valid UTF-8 text.',
         r'name = "\uDCFF" (--set): this is not valid UTF-8 text.',
     ] == mistakes(tmp_path, JOB, sets=["name=\udcff", "env.A=\udcff"])
+
+
+def test_a_key_of_any_length_is_told_in_short(tmp_path: Path) -> None:
+    """Whoever pastes a file into a flag still reads what is wrong."""
+    (told,) = mistakes(tmp_path, JOB, sets=[f"{'x' * 100_000}=1"])
+    assert told.startswith("x" * 100)
+    assert len(told) < 500
+
+
+def test_the_first_variable_of_a_key_is_named(tmp_path: Path) -> None:
+    """Whatever comes later inside the same table."""
+    environ = {"TONY_SET_ROLES__A__ENV__X": "1", "TONY_SET_ROLES__B__ENV__Y": "2", "TONY_SET_ROLES__A__ENV__Z": "3"}
+    layer, _ = from_environment(environ, merge([]), tmp_path)
+    assert "env TONY_SET_ROLES__A__ENV__X" == layer.where(("roles",))
+    assert "env TONY_SET_ROLES__B__ENV__Y" == layer.where(("roles", "b"))
+    assert "env TONY_SET_ROLES__A__ENV__Z" == layer.where(("roles", "a", "env", "Z"))
+    assert "env TONY_SET_ROLES__A__ENV__Z" == layer.where(("roles", "a", "env", "Z", "0"))
+    assert "env" == layer.where(("tls",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -43,6 +44,12 @@ def test_site_files_lie_where_they_should() -> None:
     assert (machine, Path("/home/x/.config/tony/tony.toml")) == default_site_files({"HOME": "/home/x"})
     assert (machine, Path("/c/tony/tony.toml")) == default_site_files({"HOME": "/home/x", "XDG_CONFIG_HOME": "/c"})
     assert (machine, Path("/h/.config/tony/tony.toml")) == default_site_files({"HOME": "/h", "XDG_CONFIG_HOME": "rel"})
+
+
+def test_a_user_without_a_home_has_no_site_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one in a folder called `~` below the current one."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
+    assert (Path("/etc/tony/tony.toml"),) == default_site_files({})
 
 
 def test_a_site_gives_defaults(tmp_path: Path, etc: Path, own: Path) -> None:

@@ -21,7 +21,7 @@ from tony.core.tables import (
     task_diagram,
 )
 from tony.errors import InvalidTransition
-from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, JobState, TaskState
+from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
 @pytest.mark.parametrize(("state", "move"), list(product(TaskState, TaskMove)), ids=lambda each: str(each.value))
@@ -71,9 +71,9 @@ def test_a_task_that_has_ended_moves_only_into_a_new_session() -> None:
 
 def test_a_program_is_not_forgotten() -> None:
     """While a program may live there is no way back to the beginning: only its end leads on."""
-    for state in (TaskState.RUNNING, TaskState.STOPPING):
+    for state in LIVING_TASK_STATES:
         reached = {target for (source, _), target in TASK_TABLE.items() if source is state}
-        assert reached <= ENDED_TASK_STATES | {TaskState.STOPPING}
+        assert reached <= ENDED_TASK_STATES | LIVING_TASK_STATES
 
 
 def test_every_state_can_be_reached() -> None:

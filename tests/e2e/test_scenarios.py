@@ -249,7 +249,7 @@ def test_e26_a_master_that_never_starts(lab: Lab) -> None:
     (plug / "v-1.dist-info" / "entry_points.txt").write_text("[tony.frameworks]\nvanishing = vanishing:V\n")
     (plug / "vanishing.py").write_text(
         "import sys\n"
-        "if sys.flags.isolated: sys.exit('the plug-in ends the application master')\n"
+        "if 'tony.am.main' in sys.modules: sys.exit('the plug-in ends the application master')\n"
         "from tony.frameworks.none import NoFramework\n"
         "class V(NoFramework): name = 'vanishing'\n"
     )

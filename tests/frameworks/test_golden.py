@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tony.frameworks.base import TaskView, common_environment
-from tony.frameworks.registry import home_of, load
+from tony.frameworks.registry import home_of, load, names
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json, from_plain
 from tony.model.job import JobSpec
@@ -56,7 +56,7 @@ def test_output_is_as_written_down(path: Path) -> None:
 def test_every_adapter_has_a_golden_file() -> None:
     """One at least for each built-in framework."""
     frameworks = {json.loads(path.read_text(encoding="utf-8"))["job"]["framework"] for path in GOLDEN.glob("*.json")}
-    assert frameworks == {"tensorflow", "pytorch", "jax", "none", "standalone"}
+    assert frameworks == set(names())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.fuzz import corpus
+from tests.fuzz.bounds import TooSlow
 from tests.fuzz.hostile import NASTY
 from tests.fuzz.registry import TARGETS
 from tests.fuzz.target import Target, check
@@ -38,15 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.engine", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of: {', '.join(sorted(TARGETS))}; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
-    parser.add_argument("--try", dest="file", type=Path, metavar="FILE", help="give this input to the one TARGET")
+    parser.add_argument("--try", dest="one", nargs=2, metavar=("TARGET", "FILE"), help="give it this one input")
     chosen = parser.parse_args(arguments)
-    unknown = [name for name in chosen.targets if name not in TARGETS]
+    wanted = chosen.one[:1] if chosen.one else chosen.targets
+    unknown = [name for name in wanted if name not in TARGETS]
     if unknown:
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(sorted(TARGETS))}")
-    if chosen.file is not None:
-        if len(chosen.targets) != 1:
-            parser.error("--try takes one TARGET")
-        check(TARGETS[chosen.targets[0]], chosen.file.read_bytes())
+    if chosen.one:
+        check(TARGETS[chosen.one[0]], Path(chosen.one[1]).read_bytes())
         return 0
     found = [name for name in chosen.targets or sorted(TARGETS) if not _fuzz(TARGETS[name], chosen.seconds)]
     if found:
@@ -69,15 +69,28 @@ def _fuzz(target: Target, seconds: int) -> bool:
         f"-dict={work / 'words'}",
         f"-artifact_prefix={work}/find-",
     ]
+    for old in work.glob("find-kept-*"):
+        old.unlink()
     before = set(work.glob("find-*"))
     good = _run(target, [*arguments, str(inputs)], log)
     print(f"{target.name}: {_last_line(log)}", flush=True)
-    for find in sorted(set(work.glob("find-*")) - before):
-        print(f"  see {log}, and again: python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
     _fill(best, [])
     if _run(target, ["-merge=1", f"-max_len={target.longest}", str(best), str(inputs)], work / "merge.log"):
         corpus.save(target.name, _fitting(set(_contents(best)) - set(target.seeds())))
-    return good
+    _measure_kept(target)
+    finds = sorted(set(work.glob("find-*")) - before)
+    for find in finds:
+        print(f"  see {log}, and again: .venv/bin/python -m tests.fuzz.engine --try {target.name} {find}", flush=True)
+    return good and not finds
+
+
+def _measure_kept(target: Target) -> None:
+    """Memory, exactly, of what is kept: the fuzzer measures few so, and else notices only memory that is written to."""
+    for data in corpus.load(target.name):
+        try:
+            check(target, data)
+        except (Exception, TooSlow):  # whatever it is, it is a find
+            (_WORK / target.name / f"find-kept-{sha256(data).hexdigest()[:32]}").write_bytes(data)
 
 
 def _run(target: Target, arguments: Sequence[str], log: Path) -> bool:

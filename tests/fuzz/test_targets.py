@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz import corpus
 from tests.fuzz.hostile import inputs
@@ -14,6 +16,17 @@ from tests.fuzz.target import check
 _EXAMPLES = 60
 
 NAMES = sorted(TARGETS)
+
+
+class _Input:
+    """An input that is shown cut: Hypothesis would write out 100 kB, and fail for having to."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __repr__(self) -> str:
+        cut = "" if len(self.content) <= 1000 else f" and {len(self.content) - 1000} bytes more"
+        return f"{self.content[:1000]!r}{cut}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,8 +48,9 @@ def test_what_was_kept_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_comes_is_taken(name: str) -> None:
-    """The same inputs at each run: what they find fails for everybody, and with the input in its words."""
+    """The same inputs at each run: what they find fails for everybody, and is kept for `--try`."""
     target = TARGETS[name]
+    failing = Path(__file__).parents[2] / ".cache" / "fuzz" / name / "find-of-hypothesis"
 
     @settings(
         max_examples=_EXAMPLES,
@@ -44,10 +58,16 @@ def test_whatever_comes_is_taken(name: str) -> None:
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
     )
-    @given(inputs(target))
-    def take(data: bytes) -> None:
-        check(target, data)
+    @given(inputs(target).map(_Input))
+    def take(data: _Input) -> None:
+        try:
+            check(target, data.content)
+        except BaseException:
+            failing.parent.mkdir(parents=True, exist_ok=True)
+            failing.write_bytes(data.content)
+            raise
 
     take()
 

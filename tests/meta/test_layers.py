@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": MIDDLE | {"history"},
     "mini": BASE,
     "cli": MIDDLE | {"history", "client", "mini"},
+    "__main__": {"cli"},
     "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; schedulers may ask whether a

@@ -81,3 +81,14 @@ def test_a_slip_in_params_is_found(word: str) -> None:
 def test_other_braces_are_nobodys_slip(text: str) -> None:
     """Plain braces pass unharmed, as do those of names that the job does not have."""
     assert [] == near_misses(text, ["lr"])
+
+
+def test_a_message_lists_few_names() -> None:
+    """Of a hundred parameters a dozen; none that cannot be shown, and of a long one only the beginning."""
+    params = ["\udce6", *(f"p{number:02}" for number in range(20)), "a" * 500]
+    (mistake,) = check("{params.%s}" % ("x" * 500), params)
+    listed = ", ".join(f"p{number:02}" for number in range(11))
+    assert mistake.message == (
+        f"{{params.{'x' * 92}…}} names a parameter that is not in [params]: the job has {'a' * 99}…, {listed}, 10 more"
+    )
+    assert len(near_misses("{parms.%s}" % ("a" * 500), params)[0].message) < 300

@@ -19,7 +19,6 @@ from tony.core.view import Live
 from tony.dataclass import dataclass, replace
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 from tony.rpc.connection import Connection
@@ -288,14 +287,13 @@ class Executors:
     def live(self) -> dict[TaskId, Live]:
         """What heartbeats said last, for reports."""
         now = clock.monotonic()
-        running = (TaskState.RUNNING, TaskState.STOPPING)
         return {
             task: Live(
                 last_output_age=None if peer.output_at is None else max(0.0, now - peer.output_at),
                 last_line=peer.last_line,
             )
             for task, peer in self._peers.items()
-            if peer.ended is None and (peer.last_line or self._app.state.tasks[task].state in running)
+            if peer.ended is None and (peer.last_line or self._app.state.tasks[task].living)
         }
 
 

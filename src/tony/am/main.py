@@ -72,9 +72,8 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     hear_signals()
     allow_open_files(open_files.OWN)
     set_not_dumpable()  # token and keys are in our memory
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
     lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _locked(lock):
         log.error("another application master of %s lives", folder.job_id)
@@ -158,7 +157,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     open_files.allow_connections(record.spec)
     if record.framework_path:
         sys.path.append(record.framework_path)
-    credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text()), ignore_unknown=True)
+    credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
     number = len(segments(folder.path)) + 1
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
@@ -270,7 +269,7 @@ def _load(folder: JobFolder) -> PreparedJob:
         PlatformError: it is not there, or not a job.
     """
     try:
-        record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()), ignore_unknown=True)
+        record = from_plain(JobRecord, json.loads(folder.secret_job.read_text("utf-8")), ignore_unknown=True)
     except (OSError, ValueError) as error:
         raise PlatformError(f"{folder.secret_job} cannot be read as a job: {error}") from error
     return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)

@@ -6,9 +6,7 @@ from tony.dataclass import replace
 from tony.errors import ConfigError, ExitCode, InfraError, StorageError, TonyError, UserError
 from tony.linux import refusals
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
-from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-
-_LIVING = (TaskState.RUNNING, TaskState.STOPPING)
+from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
 def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
@@ -71,5 +69,5 @@ def _ended(task: TaskReport, wall: float) -> TaskReport:
         executor_pid=None,
         since=wall,
         last_output_age=None,
-        note="stopped when the job was broken off" if task.state in _LIVING else "not started any more",
+        note="stopped when the job was broken off" if task.state in LIVING_TASK_STATES else "not started any more",
     )

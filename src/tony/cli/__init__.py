@@ -1,1 +1,19 @@
-"""The command line: one file per command."""
+"""The command line: one file per command, below `commands/`.
+
+The front door:
+
+    entry, early            before anything is imported that takes time; Ctrl-C in the first moments
+    main, help              finds the command; every way to end becomes an exit code
+    options, streams        what commands share; our standard streams, whatever our parent made of them
+    submitting, following   what `submit` and `run` share: to an exit code, to the job's end
+
+What is shown:
+
+    output, text            lines and JSON; foreign text made harmless, ours made to fit
+    standing, status_page   how a job stands now, as a page
+    views                   how a followed job looks:
+    story                   - what changed, in lines
+    live_view, live_table   - a table below the output, on a terminal
+    log_printer             programs' output, each line with its task
+    event_text              events in words
+"""

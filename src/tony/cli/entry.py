@@ -16,6 +16,7 @@ _SHARED = ("asyncio", "json", "tony.model.record", "tony.model.report", "tony.pr
 def main() -> int:
     """Runs one command line; answers the exit code."""
     _keep_standard_numbers()
+    _insist_on_utf8()
     try:
         if sys.argv[1:2] and sys.argv[1] in _STARTING:
             return _main_with_standby()
@@ -48,6 +49,16 @@ def _keep_standard_numbers() -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+
+
+def _insist_on_utf8() -> None:
+    """Begins again where no name can be written but in ASCII.
+
+    Names of jobs and files are UTF-8 in every record. In the locale C Python takes all names for UTF-8; whoever forbids
+    it (PYTHONUTF8=0, PYTHONCOERCECLOCALE=0) means their programs, which inherit these variables unchanged.
+    """
+    if sys.getfilesystemencoding() == "ascii" and sys.executable and "utf8" not in sys._xoptions:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def settle() -> None:

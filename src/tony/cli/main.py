@@ -84,6 +84,7 @@ class Commands(click.Group):
             return None
         command = cast(click.Command, import_module(f"tony.cli.commands.{name}").command)
         command.context_class = FittingContext
+        command.help = command.help or COMMANDS[name]  # a docstring, which -OO leaves out
         return command
 
     def resolve_command(

@@ -60,14 +60,14 @@ def _columns(char: str) -> int:
 
 def cut(text: str, columns: int) -> str:
     """Text that takes at most so many columns; ends in `…` if something is missing."""
-    if width(text) <= columns:
-        return text
-    left = columns - 1
-    for number, char in enumerate(text):
-        left -= _columns(char)
-        if left < 0:
-            return f"{text[:number]}…" if columns > 0 else ""
-    return f"{text}…"
+    taken, end = 0, None
+    for number, char in enumerate(text):  # the rest of a long text is not even looked at
+        taken += _columns(char)
+        if taken >= columns and end is None:
+            end = number
+        if taken > columns:
+            return f"{text[:end]}…" if columns > 0 else ""
+    return text
 
 
 def columns_of(stream: TextIO | None = None) -> int | None:
@@ -104,6 +104,8 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
     """
     if not rows:
         return []
+    if columns is not None:  # what does not fit anyway must not make every other row as long
+        rows = [[cut(cell, columns + 1) for cell in row] for row in rows]
     kept = list(range(len(rows[0])))
     widths = [max(width(row[i]) for row in rows) for i in kept]
     for candidate in drop:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from tony.config.paths import expanded, home_folder
 from tony.errors import StorageError, UserError
 from tony.model.layout import Home
 
@@ -21,28 +21,26 @@ def find(environment: Mapping[str, str]) -> Home:
         environment: of the process; without HOME the user's entry in the password file says where home is.
 
     Raises:
-        UserError: `TONY_HOME` names something else than a folder.
+        UserError: `TONY_HOME` names something else than a folder, or begins with a `~` that nobody knows.
         StorageError: neither the environment nor the password file knows a home.
     """
     chosen = environment.get(VARIABLE)
     if chosen:
-        path = Path(os.path.abspath(os.path.expanduser(chosen)))
+        try:
+            path = Path(os.path.abspath(expanded(chosen, environment)))
+        except ValueError as error:
+            raise UserError(f"{VARIABLE} is {chosen}, and {error}") from None
         if os.path.lexists(path) and not os.path.isdir(path):
             what = "a link that leads to no folder" if os.path.islink(path) else "not a folder"
             raise UserError(f"{VARIABLE} is {path}, which is {what}. Set it to a folder of yours.")
         return Home(path)
-    home = environment.get("HOME") or _from_password_file()
-    return Home(Path(os.path.abspath(home)) / ".tony")
-
-
-def _from_password_file() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
+    home = home_folder(environment)
+    if home is None:
         raise StorageError(
             f"no home folder: HOME is not set and user {os.geteuid()} is not in the password file. "
             f"Set {VARIABLE} to a folder of yours."
-        ) from None
+        )
+    return Home(Path(os.path.abspath(home)) / ".tony")
 
 
 def prepare(home: Home) -> None:

@@ -1,1 +1,21 @@
-"""One table of settings, the loaders, and where each value came from."""
+"""One table of settings, the loaders, and where each value came from.
+
+    keys                the table: every setting once
+    schema, table       the same as a tree, for finding; as text, for people
+
+From what is said to one job (`load`):
+
+    files, yaml_text, toml_lines    job and site files
+    flags, arguments                the environment, options, calls from Python
+    site, site_files                defaults, final values and limits of a site
+    layers                          all of these laid over each other, each value knowing its place
+    sheet, convert, paths, after    each value made canonical, every mistake noted
+    check, providers                mistakes that no single value shows; what framework and scheduler say
+    build                           the JobSpec
+
+Showing it again:
+
+    resolved, show      each value with its place; a value on one line
+    nearest             what somebody probably meant
+    secrets             what is nobody's business
+"""

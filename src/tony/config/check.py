@@ -72,7 +72,7 @@ def _stray(sheet: Sheet, table: str) -> str:
 
 def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
     broken = [key[1] for key in sheet.broken if key[:1] == ("params",) and len(key) == 2]
-    params = [*spec.params, *broken]
+    params = {*spec.params, *broken}
     for key, text, item in _texts(spec, sheet):
         for mistake in near_misses(text, params):
             sheet.blame(key, mistake.message, item=item)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.keys import Key
-from tony.config.layers import Branch, Garbled, Layer, Written, put, quoted
+from tony.config.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
 from tony.config.nearest import folded
 from tony.config.schema import Node, schema
 from tony.errors import Problem
@@ -62,7 +62,7 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         known: everything that weaker places set.
     """
     values: dict[str, Any] = {}
-    places: dict[Key, str] = {}
+    places = _Places()
     problems = []
     for variable, text in environ.items():
         if not variable.startswith(PREFIX):
@@ -74,15 +74,31 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
             continue
         key = _key_of(parts, known)
         put(values, key, written(text))
-        places[key] = _place_of(variable)
+        places.add(key, _place_of(variable))
+    return Layer(values=values, where=places.of, base=base), problems
 
-    def where(key: Key) -> str:
-        for place, source in places.items():
-            if key[: len(place)] == place or place[: len(key)] == key:
-                return source
-        return "env"
 
-    return Layer(values=values, where=where, base=base), problems
+class _Places:
+    """Which variable set a key, a table around it, or something inside it: of several the first.
+
+    Nobody asks for a longer key than a list item's in the deepest table; without that bound one long name would cost
+    the square of its length.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[Key, tuple[int, str]] = {}
+        self._tables: dict[Key, Key] = {}
+
+    def add(self, key: Key, source: str) -> None:
+        number, _ = self._sources.get(key, (len(self._sources), ""))
+        self._sources[key] = number, source
+        for length in range(min(len(key), MAX_DEPTH + 2)):
+            self._tables.setdefault(key[:length], key)
+
+    def of(self, key: Key) -> str:
+        around = [key[:length] for length in range(1, len(key) + 1) if key[:length] in self._sources]
+        inside = [self._tables[key]] if key in self._tables else []
+        return min((self._sources[each] for each in (*around, *inside)), default=(0, "env"))[1]
 
 
 def written(text: str) -> Any:

@@ -24,6 +24,8 @@ from tony.model.job import JobSpec
 
 #: Mistakes that are told at once.
 _MOST = 1000
+#: Characters of a key that a mistake tells.
+_LONGEST_KEY = 300
 _LINE = re.compile(r":(\d+)(?::\d+)?$")
 
 
@@ -105,7 +107,7 @@ def load(
     if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
-        raise ConfigError(_first(_in_order(problems)))
+        raise ConfigError([_with_short_key(problem) for problem in _first(_in_order(problems))])
     return Resolved(spec=spec, sources=sources)
 
 
@@ -136,6 +138,12 @@ def _first(problems: list[Problem]) -> list[Problem]:
     """As many as anybody reads, and how many more there are."""
     more = len(problems) - _MOST
     return problems if more <= 0 else [*problems[:_MOST], Problem(key="", message=f"and {more} more mistakes.")]
+
+
+def _with_short_key(problem: Problem) -> Problem:
+    if len(problem.key) <= _LONGEST_KEY:
+        return problem
+    return replace(problem, key=f"{problem.key[: _LONGEST_KEY - 1]}…")
 
 
 def _in_order(problems: Iterable[Problem]) -> list[Problem]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 #: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
@@ -25,17 +26,44 @@ _NOT_THERE = {
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE | re.ASCII)
 
 
+def home_folder(environ: Mapping[str, str]) -> str | None:
+    """Where `~` is: HOME, else what the password file says of this user; None if neither knows."""
+    if environ.get("HOME"):
+        return environ["HOME"]
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return None
+
+
+def expanded(text: str, environ: Mapping[str, str]) -> str:
+    """A path with its `~` or `~user` expanded, as a shell does.
+
+    Raises:
+        ValueError: it begins with `~`, and nobody knows where that is.
+    """
+    if text != "~" and not text.startswith("~/"):
+        return os.path.expanduser(text)
+    home = home_folder(environ)
+    if home is None:
+        raise ValueError(
+            f"nobody knows where `~` is: HOME is not set and user {os.geteuid()} is not in the password file. "
+            "Write the whole path."
+        )
+    return home + text[1:]
+
+
 def absolute(text: str, base: Path) -> str:
     """An absolute path: `~` expanded, anything relative put behind `base`.
 
     Raises:
-        ValueError: it is empty, or no path of this machine.
+        ValueError: it is empty, no path of this machine, or below a home that nobody knows.
     """
     if not text.strip():
         raise ValueError("an empty path.")
     if _REMOTE.match(text):
         raise ValueError("only paths of this machine can be given.")
-    return str(base / os.path.expanduser(text))
+    return str(base / expanded(text, os.environ))
 
 
 def interpreter(text: str, base: Path) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tony.config.paths import home_folder
+
 
 def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where site files lie: the machine's, then the user's own."""
+    """Where site files lie: the machine's, then the user's own. A user of whom nobody knows a home has none."""
+    machine = Path("/etc/tony/tony.toml")
     config = environ.get("XDG_CONFIG_HOME", "")
-    home = environ.get("HOME") or os.path.expanduser("~")
-    folder = Path(config) if config.startswith("/") else Path(home, ".config")
-    return Path("/etc/tony/tony.toml"), folder / "tony" / "tony.toml"
+    if config.startswith("/"):
+        return machine, Path(config, "tony", "tony.toml")
+    home = home_folder(environ)
+    return (machine,) if home is None else (machine, Path(home, ".config", "tony", "tony.toml"))
 
 
 def is_absent(path: Path) -> bool:

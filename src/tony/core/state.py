@@ -1,4 +1,4 @@
-"""What the machine remembers. Mutable, and changed by `machine.py` alone; everybody else reads."""
+"""What the machine remembers. Mutable, and changed by the steps alone; everybody else reads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role
 from tony.model.report import Failure
-from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
+from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
 
-#: States of a task whose program may live.
-_LIVING = (TaskState.RUNNING, TaskState.STOPPING)
 #: States of a job in which programs may be started.
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
@@ -60,7 +58,7 @@ class Task:
     @property
     def living(self) -> bool:
         """A `Start` was sent and nothing has proved yet that its program is over."""
-        return self.state in _LIVING
+        return self.state in LIVING_TASK_STATES
 
 
 class Hold(Enum):
@@ -242,7 +240,7 @@ class State:
             role.arrived.discard(task.id.index)
         task.state = target
         task.since = now
-        self.living += (target in _LIVING) - (before in _LIVING)
+        self.living += (target in LIVING_TASK_STATES) - (before in LIVING_TASK_STATES)
 
     def move_job(self, move: JobMove) -> None:
         """Takes one arrow of the job table."""

@@ -5,9 +5,9 @@ main ──▶ life ──▶ executor ──┬▶ link         one connection 
   │                          │    └▶ lease        how long to go on alone
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
 watchdog                          ├▶ environment  what the program is started with
-a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits
+a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
 that ends the program             ├▶ family       everything the program has started: found, signalled, ended
-when the executor cannot          ├▶ output       log files of bounded size, the last lines
+when the executor cannot          ├▶ output       log files of bounded size, the last lines; `pen` writes them
 any more                          ├▶ memory       what it uses, or the kernel's word that it was too much
                                   ├▶ reserved     its ports, and who took them
                                   └▶ verdict      how it ended, in a word and a sentence

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tony import clock
 from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.watchdog import Watchdog
 from tony.linux import oom, process, refusals
@@ -136,9 +138,11 @@ def _open_log(context: LaunchContext) -> None:
     try:
         folder = Path(context.container.log_folder)
         folder.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(folder / f"{context.task.role}-{context.task.index}.executor.log")
+        path = folder / f"{context.task.role}-{context.task.index}.executor.log"
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.Formatter.converter = time.gmtime
+    handler.setFormatter(logging.Formatter(clock.LOG_LINE))
     logging.getLogger().addHandler(handler)
     logging.getLogger("tony").setLevel(logging.INFO)

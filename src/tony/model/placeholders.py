@@ -22,6 +22,8 @@ _BRACES = re.compile(rf"(?<![${{])(\{{+)({'|'.join(NAMES)}|params\.[A-Za-z0-9_.-
 _LIKE_PARAM = re.compile(r"(?<![${])\{([A-Za-z_]{4,10})\.([A-Za-z0-9_.-]+)\}(?!\})", re.ASCII)
 #: How like `params` a word must be to be taken for a slip of it: one letter wrong, missing or too many.
 _LIKENESS = 0.8
+#: As many of the job's parameters are listed, and so many characters of a name shown.
+_LISTED, _SHOWN = 12, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,26 @@ def check(text: str, params: Collection[str]) -> list[Mistake]:
         params: the names of the job's parameters, without `params.`.
     """
     mistakes = []
+    known = _listed(params)
     for match in _BRACES.finditer(text):
         name = match[2].removeprefix(_PARAM)
         if match[2] in NAMES or not _is_filled(match) or name in params:
             continue
-        known = f"the job has {', '.join(sorted(params))}" if params else "the job has none"
-        message = f"{{{match[2]}}} names a parameter that is not in [params]: {known}"
+        message = f"{{{_short(match[2])}}} names a parameter that is not in [params]: {known}"
         mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
     return mistakes
+
+
+def _listed(params: Collection[str]) -> str:
+    if not params:
+        return "the job has none"
+    names = sorted(name for name in params if name.isprintable())[:_LISTED]
+    more = f"{len(params) - len(names)} more"
+    return f"the job has {', '.join([*map(_short, names), *([more] if len(names) < len(params) else [])])}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"
 
 
 def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
@@ -66,7 +80,8 @@ def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
         word, name = match.groups()
         if word == "params" or name not in params or not _is_like_params(word):
             continue
-        message = f"{{{word}.{name}}} is no placeholder; did you mean {{params.{name}}}?"
+        shown = _short(name)
+        message = f"{{{word}.{shown}}} is no placeholder; did you mean {{params.{shown}}}?"
         mistakes.append(Mistake(position=match.start(), name=f"{word}.{name}", message=message))
     return mistakes
 

@@ -45,6 +45,8 @@ class TaskState(Enum):
     LOST = "lost"  #: its container went away or fell silent
 
 
+#: The program may live.
+LIVING_TASK_STATES = frozenset({TaskState.RUNNING, TaskState.STOPPING})
 ENDED_TASK_STATES = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED, TaskState.LOST})
 
 

@@ -42,6 +42,9 @@ class Entry:
     target: str = ""
 
 
+_KINDS = frozenset(kind.value for kind in Kind)
+
+
 def save(path: Path, entries: Iterable[Entry]) -> None:
     """Writes a manifest. Names that are not UTF-8 survive, escaped."""
     rows = [[e.kind.value, e.path, e.mode, e.size, e.mtime, e.target] for e in entries]
@@ -64,9 +67,11 @@ def load(path: Path) -> tuple[Entry, ...]:
 
 def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: Json) -> Entry:
     """One row, judged: what it says is laid into tasks' folders."""
-    texts, numbers = (path, target), (mode, size, mtime)
+    texts, numbers = (kind, path, target), (mode, size, mtime)
     if any(type(text) is not str for text in texts) or any(type(number) is not int for number in numbers):
         raise ValueError("no manifest: an entry of other types")
+    if kind not in _KINDS:
+        raise ValueError(f"no manifest: an entry of no known kind: {kind[:80]!a}")
     if not _ASTRAY.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
         raise ValueError(f"no manifest: an entry that cannot be: {path[:80]!a}")
     return Entry(kind=Kind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)

@@ -29,6 +29,9 @@ from tony.storage.formats import Format, expanded
 from tony.storage.manifest import Kind
 
 _CHUNK = 1024 * 1024
+#: Compression inside a zip that Python's reader unpacks without a bound: LZMA may ask for 4 GiB for its dictionary, and
+#: of bzip2 whatever is read is unpacked at once, to a million times its size.
+_BOUNDLESS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA"}
 _TAR_RECORD = 512
 _LONGEST_TARGET = 4095  # PATH_MAX without its closing zero
 #: Bytes and parts of a path inside the folder: those of the folder itself come in front of it, and Linux takes 4,095 in
@@ -289,13 +292,14 @@ def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> s
         raise ArchiveError(
             f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Make it again."
         )
-    with _damage(name):
-        return archive.read(info).decode("utf-8", "surrogateescape")
+    # Not `archive.read`: that makes room for whatever size the header says, and unpacks all that is there.
+    return b"".join(_zip_chunks(archive, info, name)).decode("utf-8", "surrogateescape")
 
 
 def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
-    if info.compress_type == zipfile.ZIP_LZMA:  # it may ask for 4 GiB, and Python's reader gives them
-        raise ArchiveError(f"the archive {name} is packed with LZMA inside a zip. Make it again with deflate.")
+    if info.compress_type in _BOUNDLESS:
+        inside = _BOUNDLESS[info.compress_type]
+        raise ArchiveError(f"the archive {name} is packed with {inside} inside a zip. Make it again with deflate.")
     with _damage(name):
         file = archive.open(info)
     yield from _chunks(file, info.file_size, name)

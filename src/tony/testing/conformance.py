@@ -90,7 +90,10 @@ async def check(clause: str, bench: MakeBench) -> None:
 
     Raises:
         AssertionError: it does not hold.
+        RuntimeError: nothing can be checked, since Python leaves out assertions.
     """
+    if not __debug__:
+        raise RuntimeError("every clause would seem to hold: assertions are off. Run Python without -O.")
     name = f"check_{clause}"
     faults = [_NEEDS[name]()] if name in _NEEDS else []
     async with bench(faults) as made:

@@ -11,7 +11,7 @@ from tony.core import events as ev
 from tony.core.invariants import broken
 from tony.core.machine import Application
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
 class BrokenPromiseError(AssertionError):
@@ -212,5 +212,5 @@ def _may_become(was: TaskState, now: TaskState, job: JobState) -> bool:
     if was in ENDED_TASK_STATES:
         return False
     if now is TaskState.PENDING:
-        return job is JobState.RESTARTING and was not in (TaskState.RUNNING, TaskState.STOPPING)
+        return job is JobState.RESTARTING and was not in LIVING_TASK_STATES
     return now in ENDED_TASK_STATES or _FORWARD.index(was) < _FORWARD.index(now)

@@ -122,7 +122,7 @@ def _manifest_seeds() -> list[bytes]:
             Entry(path="l", kind=Kind.LINK, target="d/x"),
         ],
     )
-    return [place.read_bytes()]
+    return [place.read_bytes(), json.dumps([["x" * 3000, "a", 0, 0, 0, ""]]).encode()]
 
 
 def _claim_seeds() -> list[bytes]:

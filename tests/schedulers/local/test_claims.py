@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tony.schedulers.local.claims import MAX_BYTES, Claim, blocker, decide, decode, encode
@@ -197,6 +197,7 @@ def test_who_stands_behind_whom() -> None:
     assert blocker(claim("5", 1), [holder, board], MACHINE) is None
 
 
+@example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
 @given(wishes)
 def test_who_only_hears_of_one_sleeps_through_nothing(wanted: list[tuple[int, int, int]]) -> None:
     """Who has a blocker looks only when that one changes, who has none at every end: all that may be granted is."""

@@ -1,1 +1,29 @@
-"""The embedded scheduler: processes on this machine, with a ledger of memory and GPUs that all its users share."""
+"""The embedded scheduler: processes on this machine, with a ledger of memory and GPUs that all its users share.
+
+The client's half:
+
+    submitter     says what can never work, hands the job over, cleans up after a dead master
+    start         starts the application master and knows when it is up
+    standby       a master that is loaded while the client still reads the job file
+
+The application master's half:
+
+    source        a container's way from granted to ended
+    grants        which role gets a container next
+    executors     executors as processes
+    fork_server   forks them from a process that has their modules loaded
+    remains       ends all that a container or a job has started
+
+A job's claim on the machine:
+
+    holding       obtained, kept, given back
+    line          from wanting to having, woken by the kernel (`inotify`)
+    ledger        all claims, as locked files that all may write; `places` says where
+    claims        who may have what: the rule
+
+What a job asks for, and what there is:
+
+    peak, appetite      memory and GPUs at one time; open files and processes
+    machine, fit        what the machine has; whether the job can ever fit
+    settings            what can be set; `capabilities` says what this scheduler can do, `scheduler` makes both halves
+"""

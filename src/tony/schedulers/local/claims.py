@@ -96,14 +96,16 @@ def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | 
     """The youngest older claim that must change before this one, which waits, can be granted; None if there is none.
 
     An older one that is short of memory: then this one, which may have only what is left beside it, is shorter still.
-    For one that wants GPUs likewise. So of a whole line only those without a blocker need to hear what others give
-    back, two at most: the first that is short of memory, and one before it that is short of GPUs only.
+    For one that wants GPUs likewise. But an older one that is short of GPUs as well is not granted when memory comes
+    free, and nobody would hear of it: that one blocks only who wants GPUs, too. So of a whole line only those without a
+    blocker need to hear what others give back, two at most: the first that wants GPUs, and the first that wants none.
     """
     granted, older = _before(claim, others, machine)
     memory, devices = _free(granted, machine)
     found = None
     for each in sorted(older, key=lambda each: each.ticket):
-        if each.memory > memory or (0 < each.gpus > len(devices) and claim.gpus):
+        short_of_memory, short_of_gpus = each.memory > memory, 0 < each.gpus > len(devices)
+        if (short_of_memory or short_of_gpus) if claim.gpus else (short_of_memory and not short_of_gpus):
             found = each
         memory -= each.memory
         devices = devices[each.gpus :]

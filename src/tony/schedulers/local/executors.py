@@ -17,8 +17,8 @@ from tony.schedulers.local.fork_server import ForkServer
 
 #: Bytes of an executor's log that are looked at for its last line.
 _TAIL = 4096
-#: When, how bad and who, before what a line of that log says.
-_LOG_HEAD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+ [A-Z]+ [\w.]+: ", re.ASCII)
+#: When, how bad and who, before what a line of that log says (`clock.LOG_LINE`).
+_LOG_HEAD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+Z [A-Z]+ [\w.]+: ", re.ASCII)
 
 
 class Executor:
