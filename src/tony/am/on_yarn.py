@@ -6,6 +6,7 @@ import os
 import sys
 
 from tony.am.main import run
+from tony.dataclass import replace
 from tony.errors import TonyError
 from tony.history.files import write_json
 from tony.linux.process import set_not_dumpable
@@ -22,7 +23,7 @@ def main() -> int:
     try:
         papers, inside = Inside.look(os.environ).take(JOB, JobPapers)
         folder = Home(inside.folder / "tony-home").job(papers.record.job_id)
-        _furnish(folder, papers)
+        _furnish(folder, papers, inside)
     except TonyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -30,8 +31,9 @@ def main() -> int:
     return run(lambda job: YarnSource(job, papers, inside))
 
 
-def _furnish(folder: JobFolder, papers: JobPapers) -> None:
+def _furnish(folder: JobFolder, papers: JobPapers, inside: Inside) -> None:
     for path in (folder.path, folder.logs, folder.secret):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(folder.credentials, to_plain(papers.credentials))
-    write_json(folder.secret_job, to_plain(papers.record))
+    record = replace(papers.record, framework_path=inside.plug_in(papers.record.framework_path))
+    write_json(folder.secret_job, to_plain(record))

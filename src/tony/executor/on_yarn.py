@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from tony.dataclass import replace
 from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.environment import MARKER
 from tony.executor.main import begin
@@ -26,7 +27,7 @@ def main() -> int:
 
 def _context() -> LaunchContext:
     papers, inside = Inside.look(os.environ).take(TASK, TaskPapers)
-    task = papers.task
+    task = replace(papers.task, framework_path=inside.plug_in(papers.task.framework_path))
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
     work = inside.folder / "work" / f"{task.role}-{task.index}"
     interpreter = _in_a_fork(papers, inside, work, marker)

@@ -27,14 +27,12 @@ from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSecond
 from tony.model.job import JobSpec, Resources
 from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
-from tony.schedulers.yarn.papers import EXECUTOR, MASTER, RUNTIME, Uploaded
+from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
 
 MIB = 1024**2
 #: YARN's name for GPUs.
 GPU = "yarn.io/gpu"
-#: Where a shipped interpreter is unpacked in a container's folder.
-OWN_PLACE = "tony-python"
 _TYPE_LENGTH = 20
 
 
@@ -90,11 +88,15 @@ def submission(
 
 
 def master_container(
-    settings: YarnSettings, runtime: Uploaded, interpreter: Uploaded | None, tokens: Credentials
+    settings: YarnSettings, programs: Mapping[str, Uploaded], tokens: Credentials
 ) -> ContainerLaunchContext:
-    """What the application master's container runs."""
+    """What the application master's container runs.
+
+    Args:
+        programs: `JobPapers.programs`.
+    """
     return ContainerLaunchContext(
-        local_resources=_programs(runtime, interpreter),
+        local_resources=_archives(programs),
         tokens=to_bytes(tokens),
         environment=_environment(settings, None),
         commands=(_command(MASTER),),
@@ -106,8 +108,7 @@ def task_container(
     spec: JobSpec,
     role: str,
     settings: YarnSettings,
-    runtime: Uploaded,
-    interpreter: Uploaded | None,
+    programs: Mapping[str, Uploaded],
     staged: StagedRole,
     objects: Mapping[str, Uploaded],
     tokens: Credentials,
@@ -116,7 +117,7 @@ def task_container(
     digests = dict.fromkeys(item.digest for item in staged.items)
     return ContainerLaunchContext(
         local_resources=(
-            *_programs(runtime, interpreter),
+            *_archives(programs),
             *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
@@ -126,9 +127,8 @@ def task_container(
     )
 
 
-def _programs(runtime: Uploaded, interpreter: Uploaded | None) -> tuple[NamedLocalResource, ...]:
-    own = (_resource(OWN_PLACE, interpreter, LocalResourceType.ARCHIVE),) if interpreter else ()
-    return (_resource(RUNTIME, runtime, LocalResourceType.ARCHIVE), *own)
+def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...]:
+    return tuple(_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items())
 
 
 def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
@@ -149,7 +149,7 @@ def _environment(settings: YarnSettings, image: str | None) -> tuple[StringPair,
     """Everybody who may see the job's logs can read this: no secrets, and nothing of the user's variables."""
     variables = {}
     if settings.python == OWN_PYTHON:
-        variables["TONY_PYTHON"] = f"./{OWN_PLACE}/bin/python3"
+        variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python:
         variables["TONY_PYTHON"] = settings.python
     image = image or settings.docker_image

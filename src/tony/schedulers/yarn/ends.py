@@ -11,7 +11,15 @@ from tony.hadoop.yarn.exits import NOT_THE_PROGRAM, ExitStatus, exit_status
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
 _MEMORY = re.compile(r"Current usage: ([\d.]+ [KMGT]?B) of ([\d.]+ [KMGT]?B) (?:physical|virtual) memory", re.ASCII)
 _VIRTUAL = re.compile(r"([\d.]+ [KMGT]?B) of ([\d.]+ [KMGT]?B) virtual memory", re.ASCII)
-#: Lines of a node's words that say the same of every container.
+#: A node says everything with its time, and much of it twice.
+_TIME = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\]")
+#: What it says of every container: headings, the exit code again, its own notes on a file that it fetches.
+_NOISE = re.compile(
+    r"^(?:Exception from container-launch\.|Container id: \S+|Exit code: -?\d+|"
+    r"Exception message: Launch container failed|Shell output: *|"
+    r"Container killed on request\. Exit code is -?\d+|Container exited with a non-zero exit code -?\d+\..*|"
+    r"Killed by external signal|Last \d+ bytes of \S+ :|Failed to download resource \{.*?\} (?=\S))"
+)
 _EMPTY_WORDS = ("N/A", "")
 #: Characters of a node's words that are told.
 _MOST = 600
@@ -64,8 +72,8 @@ def _usage(pattern: re.Pattern[str], said: str) -> str:
 
 def _words(said: str, known: ExitStatus | None) -> str:
     """What the node itself said, as far as that says more."""
-    if said in _EMPTY_WORDS or known in (ExitStatus.KILLED_BY_APPMASTER, ExitStatus.KILLED_AFTER_APP_COMPLETION):
+    if known in (ExitStatus.KILLED_BY_APPMASTER, ExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    short = " ".join(lines)
-    return f": {short[-_MOST:]}"
+    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in said.splitlines())
+    short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
+    return f": {short if len(short) <= _MOST else f'...{short[-_MOST:]}'}" if short else ""

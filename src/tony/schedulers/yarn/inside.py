@@ -9,7 +9,7 @@ from typing import TypeVar
 from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
 from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
-from tony.schedulers.yarn.papers import unpacked
+from tony.schedulers.yarn.papers import PLUG_IN, unpacked
 
 T = TypeVar("T")
 
@@ -60,6 +60,10 @@ class Inside:
             )
         except KeyError as error:
             raise PlatformError(f"this is no container of YARN: {error.args[0]} is not set") from None
+
+    def plug_in(self, framework_path: str | None) -> str | None:
+        """Where the framework's adapter is imported from here, if it is no built-in one."""
+        return None if framework_path is None else str(self.folder / PLUG_IN)
 
     def take(self, name: str, kind: type[T]) -> tuple[T, Inside]:
         """The papers of that name. They are gone from the file afterwards, for programs of the user can read it.

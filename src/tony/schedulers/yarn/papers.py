@@ -19,8 +19,8 @@ from tony.protocol.launch import Credentials, JobCredentials, TaskPart
 
 #: Names of our secrets among a container's credentials.
 JOB, TASK = "tony.job", "tony.task"
-#: What the runtime archive is called in a container's folder.
-RUNTIME = "tony"
+#: What archives are called in a container's folder, unpacked: our programs, an interpreter, a framework's plug-in.
+RUNTIME, INTERPRETER, PLUG_IN = "tony", "tony-python", "tony-framework"
 #: Programs of ours that containers run.
 MASTER, EXECUTOR = "tony.am.on_yarn", "tony.executor.on_yarn"
 
@@ -55,6 +55,7 @@ class JobPapers:
         folder: path of the job's own folder in the cluster's file system.
         user: who submitted.
         interpreter: the archive of the submitter's own interpreter, if that is shipped.
+        plug_in: the archive of the framework's plug-in, if it is not one of ours.
         nodes: host -> rack of the nodes to ask for: by name containers are granted sooner.
     """
 
@@ -66,7 +67,14 @@ class JobPapers:
     folder: str
     user: str
     interpreter: Uploaded | None = None
+    plug_in: Uploaded | None = None
     nodes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> dict[str, Uploaded]:
+        """The archives that every container of the job gets, by the folders that they become."""
+        all_ = {RUNTIME: self.runtime, INTERPRETER: self.interpreter, PLUG_IN: self.plug_in}
+        return {name: archive for name, archive in all_.items() if archive is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,20 +11,26 @@ from tony.model.codec import Json
 from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.contexts import capability, master_container, submission, task_container
-from tony.schedulers.yarn.papers import RUNTIME, Uploaded
+from tony.schedulers.yarn.papers import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
 
 #: Stands for what staging and the cluster add.
 _RUNTIME = Uploaded(url=f"hdfs://staging/cache/{RUNTIME}.zip", size=0, timestamp=0, public=True)
-_PYTHON = Uploaded(url="hdfs://staging/cache/python.tar.gz", size=0, timestamp=0)
+_PYTHON = Uploaded(url=f"hdfs://staging/cache/{INTERPRETER}.tar.gz", size=0, timestamp=0)
+_PLUG_IN = Uploaded(url=f"hdfs://staging/cache/{PLUG_IN}.zip", size=0, timestamp=0)
 
 
 def rendered(record: JobRecord) -> Json:
     """The submission context, and for each role what its containers are asked for and run."""
     settings, _ = read_settings(record.spec.scheduler_settings)
-    own = _PYTHON if settings.python == OWN_PYTHON else None
-    master = master_container(settings, _RUNTIME, own, Credentials())
+    programs = {RUNTIME: _RUNTIME}
+    if settings.python == OWN_PYTHON:
+        programs[INTERPRETER] = _PYTHON
+    if record.framework_path:
+        programs[PLUG_IN] = _PLUG_IN
+    master = master_container(settings, programs, Credentials())
     roles = record.spec.effective_roles
+    staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),
@@ -35,12 +41,27 @@ def rendered(record: JobRecord) -> Json:
                 "node_label": role.node_label or settings.node_label,
                 "spread": role.spread,
                 "launch": _plain(
-                    task_container(record.spec, name, settings, _RUNTIME, own, StagedRole(), {}, Credentials())
+                    task_container(
+                        record.spec,
+                        name,
+                        settings,
+                        programs,
+                        staged_roles[name],
+                        _objects(staged_roles[name]),
+                        Credentials(),
+                    )
                 ),
                 "program_environment": sorted(record.spec.env_of(name)),
             }
             for name, role in roles.items()
         },
+    }
+
+
+def _objects(staged: StagedRole) -> dict[str, Uploaded]:
+    return {
+        item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
+        for item in staged.items
     }
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tony
+from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
-from tony.storage.failures import explained
 
 #: Rooms of the package that only a client needs.
 _CLIENT_ONLY = frozenset({"cli", "client", "mini", "testing"})
@@ -32,22 +32,7 @@ def store_runtime(cache: Cache) -> Stored:
     Raises:
         StorageError: the file system says no.
     """
-    known = cache.index / f"runtime-{_fingerprint()}"
-    with explained("stage our own programs", cache.path):
-        try:
-            digest, size = known.read_text(encoding="ascii").split()
-            if cache.has(digest, int(size)):
-                return Stored(digest=digest, size=int(size), reused=True)
-        except (OSError, ValueError):
-            pass
-        content = _archive()
-        with cache.writing("stage our own programs", len(content)) as writer:
-            writer.write(content)
-            stored = writer.commit()
-        part = known.with_name(f".{known.name}.{os.urandom(4).hex()}")
-        part.write_text(f"{stored.digest} {stored.size}", encoding="ascii")
-        os.replace(part, known)
-        return stored
+    return made_once(cache, "stage our own programs", f"runtime-{_fingerprint()}", _archive)
 
 
 def _root() -> Path:

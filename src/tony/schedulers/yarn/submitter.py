@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
-from tony.hadoop.ipc.errors import ApplicationNotFoundError
+from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.records import ApplicationId, NodeState
@@ -26,15 +27,16 @@ from tony.schedulers.yarn.contexts import master_container, submission
 from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
+from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.rendering import rendered
-from tony.schedulers.yarn.runtime import store_runtime
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
-from tony.schedulers.yarn.upload import Depot, Wanted
+from tony.schedulers.yarn.upload import Depot
 from tony.storage.cache import Cache
 
 #: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
 _NAMED = 200
+_log = logging.getLogger(__name__)
 
 
 class YarnSubmitter(Submitter):
@@ -104,35 +106,32 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
+        depot = Depot(cluster, cluster.path(settings.staging))
+        try:
+            papers = await beside(self._provide, job, cluster, settings, depot)
+            if depot.eviction_is_due:
+                await _tidy(cluster, depot)
+        finally:
+            depot.close()
         application = ids.application_id(job.record.job_id)
-        papers = await beside(self._provide, job, cluster, settings)
         tokens = Credentials(secrets={JOB: packed(papers)})
-        context = submission(
-            job.record, settings, application, master_container(settings, papers.runtime, papers.interpreter, tokens)
-        )
+        container = master_container(settings, papers.programs, tokens)
+        context = submission(job.record, settings, application, container)
         async with cluster.applications() as client:
             await client.submit(context)
 
-    def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings) -> JobPapers:
-        cache = Cache(job.home.cache)
-        runtime = store_runtime(cache)
-        own = Wanted(path=cache.object(runtime.digest), name=f"{runtime.digest}.zip", size=runtime.size, public=True)
-        items = {item.digest: item for role in job.record.staged.roles.values() for item in role.items}
-        wanted = [own] + [
-            Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()
-        ]
+    def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings, depot: Depot) -> JobPapers:
+        needs = parcels(job.record, settings, Cache(job.home.cache))
         staging = cluster.path(settings.staging)
-        depot = Depot(cluster, staging)
-        try:
-            found = depot.provide(wanted)
-        finally:
-            depot.close()
+        found = depot.provide(needs.wanted)
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
         return JobPapers(
             record=job.record,
             credentials=credentials,
-            runtime=found[own.name],
-            objects={digest: found[digest] for digest in items},
+            runtime=found[needs.runtime],
+            interpreter=found.get(needs.interpreter),
+            plug_in=found.get(needs.plug_in),
+            objects={digest: found[digest] for digest in needs.objects},
             configuration=cluster.needed_settings(),
             folder=f"{staging}/jobs/{job.record.job_id}",
             user=cluster.user,
@@ -178,6 +177,18 @@ class YarnSubmitter(Submitter):
             settings = recorded_settings(self._home.job(job_id))
             self._cluster = find_cluster(settings, self._home)
         return self._cluster
+
+
+async def _tidy(cluster: Cluster, depot: Depot) -> None:
+    """Removes what no job has used for long. That this fails is no trouble of the job's."""
+    try:
+        async with cluster.applications() as client:
+            living = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
+        started = min((report.start_time or 0 for report in living), default=None)
+        count = await beside(depot.evict, started)
+        _log.info("%d old objects were removed from the cluster's cache", count)
+    except HadoopError as error:
+        _log.info("old objects are not removed from the cluster's cache: %s", error)
 
 
 def recorded_settings(folder: JobFolder) -> YarnSettings:

@@ -1,22 +1,32 @@
-"""Puts staged objects into the cluster's file system, each once: what is there is not sent again."""
+"""Puts staged objects into the cluster's file system, each once: what is there is not sent again.
+
+An object's access time says when it was last used, give or take a day: who needs an old one sets it. Nodes compare the
+modification time, which never changes. What was not used for long is removed, see `eviction`.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
 
+from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop.hdfs.files import FileStatus
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.ipc.errors import FileMissingError
+from tony.hadoop.ipc.errors import AccessControlError, FileMissingError, RemoteError
+from tony.schedulers.yarn import eviction
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.papers import Uploaded
 
-#: Files that all may read and nobody writes; and those that are their owner's alone.
-_PUBLIC, _PRIVATE = 0o444, 0o400
-_PUBLIC_FOLDER, _PRIVATE_FOLDER = 0o755, 0o700
+#: Files that all may read, and those that are their owner's alone. Nobody writes to them, but HDFS lets only those set
+#: a file's times who may.
+_PUBLIC, _PRIVATE = 0o644, 0o600
+_FOLDER = 0o755
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,9 @@ class Depot:
         self._files: WebHdfs = cluster.web_files()
         self._uri = cluster.files.uri
         self._staging = staging
+        self._cache = f"{staging}/cache"
+        self._used: list[str] = []
+        self._due = False
         self.sent = 0
 
     def close(self) -> None:
@@ -57,26 +70,66 @@ class Depot:
 
         Raises:
             HadoopError: the file system refuses, or is not reached.
+            SchedulerError: the staging folder is another user's.
         """
-        cache = f"{self._staging}/cache"
-        there = self._listed(cache)
+        now = clock.wall() * 1000
+        there = self._listed(self._cache)
         if there is None:
-            self._files.make_directories(self._staging, _PUBLIC_FOLDER)
-            self._files.make_directories(cache, _PUBLIC_FOLDER)
+            self._files.make_directories(self._staging, _FOLDER)
+            self._files.make_directories(self._cache, _FOLDER)
+            self._files.make_directories(f"{self._cache}/{eviction.MARKER}", 0o700)
             there = {}
-        reachable = any(each.public for each in wanted) and self._all_may_enter(cache)
+        else:
+            self._due = eviction.is_due(there, now)
+        reachable = any(each.public for each in wanted) and self._all_may_enter(self._cache)
         found = {}
         for each in wanted:
             status = there.get(each.name)
-            if status is None or status.length != each.size:
-                status = self._send(each, f"{cache}/{each.name}")
+            if status is None or status.length != each.size or not self._note_use(status, now):
+                status = self._send(each, f"{self._cache}/{each.name}")
             found[each.name] = Uploaded(
-                url=f"{self._uri}{cache}/{each.name}",
+                url=f"{self._uri}{self._cache}/{each.name}",
                 size=each.size,
                 timestamp=status.modified_ms,
                 public=each.public and reachable,
             )
+        self._used = list(found)
         return found
+
+    @property
+    def eviction_is_due(self) -> bool:
+        """Whether nobody has looked for a day for what may go. Known after `provide`."""
+        return self._due
+
+    def evict(self, oldest_live_ms: int | None) -> int:
+        """Removes what was not used for long; answers how many objects.
+
+        Args:
+            oldest_live_ms: when the application started that lives longest, of all users', in the cluster's own time;
+                None if none lives. What it may use is kept.
+
+        Raises:
+            HadoopError: the file system refuses, or is not reached.
+        """
+        self._due = False
+        return eviction.evict(self._files, self._cache, self._used, oldest_live_ms)
+
+    def _note_use(self, status: FileStatus, now: float) -> bool:
+        """False if it is gone."""
+        if eviction.last_use(status) > now - eviction.DAY:
+            return True
+        try:
+            self._files.set_times(f"{self._cache}/{status.name}", accessed_ms=int(now))
+        except FileMissingError:
+            return False
+        except AccessControlError as error:
+            raise SchedulerError(
+                f"the staging folder {self._uri}{self._staging} is {status.owner}'s. Each user needs one of their own: "
+                "leave scheduler.yarn.staging out, or name a folder of yours."
+            ) from error
+        except RemoteError as error:  # access times may be off; then nothing is ever evicted
+            _log.info("the use of %s is not noted: %s", status.name, error)
+        return True
 
     def _listed(self, folder: str) -> dict[str, FileStatus] | None:
         try:

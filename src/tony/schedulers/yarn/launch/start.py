@@ -13,15 +13,23 @@ def look_further():  # type: ignore[no-untyped-def]
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
             path = os.path.join(folder, name)
             if os.access(path, os.X_OK) and os.path.realpath(path) != os.path.realpath(sys.executable):
-                os.execv(path, [path, "-I", "-S", os.path.abspath(__file__), *sys.argv[1:]])
+                os.execv(path, [path, "-I", "-S", os.path.abspath(__file__)] + sys.argv[1:])  # noqa: RUF005
 
 
 if sys.version_info < MINIMUM:
     look_further()  # type: ignore[no-untyped-call]
+    version = ".".join(map(str, sys.version_info[:2]))
     sys.exit(
-        "tony: Python %d.%d or later is needed; %s on host %s is %d.%d, and no newer one is on PATH (%s). Name one with "
-        'scheduler.yarn.python, or ship your own with scheduler.yarn.python = "own".'
-        % (MINIMUM + (sys.executable, os.uname()[1]) + sys.version_info[:2] + (os.environ.get("PATH", ""),))
+        "tony: Python 3.11 or later is needed; "
+        + sys.executable
+        + " on host "
+        + os.uname()[1]
+        + " is "
+        + version
+        + ", and no newer one is on PATH ("
+        + os.environ.get("PATH", "")
+        + "). Name one with scheduler.yarn.python, or "
+        'ship your own with scheduler.yarn.python = "own".'
     )
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -1,0 +1,37 @@
+"""Archives of our own making in the cache: made again only when what they are made of has changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from tony.storage.cache import Cache, Stored
+from tony.storage.failures import explained
+
+
+def made_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:
+    """The archive of that name; made and noted in the cache's index if it is not there.
+
+    Args:
+        doing: for messages: `stage our own programs`.
+        name: a file's name that tells one state of what goes in from another.
+
+    Raises:
+        StorageError: the file system says no.
+    """
+    known = cache.index / name
+    with explained(doing, cache.path):
+        try:
+            digest, size = known.read_text(encoding="ascii").split()
+            if cache.has(digest, int(size)):
+                return Stored(digest=digest, size=int(size), reused=True)
+        except (OSError, ValueError):
+            pass
+        content = make()
+        with cache.writing(doing, len(content)) as writer:
+            writer.write(content)
+            stored = writer.commit()
+        part = known.with_name(f".{known.name}.{os.urandom(4).hex()}")
+        part.write_text(f"{stored.digest} {stored.size}", encoding="ascii")
+        os.replace(part, known)
+        return stored

@@ -1,0 +1,56 @@
+"""Everything that a job needs in the cluster's file system: our programs, and what was staged for its tasks."""
+
+from __future__ import annotations
+
+from tony.dataclass import dataclass
+from tony.model.record import JobRecord
+from tony.schedulers.yarn.interpreter import store_interpreter
+from tony.schedulers.yarn.plug_in import store_plug_in
+from tony.schedulers.yarn.runtime import store_runtime
+from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.upload import Wanted
+from tony.storage.cache import Cache, Stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcels:
+    """What to upload, and what is what; the names are those there.
+
+    Attributes:
+        interpreter, plug_in: empty if the job needs none.
+        objects: digests of what was staged.
+    """
+
+    wanted: tuple[Wanted, ...]
+    runtime: str
+    interpreter: str = ""
+    plug_in: str = ""
+    objects: tuple[str, ...] = ()
+
+
+def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
+    """Makes the archives that are missing in the cache.
+
+    Raises:
+        ConfigError: the interpreter or the framework's plug-in cannot be shipped.
+        StorageError: the file system says no.
+    """
+
+    def archive(stored: Stored, ending: str, *, public: bool = False) -> Wanted:
+        name = f"{stored.digest}{ending}"
+        return Wanted(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
+
+    # What is the same for all users may be shared by them on a node: nothing of a user's is in it.
+    runtime = archive(store_runtime(cache), ".zip", public=True)
+    own = archive(store_interpreter(cache), ".tar.gz") if settings.python == OWN_PYTHON else None
+    shipped = store_plug_in(cache, record)
+    plug_in = archive(shipped, ".zip") if shipped else None
+    items = {item.digest: item for role in record.staged.roles.values() for item in role.items}
+    staged = [Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
+    return Parcels(
+        wanted=(runtime, *(each for each in (own, plug_in) if each), *staged),
+        runtime=runtime.name,
+        interpreter=own.name if own else "",
+        plug_in=plug_in.name if plug_in else "",
+        objects=tuple(items),
+    )
