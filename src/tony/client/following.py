@@ -18,6 +18,7 @@ from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
+from tony.client.remote_logs import RemoteLogs, bring, bringing
 from tony.errors import ConnectionFailed
 from tony.history.record import record_of
 from tony.history.sessions import session_reasons
@@ -75,25 +76,33 @@ async def follow(
     Raises:
         UnknownJobError: there is no such job.
     """
-    record_of(home, job_id)
-    with LogTail(home.job(job_id).logs, selection or Selection(), keep, live=live) as tail:
-        printer = _Printer(tail, viewer)
-        with first_error():
-            async with asyncio.TaskGroup() as group:
-                printing = group.create_task(printer.run())
-                last = await _watch(home, job_id, viewer, printer, ages=ages)
-                printing.cancel()
-        await printer.rest()
+    record = record_of(home, job_id)
+    selection = selection or Selection()
+    if keep is not None:
+        await bring(home, record, selection, viewer.noticed)
+    with LogTail(home.job(job_id).logs, selection, keep, live=live) as tail:
+        async with bringing(home, record, selection, viewer.noticed) as remote:
+            printer = _Printer(tail, viewer)
+            with first_error():
+                async with asyncio.TaskGroup() as group:
+                    printing = group.create_task(printer.run())
+                    last = await _watch(home, job_id, viewer, printer, remote, ages=ages)
+                    printing.cancel()
+            await printer.rest()
     return last
 
 
-async def _watch(home: Home, job_id: str, viewer: Viewer, printer: _Printer, *, ages: bool) -> JobReport:
+async def _watch(
+    home: Home, job_id: str, viewer: Viewer, printer: _Printer, remote: RemoteLogs | None, *, ages: bool
+) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home.job(job_id), viewer)
     async with aclosing(reports(home, job_id, viewer.noticed, ages=ages)) as stream:
         async for last in stream:
             await sessions.tell(last.session)
             if last.state.ended:
+                if remote:
+                    await remote.finished()
                 await printer.rest()
             viewer.saw(last)
     assert last is not None  # the stream ends with a report

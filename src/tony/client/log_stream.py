@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 
 from tony.client import facts
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
+from tony.client.remote_logs import bring, bringing, far_submitter
 from tony.history.record import record_of
 from tony.model.layout import Home
+
+log = logging.getLogger(__name__)
 
 #: Seconds for which more lines gather before they are read.
 _GATHER = 0.02
@@ -33,20 +38,26 @@ async def lines(
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    with LogTail(folder.logs, selection, keep) as tail:
-        tail.also_watch(folder.path)
-        changed = None
-        while True:
-            ended = not follow or folder.summary.exists()
-            for portion in portions(tail.drain() if ended else tail.new_lines(changed)):
-                yield portion
-            if ended:
-                return
-            await asyncio.sleep(_GATHER)
-            try:
-                async with asyncio.timeout(_LOOK_AGAIN):
-                    changed = await tail.wait_change()
-            except TimeoutError:
-                changed = None
-                if facts.submitter_of(home, record).am_alive(folder) is False:
-                    await facts.report(home, job_id)
+    far = far_submitter(home, record) is not None
+    if far and (keep is not None or not follow):
+        await bring(home, record, selection, log.warning)
+    async with bringing(home, record, selection, log.warning) if follow else nullcontext() as remote:
+        with LogTail(folder.logs, selection, keep) as tail:
+            tail.also_watch(folder.path)
+            changed = None
+            while True:
+                ended = not follow or folder.summary.exists()
+                if ended and remote:
+                    await remote.finished()
+                for portion in portions(tail.drain() if ended else tail.new_lines(changed)):
+                    yield portion
+                if ended:
+                    return
+                await asyncio.sleep(_GATHER)
+                try:
+                    async with asyncio.timeout(_LOOK_AGAIN):
+                        changed = await tail.wait_change()
+                except TimeoutError:
+                    changed = None
+                    if far or facts.submitter_of(home, record).am_alive(folder) is False:
+                        await facts.report(home, job_id)

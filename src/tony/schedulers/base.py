@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from tony.core.events import Event
 from tony.dataclass import dataclass
@@ -163,6 +164,27 @@ class Sight:
     killed: bool = False
 
 
+class LogSink(Protocol):
+    """Takes log files that a scheduler found. Names are those of the files in a job's `logs/`."""
+
+    def begins(self, name: str, older: int, newer: int) -> int | None:
+        """There is such a file.
+
+        Args:
+            older, newer: bytes of `<name>.1`, which holds what came before, and of `<name>`.
+
+        Returns:
+            How many bytes of both together are here already; None if it is not wanted.
+        """
+
+    def put(self, name: str, start: int, offset: int, data: bytes) -> None:
+        """A piece of it; both files together count as one.
+
+        Args:
+            start: where the file that it is of begins: 0, or the length of the older one.
+        """
+
+
 class Submitter(ABC):
     """The client's half."""
 
@@ -217,6 +239,18 @@ class Submitter(ABC):
 
         Raises:
             SchedulerError: it cannot be had now.
+        """
+
+    async def fetch_logs(  # noqa: B027 - as above
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink
+    ) -> None:
+        """Finds what was printed in containers that have ended: nobody can ask their executors any more.
+
+        Args:
+            containers: id -> host of those that are known to have ended.
+
+        Raises:
+            SchedulerError: there is nothing, or it cannot be had; says why and what to do.
         """
 
 

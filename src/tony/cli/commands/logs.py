@@ -17,7 +17,9 @@ from tony.client.log_reader import Line, portions, readers
 from tony.errors import UserError
 from tony.history.record import record_of
 from tony.model.layout import Home
+from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.schedulers import registry
 from tony.units import exact_size
 
 
@@ -46,11 +48,14 @@ def command(
     carry their task in front.
     """
     home, name = job_id(job)
-    spec = record_of(home, name).spec
+    record = record_of(home, name)
+    spec = record.spec
     selected = named_tasks(name, spec.task_ids, tasks)
     if session is not None:
         _check_session(home, name, session, following)
     selection = Selection(tasks=selected, streams={"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS), session=session)
+    if not following:
+        _bring(home, record, selection)
     printer = LogPrinter(sys.stdout, prefix=len(selected or spec.task_ids) != 1, as_json=as_json)
     if tail is None:
         _tell_rotated(home, name, selection, spec.log_limit)
@@ -68,6 +73,20 @@ def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail:
     from tony.client.following import follow
 
     asyncio.run(follow(home, job, viewer, selection, tail, live=live))
+
+
+def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
+    """Has what lies on other machines brought here."""
+    try:
+        if registry.load(record.spec.scheduler).submitter(home).capabilities.log_files:
+            return
+    except LookupError:  # of a later version; its files may be here
+        return
+    import asyncio
+
+    from tony.client.remote_logs import bring
+
+    asyncio.run(bring(home, record, selection, warn))
 
 
 def _check_session(home: Home, job: str, session: int, following: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
@@ -20,7 +20,7 @@ from tony.model.codec import Json, from_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.base import Capabilities, PreparedJob, Sight, Submitter
+from tony.schedulers.base import Capabilities, LogSink, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
@@ -28,6 +28,7 @@ from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
+from tony.schedulers.yarn.printed import Printed
 from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.rendering import rendered
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
@@ -159,6 +160,9 @@ class YarnSubmitter(Submitter):
     async def fetch(self, folder: JobFolder) -> None:
         cluster = self._found(folder.job_id)
         await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
+
+    async def fetch_logs(self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink) -> None:
+        await Printed(self._found(folder.job_id), folder.job_id).fetch(containers, sink)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Only `look` knows."""
