@@ -7,22 +7,28 @@ hears is kept as well.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 
+from tony import clock
 from tony.client.closing import close_lost
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.files import write_json
-from tony.history.record import pending_report, read_summary, write_summary
+from tony.history.record import pending_report, read_summary, record_of, write_summary
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
 from tony.schedulers import registry
 from tony.schedulers.base import Sight, Submitter
+
+#: Seconds that a master may take to write the end of its record after it has told it.
+_LAST_WORDS = 20.0
+_LOOK_AGAIN = 0.1
 
 
 async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 
 from tony.client import facts
+from tony.client.elsewhere import refresh
 from tony.client.inotify import FolderWatch
 from tony.history.event_tail import EventTail
 from tony.history.log import Entry
@@ -22,9 +24,11 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
     Raises:
         UnknownJobError: there is no such job.
         RecordError: its log cannot be read.
+        SchedulerError: it is in a cluster, and cannot be had from there.
     """
     folder = home.job(job_id)
-    record = record_of(home, job_id)
+    submitter = facts.submitter_of(home, record_of(home, job_id))
+    far = not submitter.capabilities.same_host
     tail = EventTail(folder)
     with FolderWatch() as changes:
         changes.add(folder.path)
@@ -38,5 +42,5 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
                 async with asyncio.timeout(_LOOK_AGAIN):
                     await changes.wait_change()
             except TimeoutError:
-                if facts.submitter_of(home, record).am_alive(folder) is False:
+                if far or submitter.am_alive(folder) is False:
                     await facts.report(home, job_id)
