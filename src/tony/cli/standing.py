@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.history.record import read_summary
-from tony.model.layout import Home
+from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
 
@@ -21,3 +21,13 @@ def report_of(home: Home, job_id: str) -> JobReport:
     from tony.client import facts
 
     return asyncio.run(facts.report(home, job_id))
+
+
+def record_here(home: Home, job_id: str) -> JobFolder:
+    """A job's folder, with all of its record that there is by now, wherever it was written."""
+    import asyncio
+
+    from tony.client.elsewhere import refresh
+
+    asyncio.run(refresh(home, job_id))
+    return home.job(job_id)

@@ -18,6 +18,7 @@ from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.files import write_json
+from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
@@ -79,6 +80,33 @@ def forget_secrets(folder: JobFolder) -> None:
     for path in (folder.am, folder.am_lock):
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+async def refresh(home: Home, job_id: str) -> None:
+    """Brings a job's event log up to what its master has written so far; all of it, if the job has ended.
+
+    What is here already may be read although nothing more can be had.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        SchedulerError: nothing of it is here, and nothing can be had.
+    """
+    folder, record = home.job(job_id), record_of(home, job_id)
+    submitter = registry.load(record.spec.scheduler).submitter(home)
+    if submitter.capabilities.same_host or folder.am_log.exists():  # what it said last is written after everything else
+        return
+    give_up = clock.monotonic() + _LAST_WORDS
+    try:
+        while True:
+            sight = await submitter.look(job_id)
+            await submitter.fetch(folder)
+            over = sight is None or sight.alive is False or folder.am_log.exists()
+            if over or not folder.summary.exists() or clock.monotonic() > give_up:
+                return
+            await asyncio.sleep(_LOOK_AGAIN)
+    except InfraError:
+        if not segments(folder.path):
+            raise
 
 
 async def adopt(home: Home, job_id: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator
 
 from tony.client import facts
@@ -34,6 +33,7 @@ async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGener
         changes.add(folder.path)
         while True:
             last_look = not follow or folder.summary.exists()
+            await refresh(home, job_id)
             for entry in tail.new():
                 yield entry
             if last_look:
