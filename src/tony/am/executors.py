@@ -90,7 +90,7 @@ class Executors:
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
-        self.logs = LogRelay(self.send, app.state.tasks)
+        self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
 
     # --- from the wire --------------------------------------------------------------------------------------------
 

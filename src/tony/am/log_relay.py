@@ -55,11 +55,15 @@ class LogRelay:
     Args:
         send: to a task's executor; False if there is none at the moment.
         tasks: of the job.
+        late: there was another application master before: what its executors printed is lost to us.
     """
 
-    def __init__(self, send: Callable[[TaskId, Message], bool], tasks: Container[TaskId]) -> None:
+    def __init__(
+        self, send: Callable[[TaskId, Message], bool], tasks: Container[TaskId], *, late: bool = False
+    ) -> None:
         self._send = send
         self._tasks = tasks
+        self._late = late
         self._numbers = count(1)
         self._readers: dict[int, _Reader] = {}
         self._of_client: dict[Connection, dict[int, _Reader]] = {}
@@ -88,7 +92,7 @@ class LogRelay:
             if len(mine) >= _MOST_READERS:
                 client.refuse(Code.BUSY, f"{len(mine)} streams are read already")
                 return
-            reader = _Reader(next(self._numbers), client, task, message, missed=task in self._gone)
+            reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._gone)
             self._readers[reader.number] = mine[message.reader] = reader
             self._of_task.setdefault(task, {})[reader.number] = reader
         elif reader.open:

@@ -1,0 +1,262 @@
+"""What programs print passes the application master: to whoever asked, bounded, and told when something is missing."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.am.played_job import PlayedJob, play, succeed, until
+from tests.core.specs import OK, workers
+from tony.am.log_relay import CREDIT, LogRelay
+from tony.errors import ProtocolError
+from tony.model.ids import TaskId
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+from tony.protocol.hello import PeerKind
+from tony.rpc.connection import Connection
+from tony.rpc.transport import connect
+
+TASKS = [TaskId("worker", index) for index in range(3)]
+WORKER = TASKS[0]
+
+
+class Wire:
+    """A client's connection that keeps what goes out."""
+
+    def __init__(self) -> None:
+        self.sent: list[msg.Message] = []
+        self.refused: list[str] = []
+
+    def send(self, message: msg.Message) -> None:
+        """Takes a message."""
+        self.sent.append(message)
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Is sent away."""
+        self.refused.append(code)
+
+    @property
+    def me(self) -> Connection:
+        """As what it is taken for."""
+        return cast(Connection, self)
+
+    def taken(self) -> list[msg.Message]:
+        """What came since the last call."""
+        taken, self.sent = self.sent, []
+        return taken
+
+
+class Scene:
+    """A relay with one client, and executors that keep what they are told."""
+
+    def __init__(self, *, late: bool = False) -> None:
+        self.told: list[tuple[TaskId, msg.Message]] = []
+        self.there = set(TASKS)
+        self.relay = LogRelay(self._send, TASKS, late=late)
+        self.client = Wire()
+
+    def _send(self, task: TaskId, message: msg.Message) -> bool:
+        if task in self.there:
+            self.told.append((task, message))
+        return task in self.there
+
+    def ask(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
+        """The client asks for a piece."""
+        said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
+        self.relay.ask((client or self.client).me, msg.ReadLog(**said))  # type: ignore[arg-type]
+
+    def number(self) -> int:
+        """Under which the executor knows the reader of which it was told last."""
+        return cast(msg.ReadLog, self.told[-1][1]).reader
+
+
+def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
+    """Two clients with the same number of their own do not get each other's."""
+    scene = Scene()
+    other = Wire()
+    scene.ask(name="n", offset=5, most=10**9)
+    first = scene.number()
+    assert scene.told == [
+        (
+            WORKER,
+            msg.ReadLog(reader=first, task="worker:0", stream="out", name="n", offset=5, wait=True, most=msg.LOG_PIECE),
+        )
+    ]
+    scene.ask(client=other)
+    second = scene.number()
+    assert scene.relay.came(WORKER, msg.LogPiece(reader=second, name="n", data="eA=="))
+    assert (scene.client.taken(), other.taken()) == ([], [msg.LogPiece(reader=7, name="n", data="eA==")])
+    assert scene.relay.came(WORKER, msg.LogPiece(reader=first, name="n", missed=True, over=True))
+    assert scene.client.taken() == [msg.LogPiece(reader=7, name="n")]  # what only the master may say is left out
+
+
+def test_pieces_that_nobody_waits_for_are_dropped() -> None:
+    """Twice the same answer, one for another task, one for a client that is gone; no executor is blamed for that."""
+    scene = Scene()
+    scene.ask()
+    number = scene.number()
+    assert scene.relay.came(TASKS[1], msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.came(WORKER, msg.LogPiece(reader=number, data="eA=="))
+    assert scene.relay.came(WORKER, msg.LogPiece(reader=number, data="eA=="))
+    assert len(scene.client.taken()) == 1
+    assert scene.relay.came(WORKER, msg.LogPiece(reader=99))
+    assert not scene.relay.came(WORKER, msg.LogPiece(reader=number, data="x" * 100_000))
+    assert not scene.relay.came(WORKER, msg.LogPiece(reader=number, name="x" * 1000))
+
+
+def test_a_client_that_goes_away_is_forgotten() -> None:
+    """Its executors are told; nothing of it is left."""
+    scene = Scene()
+    scene.ask(1)
+    scene.ask(2, task="worker:1", stream="err")
+    numbers = [cast(msg.ReadLog, message).reader for _, message in scene.told]
+    scene.told.clear()
+    scene.relay.drop(scene.client.me, msg.DropLog(reader=1))
+    assert scene.told == [(WORKER, msg.DropLog(reader=numbers[0]))]
+    scene.relay.closed(scene.client.me)
+    assert scene.told[1:] == [(TASKS[1], msg.DropLog(reader=numbers[1]))]
+    assert len(scene.relay) == 0
+    scene.relay.closed(scene.client.me)
+    scene.relay.drop(scene.client.me, msg.DropLog(reader=1))
+
+
+def test_a_task_without_an_executor_is_waited_for() -> None:
+    """Who waits is handed on when one attaches, and again when it comes back; who does not wait hears at once."""
+    scene = Scene()
+    scene.there.clear()
+    scene.ask()
+    scene.ask(8, wait=False)
+    assert scene.client.taken() == [msg.LogPiece(reader=8)]
+    scene.there.add(WORKER)
+    scene.relay.attached(WORKER)
+    scene.relay.attached(WORKER)
+    scene.relay.attached(TASKS[1])
+    assert [task for task, _ in scene.told] == [WORKER, WORKER]
+
+
+def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
+    """The stream goes on with whoever runs the task next, or ends with the job."""
+    scene = Scene()
+    scene.ask()
+    scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.gone(WORKER, printed=True)
+    assert scene.client.taken() == []
+    scene.relay.attached(WORKER)
+    assert len(scene.told) == 2
+    scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), last=True))
+    scene.relay.finish()
+    assert scene.client.taken() == [msg.LogPiece(reader=7, over=True)]
+    scene.ask()
+    assert scene.client.taken() == [msg.LogPiece(reader=7, over=True)]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> None:
+    """At once who waits for it, and with its next request who does not; then both wait for the next executor."""
+    scene = Scene()
+    scene.ask()
+    if not asked:
+        scene.relay.came(WORKER, msg.LogPiece(reader=scene.number(), name="n", data="eA=="))
+        scene.client.taken()
+    scene.there.clear()
+    scene.relay.gone(WORKER, printed=True)
+    if not asked:
+        scene.ask()
+    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+    scene.ask()
+    assert scene.client.taken() == []
+
+
+def test_who_comes_late_is_told_what_is_missing() -> None:
+    """An executor had printed and is gone, or an application master before this one had some: once for each reader."""
+    scene = Scene()
+    scene.relay.gone(WORKER, printed=True)
+    scene.relay.gone(TASKS[1], printed=False)
+    scene.ask()
+    scene.ask()
+    scene.ask(8, task="worker:1")
+    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+    scene = Scene(late=True)
+    scene.ask()
+    assert scene.client.taken() == [msg.LogPiece(reader=7, missed=True)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"task": "worker:3"},
+        {"task": "no task"},
+        {"stream": "both"},
+        {"offset": -1},
+        {"offset": 2**63},
+        {"most": 0},
+        {"reader": 2**63},
+        {"name": "x" * 201},
+    ],
+)
+def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
+    """The client is sent away; no executor hears of it."""
+    scene = Scene()
+    scene.ask(**wrong)  # type: ignore[arg-type]
+    assert (scene.client.refused, scene.told) == ([Code.BAD_MESSAGE], [])
+
+
+def test_open_requests_are_bounded() -> None:
+    """What may wait for one client has a limit; what was answered, or asked anew, does not count any more."""
+    scene = Scene()
+    for _ in range(3 * CREDIT // msg.LOG_PIECE):
+        scene.ask()
+    assert scene.client.refused == []
+    scene.relay.drop(scene.client.me, msg.DropLog(reader=7))
+    for number in range(CREDIT // msg.LOG_PIECE):
+        scene.ask(number)
+    assert scene.client.refused == []
+    scene.ask(-1)
+    assert scene.client.refused == [Code.BUSY]
+
+
+def test_over_real_connections(tmp_path: Path) -> None:
+    """A client reads what a played executor says, and goes; who plays an executor's part is sent away."""
+
+    async def read(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        client.send(msg.ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        await until(lambda: any(isinstance(it, msg.ReadLog) for it in executor.received))
+        ask = next(it for it in executor.received if isinstance(it, msg.ReadLog))
+        data = base64.b64encode(b"hello").decode()
+        executor.send(msg.LogPiece(reader=ask.reader, name="worker-0.s1.t1.out", data=data))
+        assert await client.receive() == msg.LogPiece(reader=1, name="worker-0.s1.t1.out", data=data)
+        client.abort()
+        await until(lambda: any(isinstance(it, msg.DropLog) for it in executor.received))
+        assert len(job.master.executors.logs) == 0
+        bad = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        bad.send(msg.LogPiece(reader=1))
+        with pytest.raises(ProtocolError, match="a client may not send log-piece"):
+            await bad.receive()
+        executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1), succeed, meanwhile=read)
+    assert finish.exit_code == 0
+
+
+def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
+    """The desk of the executors tells the relay who is gone for good, and whether that matters."""
+
+    async def read(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        executor.report(msg.ProgramOutput(n=0, session=1, try_=1))
+        client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        client.send(msg.ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        await until(lambda: any(isinstance(it, msg.ReadLog) for it in executor.received))
+        await executor.die()
+        assert await client.receive() == msg.LogPiece(reader=1, missed=True)
+        client.send(msg.KillJob(actor="test"))
+
+    _, finish = play(tmp_path, workers(1), succeed, meanwhile=read)
+    assert finish.failure
