@@ -23,6 +23,7 @@ _NOISE = re.compile(
 _EMPTY_WORDS = ("N/A", "")
 #: Characters of a node's words that are told.
 _MOST = 600
+_LOOKED_AT = 2000
 
 _SENTENCES = {
     ExitStatus.INVALID: "the node could not start it",
@@ -41,7 +42,8 @@ _SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 
 def cause(status: ContainerStatus) -> str:
     """Why it ended."""
-    code, said = status.exit_status, shown(status.diagnostics, 4 * _MOST).strip()
+    # A node's own words come first, those of the program last.
+    code, said, last = status.exit_status, status.diagnostics[:_LOOKED_AT], status.diagnostics[-_LOOKED_AT:]
     known = exit_status(code)
     if known is ExitStatus.KILLED_EXCEEDED_PMEM:
         return f"YARN killed it for memory: {_usage(_MEMORY, said)}. Ask for more with `memory`"
@@ -52,12 +54,12 @@ def cause(status: ContainerStatus) -> str:
             "`memory`"
         )
     if known is not None:
-        return f"{_SENTENCES[known]}{_words(said, known)}"
+        return f"{_SENTENCES[known]}{_words(last, known)}"
     if code == 0:
         return "its executor ended"
     signal = _SIGNALS.get(code)
     how = f"was killed by {signal}" if signal else f"ended with exit code {code}"
-    return f"its executor {how}{_words(said, None)}"
+    return f"its executor {how}{_words(last, None)}"
 
 
 def is_blameless(status: ContainerStatus) -> bool:
@@ -74,6 +76,6 @@ def _words(said: str, known: ExitStatus | None) -> str:
     """What the node itself said, as far as that says more."""
     if known in (ExitStatus.KILLED_BY_APPMASTER, ExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
-    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in said.splitlines())
+    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in shown(said).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
     return f": {short if len(short) <= _MOST else f'...{short[-_MOST:]}'}" if short else ""

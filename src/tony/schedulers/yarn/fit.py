@@ -132,15 +132,20 @@ def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | Non
         largest = max(node.has.get(name, 0) for node in nodes)
         if amount > largest:
             message = (
-                f"{what} asks for {_amount(name, amount)}, and the largest of {len(nodes)} nodes{having} has "
+                f"{what} asks for {_amount(name, amount)}, and {_largest(len(nodes))}{having} has "
                 f"{_amount(name, largest)}. Ask for less."
             )
             return [Problem(key=_key(place, name), value=_amount(name, amount), message=message)]
     wanted = ", ".join(_amount(name, amount) for name, amount in amounts.items())
-    message = (
-        f"{what} asks for {wanted} together, and none of {len(nodes)} nodes{having} has all of that. Ask for less."
-    )
+    none = f"none of {len(nodes)} nodes{having} has all of that"
+    if len(nodes) == 1:
+        none = f"the only node{having} has not all of that"
+    message = f"{what} asks for {wanted} together, and {none}. Ask for less."
     return [Problem(key=_key(place, MEMORY), value=_amount(MEMORY, amounts[MEMORY]), message=message)]
+
+
+def _largest(nodes: int) -> str:
+    return "the only node" if nodes == 1 else f"the largest of {nodes} nodes"
 
 
 def _key(place: str, name: str) -> str:

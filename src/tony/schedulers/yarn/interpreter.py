@@ -49,6 +49,9 @@ _TRIAL = (
     "print(json.dumps({'files': [f for f in files if f], 'maps': maps, 'prefix': sys.base_prefix}))\n"
 )
 
+#: Name, content, permission bits.
+Member = tuple[str, bytes, int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
@@ -113,27 +116,27 @@ def _fingerprint(own: Own) -> str:
 
 
 def _made(own: Own, scratch: Path) -> bytes:
-    content = _archive(own)
+    members = list(_members(own))
     with tempfile.TemporaryDirectory(dir=scratch, prefix=".python-") as folder:
-        _try(content, Path(folder), own)
-    return content
+        _try(members, Path(folder).resolve())
+    return _archive(members)
 
 
-def _archive(own: Own) -> bytes:
+def _archive(members: list[Member]) -> bytes:
     """Sorted, and with nothing of this machine in it: no owners, no times."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=buffer, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for name, content, mode in _members(own):
+        for name, content, mode in members:
             info = tarfile.TarInfo(name)
             info.size, info.mode, info.mtime = len(content), mode, FIXED_TIME
             archive.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
 
-def _members(own: Own) -> Iterator[tuple[str, bytes, int]]:
+def _members(own: Own) -> Iterator[Member]:
     program = own.program.read_bytes()
     try:
         shared = [name for name in libraries(program).needed if name.startswith("libpython")]
@@ -195,11 +198,13 @@ def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
         return None
 
 
-def _try(content: bytes, folder: Path, own: Own) -> None:
-    """Unpacks it somewhere else, and starts it."""
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
-    place = folder.resolve()
+def _try(members: list[Member], place: Path) -> None:
+    """Puts it somewhere else, and starts it."""
+    for name, content, mode in members:
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
     try:
         done = subprocess.run(
             [place / "bin" / "python3", "-I", "-S", "-c", _TRIAL],

@@ -61,12 +61,14 @@ class PlayedFile:
         content: of a file; None for a folder.
         permission: bits.
         modified_ms: milliseconds.
+        accessed_ms: likewise.
         owner: who made it.
     """
 
     content: bytes | None = None
     permission: int = 0o755
     modified_ms: int = 1_700_000_000_123
+    accessed_ms: int = 0
     owner: str = ""
 
 
@@ -328,7 +330,7 @@ def _status(path: str, file: PlayedFile, name: str) -> dict[str, Any]:
         "type": "FILE" if is_file else "DIRECTORY",
         "length": len(file.content or b""),
         "modificationTime": file.modified_ms,
-        "accessTime": 0,
+        "accessTime": file.accessed_ms,
         "owner": file.owner,
         "group": "supergroup",
         "permission": f"{file.permission:o}",
@@ -398,7 +400,9 @@ def _set_permission(files: Files, path: str, query: dict[str, str]) -> dict[str,
 def _set_times(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     if path not in files:
         raise _missing(path)
-    files[path].modified_ms = int(query["modificationtime"])
+    modified, accessed = int(query["modificationtime"]), int(query["accesstime"])
+    files[path].modified_ms = files[path].modified_ms if modified == -1 else modified
+    files[path].accessed_ms = files[path].accessed_ms if accessed == -1 else accessed
     return {}
 
 

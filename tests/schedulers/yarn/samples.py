@@ -1,0 +1,79 @@
+"""A job for YARN with something of everything, and its papers."""
+
+from pathlib import Path
+
+from tony.model.job import MIB, JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.protocol.launch import Credentials, JobCredentials
+from tony.schedulers.base import PreparedJob
+from tony.schedulers.yarn.papers import JobPapers, Uploaded
+
+SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.ROOT, suffix=".tar")
+DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement.FILE)
+
+
+def record(settings: dict[str, str | int | float | bool] | None = None, **fields: object) -> JobRecord:
+    """A chief without anything special, and two workers with everything that a role can ask for."""
+    worker = Role(
+        instances=2,
+        resources=Resources(memory=1000 * MIB + 1, vcores=3, gpus=1, others={"yarn.io/fpga": 2}),
+        node_label="gpu",
+        image="registry/train:1",
+        spread=True,
+        env={"SECRET": "hunter2"},
+    )
+    spec = JobSpec(
+        name="mnist",
+        command="python train.py",
+        roles={"chief": Role(), "worker": worker},
+        scheduler="yarn",
+        scheduler_settings=settings or {},
+    )
+    made: dict[str, object] = {
+        "version": RECORD_VERSION,
+        "job_id": "application_1700000000000_0007",
+        "user": "ann",
+        "host": "desk",
+        "submitted": 1_700_000_000.0,
+        "tony_version": "1",
+        "spec": spec,
+        "staged": StagedJob(
+            roles={"chief": StagedRole(items=(SOURCE,)), "worker": StagedRole(items=(SOURCE, DATA, SOURCE))}
+        ),
+        "framework_module": "tony.frameworks.none:NoFramework",
+    }
+    return JobRecord(**{**made, **fields})  # type: ignore[arg-type]
+
+
+def prepared(job: JobRecord) -> PreparedJob:
+    """Its folder need not exist."""
+    home = Home(Path("/home/ann/.tony"))
+    return PreparedJob(home=home, folder=home.job(job.job_id), record=job)
+
+
+def uploaded(name: str, *, public: bool = False) -> Uploaded:
+    """Something in the cluster's file system."""
+    return Uploaded(
+        url=f"hdfs://nn:8020/user/ann/.tony/cache/{name}", size=len(name), timestamp=1_700_000_000_123, public=public
+    )
+
+
+def papers(job: JobRecord | None = None) -> JobPapers:
+    """What its application master gets."""
+    return JobPapers(
+        record=job or record(),
+        credentials=JobCredentials(
+            am=Credentials(token="0" * 64, ca="CA", certificate="am", key="am's key"),
+            executors=Credentials(token="0" * 64, ca="CA", certificate="ex", key="executors' key"),
+        ),
+        runtime=uploaded("runtime.zip", public=True),
+        objects={item.digest: uploaded(item.digest) for item in (SOURCE, DATA)},
+        configuration={"fs.defaultFS": "hdfs://nn:8020"},
+        folder="/user/ann/.tony/jobs/application_1700000000000_0007",
+        user="ann",
+        interpreter=uploaded("python.tar.gz"),
+        plug_in=uploaded("plug-in.zip"),
+        nodes={"node-1": "/rack"},
+    )

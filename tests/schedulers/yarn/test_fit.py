@@ -1,0 +1,212 @@
+"""Jobs that a cluster can never run are refused, with the arithmetic."""
+
+from tony.dataclass import replace
+from tony.errors import Problem
+from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
+from tony.schedulers.yarn.settings import YarnSettings
+
+BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
+FAST = Node(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])
+OFFER = Offer(
+    maximum={"memory-mb": 8192, "vcores": 32, "yarn.io/gpu": 8},
+    types=["memory-mb", "vcores", "yarn.io/gpu"],
+    labels=["gpu", "ssd"],
+    nodes=[BIG, FAST],
+    queue=Queue(running=True),
+    queues=["default", "research"],
+)
+
+
+def job(resources: Resources, **more: object) -> JobSpec:
+    role = Role(instances=1, resources=resources, **more)  # type: ignore[arg-type]
+    return JobSpec(command="true", roles={"worker": role})
+
+
+def told(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[Problem]:
+    return misfits(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+
+
+SMALL = job(Resources())
+
+
+def test_fits() -> None:
+    """All that one node has may be asked for, and a role without tasks for anything."""
+    assert told(SMALL) == []
+    assert told(job(Resources(memory=8 * GIB, vcores=2))) == []
+    assert told(job(Resources(memory=4 * GIB, vcores=16, gpus=4), node_label="gpu")) == []
+    assert told(job(Resources(memory=GIB, others={"yarn.io/gpu": 4}))) == []
+    assert told(JobSpec(roles={"worker": Role(instances=0, resources=Resources(memory=900 * GIB))})) == []
+
+
+def test_unknown_queue() -> None:
+    """The queues that there are, are named."""
+    assert told(SMALL, replace(OFFER, queue=None), queue="reserch") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="reserch",
+            message="there is no such queue; the cluster has default, research.",
+        )
+    ]
+
+
+def test_many_queues() -> None:
+    """A long list is cut."""
+    queues = [f"q{number}" for number in range(11)]
+    problem = told(SMALL, replace(OFFER, queue=None, queues=queues))[0]
+    assert problem.message == "there is no such queue; the cluster has q0, q1, q2, q3, q4, q5, q6, q7 and 3 more."
+
+
+def test_stopped_queue() -> None:
+    """It would refuse the application."""
+    assert told(SMALL, replace(OFFER, queue=Queue(running=False)), queue="old") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="old",
+            message="the queue is stopped and takes no jobs. Ask who runs the cluster, or name another.",
+        )
+    ]
+
+
+def test_parent_queue() -> None:
+    """Only leaves take applications."""
+    assert told(SMALL, replace(OFFER, queue=Queue(running=True, children=["a", "b"])), queue="research") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="research",
+            message="the queue has queues below it and takes no jobs itself; name one of a, b.",
+        )
+    ]
+
+
+def test_unknown_label() -> None:
+    """Of a role, of the job, and where there are none at all."""
+    message = "the cluster has no such node label; it has gpu, ssd."
+    assert told(job(Resources(), node_label="gup")) == [
+        Problem(key="roles.worker.node_label", value="gup", message=message)
+    ]
+    keys = [problem.key for problem in told(SMALL, node_label="gup")]
+    assert keys == ["scheduler.yarn.am_node_label", "roles.worker.node_label"]
+    problem = told(job(Resources(), node_label="gpu"), replace(OFFER, labels=[]))[0]
+    assert problem.message == "the cluster has no such node label; it has none."
+
+
+def test_unknown_resource() -> None:
+    """YARN would grant containers without it and say nothing."""
+    assert told(job(Resources(others={"yarn.io/fpga": 1}))) == [
+        Problem(
+            key="roles.worker.resources.yarn.io/fpga",
+            value="1",
+            message="the cluster counts no yarn.io/fpga; it counts memory-mb, vcores, yarn.io/gpu.",
+        )
+    ]
+    without = replace(OFFER, types=["memory-mb", "vcores"])
+    assert [problem.key for problem in told(job(Resources(gpus=1)), without)] == ["roles.worker.gpus"]
+
+
+def test_over_the_maximum() -> None:
+    """What no container may have, whatever the nodes have, with the setting that says so."""
+    assert told(job(Resources(memory=9 * GIB, vcores=33))) == [
+        Problem(
+            key="roles.worker.memory",
+            value="9216m",
+            message="a task of worker asks for 9216m; no container of this cluster may have more than 8192m "
+            "(yarn.scheduler.maximum-allocation-mb).",
+        ),
+        Problem(
+            key="roles.worker.vcores",
+            value="33 vcores",
+            message="a task of worker asks for 33 vcores; no container of this cluster may have more than 32 vcores "
+            "(yarn.scheduler.maximum-allocation-vcores).",
+        ),
+    ]
+    assert [problem.message.partition("(")[2] for problem in told(job(Resources(gpus=9)))] == [
+        "yarn.resource-types.yarn.io/gpu.maximum-allocation)."
+    ]
+
+
+def test_larger_than_any_node() -> None:
+    """A container is never spread over nodes."""
+    assert told(job(Resources(vcores=17))) == [
+        Problem(
+            key="roles.worker.vcores",
+            value="17 vcores",
+            message="a task of worker asks for 17 vcores, and the largest of 2 nodes has 16 vcores. Ask for less.",
+        )
+    ]
+
+
+def test_larger_than_any_labelled_node() -> None:
+    """Only nodes of the label count."""
+    assert told(job(Resources(memory=6 * GIB), node_label="gpu")) == [
+        Problem(
+            key="roles.worker.memory",
+            value="6144m",
+            message="a task of worker asks for 6144m, and the only node with the label gpu has 4096m. Ask for less.",
+        )
+    ]
+
+
+def test_no_node_has_all_of_it() -> None:
+    """Each alone would fit somewhere, not together."""
+    assert told(job(Resources(memory=8 * GIB, vcores=16))) == [
+        Problem(
+            key="roles.worker.memory",
+            value="8192m",
+            message="a task of worker asks for 8192m, 16 vcores together, and none of 2 nodes has all of that. "
+            "Ask for less.",
+        )
+    ]
+
+
+def test_the_only_node() -> None:
+    """One node is spoken of as one."""
+    alone = replace(OFFER, nodes=[FAST])
+    assert [problem.message for problem in told(job(Resources(vcores=17)), alone)] == [
+        "a task of worker asks for 17 vcores, and the only node has 16 vcores. Ask for less."
+    ]
+    mixed = replace(OFFER, nodes=[Node(host="n", has={"memory-mb": 4096, "vcores": 4})], maximum={})
+    assert told(job(Resources(memory=4 * GIB, vcores=4)), mixed) == []
+
+
+def test_memory_counts_in_whole_megabytes() -> None:
+    """It is rounded up, as YARN gets it."""
+    assert [problem.value for problem in told(job(Resources(memory=8 * GIB + 1)))] == ["8193m"]
+
+
+def test_no_nodes() -> None:
+    """A cluster whose nodes are not up yet, or with none of the label now, is waited for."""
+    assert told(job(Resources(vcores=17)), replace(OFFER, nodes=[])) == []
+    assert told(job(Resources(vcores=17), node_label="ssd")) == []
+
+
+def test_master_too_large() -> None:
+    """The application master needs a place as well."""
+    assert told(SMALL, am_memory=16 * GIB, am_vcores=20) == [
+        Problem(
+            key="scheduler.yarn.am_memory",
+            value="16384m",
+            message="the application master asks for 16384m; no container of this cluster may have more than 8192m "
+            "(yarn.scheduler.maximum-allocation-mb).",
+        )
+    ]
+    assert told(SMALL, am_memory=64 * MIB, am_vcores=20) == [
+        Problem(
+            key="scheduler.yarn.am_vcores",
+            value="20 vcores",
+            message="the application master asks for 20 vcores, and the largest of 2 nodes has 16 vcores. "
+            "Ask for less.",
+        )
+    ]
+
+
+def test_everything_at_once() -> None:
+    """Queue, master and each role are told together."""
+    roles = {"worker": Role(resources=Resources(vcores=17)), "ps": Role(resources=Resources(vcores=18))}
+    found = misfits(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
+    assert [problem.key for problem in found] == [
+        "scheduler.yarn.queue",
+        "scheduler.yarn.am_vcores",
+        "roles.worker.vcores",
+        "roles.ps.vcores",
+    ]

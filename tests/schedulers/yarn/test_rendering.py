@@ -1,0 +1,76 @@
+"""What would be sent to YARN, letter by letter, in tests/golden/schedulers/yarn/."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.samples import prepared, record
+from tony.model.job import JobSpec
+from tony.model.layout import Home
+from tony.model.record import JobRecord
+from tony.schedulers import registry
+from tony.schedulers.yarn.contexts import master_container, submission, task_container
+from tony.schedulers.yarn.rendering import rendered
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "yarn"
+CASES: dict[str, JobRecord] = {
+    "plain": record(),
+    "everything": record(
+        {
+            "queue": "research",
+            "priority": 7,
+            "tags": "nightly,gpu",
+            "application_type": "A-TYPE-LONGER-THAN-TWENTY",
+            "node_label": "cpu",
+            "am_node_label": "small",
+            "am_memory": "300m",
+            "am_vcores": 2,
+            "python": "own",
+            "max_attempts": 2,
+            "attempt_validity": "10m",
+            "lifetime": "1h",
+            "log_include": ".*[.]out",
+            "view_acl": "ann,bob admins",
+            "modify_acl": "ann",
+            "docker_image": "python:3.12",
+            "docker_mounts": "/data:/data:ro",
+        },
+        framework_module="my_package.leader:Leader",
+        framework_path="/home/ann/lib",
+    ),
+    "one_task": record(
+        spec=JobSpec(command="true", scheduler="yarn", scheduler_settings={"python": "/opt/py/bin/python"})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_written_down(name: str) -> None:
+    """A change of one letter is seen."""
+    text = json.dumps(rendered(CASES[name]), indent=2) + "\n"
+    assert text == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+
+
+def test_by_the_submitter(tmp_path: Path) -> None:
+    """`--dry-run` asks for it without a cluster, and makes nothing."""
+    submitter = registry.load("yarn").submitter(Home(tmp_path))
+    assert submitter.render(prepared(CASES["plain"])) == rendered(CASES["plain"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_secrets(name: str) -> None:
+    """Of the user's variables only the names are told."""
+    text = json.dumps(rendered(CASES[name]))
+    assert "hunter2" not in text
+    assert ("SECRET" in text) is (name != "one_task")
+
+
+def test_pure_functions_only() -> None:
+    """What is rendered is what is sent: the same functions make both."""
+    import tony.schedulers.yarn.rendering as rendering
+
+    assert rendering.submission is submission
+    assert rendering.master_container is master_container
+    assert rendering.task_container is task_container

@@ -1,0 +1,94 @@
+"""The settings of the YARN scheduler, and the table they are described in."""
+
+import pytest
+
+from tony.errors import Problem
+from tony.schedulers.settings import settings_of
+from tony.schedulers.yarn.settings import SETTINGS, YarnSettings, read_settings
+
+GIB = 1024**3
+
+
+def test_table_is_found_by_name() -> None:
+    """Whoever validates or documents a job's settings asks by the scheduler's word; there is a field for each."""
+    assert settings_of("yarn") == tuple(SETTINGS)
+    assert {setting.name for setting in SETTINGS} == set(YarnSettings.__slots__)
+
+
+def test_nothing_set() -> None:
+    """Everything has a default."""
+    assert read_settings({}) == (YarnSettings(), [])
+
+
+def test_all_set() -> None:
+    """Sizes and durations may come as text or read already."""
+    values: dict[str, object] = {
+        "conf": "/etc/hadoop/conf",
+        "queue": "research",
+        "priority": 3,
+        "tags": "nightly, gpu ,,",
+        "application_type": "TRAINING",
+        "node_label": "gpu",
+        "staging": "/shared/ann",
+        "python": "own",
+        "am_memory": "1g",
+        "am_vcores": 2,
+        "am_node_label": "cpu",
+        "max_attempts": 2,
+        "attempt_validity": "1h",
+        "lifetime": 7200.0,
+        "log_include": ".*out",
+        "log_exclude": ".*tmp",
+        "view_acl": "ann,bob admins",
+        "modify_acl": "ann",
+        "docker_image": "python:3.12",
+        "docker_mounts": "/data:/data:ro",
+    }
+    expected = YarnSettings(
+        conf="/etc/hadoop/conf",
+        queue="research",
+        priority=3,
+        tags=("nightly", "gpu"),
+        application_type="TRAINING",
+        node_label="gpu",
+        staging="/shared/ann",
+        python="own",
+        am_memory=GIB,
+        am_vcores=2,
+        am_node_label="cpu",
+        max_attempts=2,
+        attempt_validity=3600.0,
+        lifetime=7200.0,
+        log_include=".*out",
+        log_exclude=".*tmp",
+        view_acl="ann,bob admins",
+        modify_acl="ann",
+        docker_image="python:3.12",
+        docker_mounts="/data:/data:ro",
+    )
+    assert read_settings(values) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("am_vcores", 0, "expected a whole number from 1 on."),
+        ("am_memory", 1024, 'expected a size such as "4g".'),
+        ("max_attempts", True, "expected a whole number from 1 on."),
+        ("lifetime", 0, 'expected a duration such as "90s".'),
+        ("queue", "", "expected text."),
+        ("conf", "conf", "expected an absolute path."),
+    ],
+)
+def test_mistakes(name: str, value: object, message: str) -> None:
+    """Each wrong value is told with its key and what would be right, and the default stands."""
+    assert read_settings({name: value}) == (
+        YarnSettings(),
+        [Problem(key=f"scheduler.yarn.{name}", value=str(value), message=message)],
+    )
+
+
+def test_unknown_setting() -> None:
+    """What there is instead is listed."""
+    _, problems = read_settings({"colour": "red"})
+    assert problems[0].message.startswith("the yarn scheduler has no such setting; it has conf, queue, priority, tags,")
