@@ -9,64 +9,85 @@ from tony.schedulers.yarn.ends import cause, is_blameless
 ENDS = {
     "its program failed": (
         3,
-        "[2026-11-21 15:34:20.168]Exception from container-launch.\n"
-        "Container id: container_1795275162084_0001_01_000002\nExit code: 3\n\n"
-        "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
-        "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n"
-        "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
-        "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n",
+        (
+            "[2026-11-21 15:34:20.168]Exception from container-launch.\n"
+            "Container id: container_1795275162084_0001_01_000002\nExit code: 3\n\n"
+            "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
+            "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n"
+            "[2026-11-21 15:34:20.245]Container exited with a non-zero exit code 3. Error file: prelaunch.err.\n"
+            "Last 4096 bytes of prelaunch.err :\noops\nLast 4096 bytes of stderr :\n\n\n"
+        ),
         "its executor ended with exit code 3: oops",
         False,
     ),
     "killed": (
         137,
-        "[2026-11-21 15:34:20.546]Container killed on request. Exit code is 137\n"
-        "[2026-11-21 15:34:20.546]Container exited with a non-zero exit code 137. \n"
-        "[2026-11-21 15:34:20.546]Killed by external signal\n",
+        (
+            "[2026-11-21 15:34:20.546]Container killed on request. Exit code is 137\n"
+            "[2026-11-21 15:34:20.546]Container exited with a non-zero exit code 137. \n"
+            "[2026-11-21 15:34:20.546]Killed by external signal\n"
+        ),
         "its executor was killed by SIGKILL",
         False,
     ),
     "crashed": (
         139,
-        "[2026-11-21 15:34:20.877]Exception from container-launch.\n"
-        "Container id: container_1795275162084_0001_01_000004\nExit code: 139\n"
-        "Exception message: /local/default_container_executor.sh: line 2: 30719 Segmentation fault      /bin/bash "
-        '"/local/default_container_executor_session.sh"\n\n\n'
-        "[2026-11-21 15:34:20.881]Container exited with a non-zero exit code 139. Error file: prelaunch.err.\n"
-        "Last 4096 bytes of prelaunch.err :\nLast 4096 bytes of stderr :\n\n\n",
-        "its executor was killed by SIGSEGV: Exception message: /local/default_container_executor.sh: line 2: 30719 "
-        'Segmentation fault      /bin/bash "/local/default_container_executor_session.sh"',
+        (
+            "[2026-11-21 15:34:20.877]Exception from container-launch.\n"
+            "Container id: container_1795275162084_0001_01_000004\nExit code: 139\n"
+            "Exception message: /local/default_container_executor.sh: line 2: 30719 Segmentation fault      /bin/bash "
+            '"/local/default_container_executor_session.sh"\n\n\n'
+            "[2026-11-21 15:34:20.881]Container exited with a non-zero exit code 139. Error file: prelaunch.err.\n"
+            "Last 4096 bytes of prelaunch.err :\nLast 4096 bytes of stderr :\n\n\n"
+        ),
+        (
+            "its executor was killed by SIGSEGV: Exception message: "
+            "/local/default_container_executor.sh: line 2: 30719 "
+            'Segmentation fault      /bin/bash "/local/default_container_executor_session.sh"'
+        ),
         False,
     ),
     "no such program": (
         127,
-        "[2026-11-21 15:34:21.172]Exception from container-launch.\n"
-        "Container id: container_1795275162084_0001_01_000005\nExit code: 127\n\n"
-        "[2026-11-21 15:34:21.175]Container exited with a non-zero exit code 127. Error file: prelaunch.err.\n"
-        "Last 4096 bytes of prelaunch.err :\n/bin/bash: line 1: no-such-program: command not found\n\n",
+        (
+            "[2026-11-21 15:34:21.172]Exception from container-launch.\n"
+            "Container id: container_1795275162084_0001_01_000005\nExit code: 127\n\n"
+            "[2026-11-21 15:34:21.175]Container exited with a non-zero exit code 127. Error file: prelaunch.err.\n"
+            "Last 4096 bytes of prelaunch.err :\n/bin/bash: line 1: no-such-program: command not found\n\n"
+        ),
         "its executor ended with exit code 127: /bin/bash: line 1: no-such-program: command not found",
         False,
     ),
     "too much memory": (
         -104,
-        "[2026-11-21 15:46:19.285]Container [pid=6802,containerID=container_1795275971251_0001_01_000006] is running "
-        "194142208B beyond the 'PHYSICAL' memory limit. Current usage: 313.1 MB of 128 MB physical memory used; 316.2 "
-        "MB of 268.8 MB virtual memory used. Killing container.\n"
-        "Dump of the process-tree for container_1795275971251_0001_01_000006 :\n"
-        "\t|- PID PPID PGRPID SESSID CMD_NAME USER_MODE_TIME(MILLIS) SYSTEM_TIME(MILLIS) VMEM_USAGE(BYTES) "
-        "RSSMEM_USAGE(PAGES) FULL_CMD_LINE\n\t|- 6802 6800 6802 6802 (python3) 3 16 331546624 80166 python3 \n\n"
-        "[2026-11-21 15:46:19.325]Container killed on request. Exit code is 143\n"
-        "[2026-11-21 15:46:19.325]Container exited with a non-zero exit code 143. \n",
+        (
+            "[2026-11-21 15:46:19.285]Container "
+            "[pid=6802,containerID=container_1795275971251_0001_01_000006] is running "
+            "194142208B beyond the 'PHYSICAL' memory limit. Current usage: 313.1 MB of 128 MB physical "
+            "memory used; 316.2 "
+            "MB of 268.8 MB virtual memory used. Killing container.\n"
+            "Dump of the process-tree for container_1795275971251_0001_01_000006 :\n"
+            "\t|- PID PPID PGRPID SESSID CMD_NAME USER_MODE_TIME(MILLIS) SYSTEM_TIME(MILLIS) VMEM_USAGE(BYTES) "
+            "RSSMEM_USAGE(PAGES) FULL_CMD_LINE\n\t|- 6802 6800 6802 6802 (python3) 3 16 331546624 80166 python3 \n\n"
+            "[2026-11-21 15:46:19.325]Container killed on request. Exit code is 143\n"
+            "[2026-11-21 15:46:19.325]Container exited with a non-zero exit code 143. \n"
+        ),
         "YARN killed it for memory: 313.1 MB used, 128 MB allowed. Ask for more with `memory`",
         False,
     ),
     "too much address space": (
         -103,
-        "Container [pid=6802,containerID=container_1] is running 49479680B beyond the 'VIRTUAL' memory limit. Current "
-        "usage: 13.1 MB of 128 MB physical memory used; 1.5 GB of 268.8 MB virtual memory used. Killing container.\n",
-        "YARN killed it for virtual memory: 1.5 GB used, 268.8 MB allowed. CUDA and many threads map far more than "
-        "they use: ask who runs the cluster to set yarn.nodemanager.vmem-check-enabled to false, or ask for more "
-        "`memory`",
+        (
+            "Container [pid=6802,containerID=container_1] is running 49479680B beyond the 'VIRTUAL' "
+            "memory limit. Current "
+            "usage: 13.1 MB of 128 MB physical memory used; 1.5 GB of 268.8 MB virtual memory used. "
+            "Killing container.\n"
+        ),
+        (
+            "YARN killed it for virtual memory: 1.5 GB used, 268.8 MB allowed. CUDA and many threads map far more than "
+            "they use: ask who runs the cluster to set yarn.nodemanager.vmem-check-enabled to false, or ask for more "
+            "`memory`"
+        ),
         False,
     ),
     "too much memory, said otherwise": (
@@ -77,22 +98,32 @@ ENDS = {
     ),
     "a staged file that was changed": (
         -1000,
-        "[2026-11-21 15:34:22.372]Failed to download resource { { hdfs://127.0.0.1:13419/x/f, 1795275255805, FILE, "
-        "null },pending,[(container_1795275162084_0001_01_000007)],27978327607633,DOWNLOADING} java.io.IOException: "
-        'Resource hdfs://127.0.0.1:13419/x/f changed on src filesystem - expected: "2026-11-21T15:34:15.805+0000", '
-        'was: "2026-11-21T15:34:15.804+0000", current time: "2026-11-21T15:34:22.362+0000"\n',
-        "the node could not start it: java.io.IOException: Resource hdfs://127.0.0.1:13419/x/f changed on src "
-        'filesystem - expected: "2026-11-21T15:34:15.805+0000", was: "2026-11-21T15:34:15.804+0000", current time: '
-        '"2026-11-21T15:34:22.362+0000"',
+        (
+            "[2026-11-21 15:34:22.372]Failed to download resource { { hdfs://127.0.0.1:13419/x/f, 1795275255805, FILE, "
+            "null },pending,[(container_1795275162084_0001_01_000007)],27978327607633,DOWNLOADING} "
+            "java.io.IOException: "
+            'Resource hdfs://127.0.0.1:13419/x/f changed on src filesystem - expected: "2026-11-21T15:34:15.805+0000", '
+            'was: "2026-11-21T15:34:15.804+0000", current time: "2026-11-21T15:34:22.362+0000"\n'
+        ),
+        (
+            "the node could not start it: java.io.IOException: Resource hdfs://127.0.0.1:13419/x/f changed on src "
+            'filesystem - expected: "2026-11-21T15:34:15.805+0000", was: "2026-11-21T15:34:15.804+0000", current time: '
+            '"2026-11-21T15:34:22.362+0000"'
+        ),
         False,
     ),
     "a staged file that is gone": (
         -1000,
-        "[2026-11-21 15:34:22.478]Failed to download resource { { hdfs://127.0.0.1:13419/x/none, 1795275255804, FILE, "
-        "null },pending,[(container_1795275162084_0001_01_000008)],27978422196593,DOWNLOADING} "
-        "java.io.FileNotFoundException: File does not exist: hdfs://127.0.0.1:13419/x/none\n",
-        "the node could not start it: java.io.FileNotFoundException: File does not exist: "
-        "hdfs://127.0.0.1:13419/x/none",
+        (
+            "[2026-11-21 15:34:22.478]Failed to download resource { { hdfs://127.0.0.1:13419/x/none, "
+            "1795275255804, FILE, "
+            "null },pending,[(container_1795275162084_0001_01_000008)],27978422196593,DOWNLOADING} "
+            "java.io.FileNotFoundException: File does not exist: hdfs://127.0.0.1:13419/x/none\n"
+        ),
+        (
+            "the node could not start it: java.io.FileNotFoundException: File does not exist: "
+            "hdfs://127.0.0.1:13419/x/none"
+        ),
         False,
     ),
     "ended by itself": (0, "", "its executor ended", False),
@@ -116,9 +147,11 @@ ENDS = {
     ),
     "stopped by us": (
         -105,
-        "[2026-11-21 15:34:28.773]Container killed by the ApplicationMaster.\n"
-        "[2026-11-21 15:34:28.830]Container killed on request. Exit code is 143\n"
-        "[2026-11-21 15:34:28.831]Container exited with a non-zero exit code 143. \n",
+        (
+            "[2026-11-21 15:34:28.773]Container killed by the ApplicationMaster.\n"
+            "[2026-11-21 15:34:28.830]Container killed on request. Exit code is 143\n"
+            "[2026-11-21 15:34:28.831]Container exited with a non-zero exit code 143. \n"
+        ),
         "it was stopped by the application master",
         False,
     ),

@@ -10,7 +10,6 @@ from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.yarn.contexts import master_container, submission, task_container
 from tony.schedulers.yarn.rendering import rendered
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "yarn"
@@ -65,12 +64,3 @@ def test_no_secrets(name: str) -> None:
     text = json.dumps(rendered(CASES[name]))
     assert "hunter2" not in text
     assert ("SECRET" in text) is (name != "one_task")
-
-
-def test_pure_functions_only() -> None:
-    """What is rendered is what is sent: the same functions make both."""
-    import tony.schedulers.yarn.rendering as rendering
-
-    assert rendering.submission is submission
-    assert rendering.master_container is master_container
-    assert rendering.task_container is task_container

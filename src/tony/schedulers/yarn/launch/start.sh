@@ -6,6 +6,6 @@ for python in "$TONY_PYTHON" python3 python3.14 python3.13 python3.12 python3.11
         exec "$python" -I -S "$here/start.py" "$@"
     fi
 done
-echo "tony: there is no python3 on host $(uname -n): PATH is $PATH. Install Python 3.11 or later on the nodes, name one with \
+echo "tony: there is no python3 on host $(uname -n): PATH is $PATH${TONY_PYTHON:+, and scheduler.yarn.python is $TONY_PYTHON}. Install Python 3.11 or later on the nodes, name one with \
 scheduler.yarn.python, or ship your own with scheduler.yarn.python = \"own\"." >&2
 exit 127

@@ -1,0 +1,135 @@
+"""How a program of ours is started in a container: start.sh finds an interpreter, start.py sees whether it will do."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import tony
+
+LAUNCH = Path(tony.__file__).parent / "schedulers/yarn/launch"
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    """A container's folder, with a program that says what runs it, and an empty PATH beside."""
+    place = tmp_path / "tony"
+    (place / "tony_program").mkdir(parents=True)
+    for name in ("start.sh", "start.py"):
+        shutil.copy(LAUNCH / name, place)
+    (place / "tony_program/__init__.py").touch()
+    (place / "tony_program/main.py").write_text(
+        "import sys\n\n\ndef main():\n    print(sys.executable, sys.flags.isolated, sys.flags.no_site, sys.argv[1:])\n"
+        "    return 7\n"
+    )
+    (tmp_path / "bin").mkdir()
+    os.symlink(shutil.which("uname") or "", tmp_path / "bin/uname")
+    return tmp_path
+
+
+def start(container: Path, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", "tony/start.sh", "tony_program.main", "one", "two"],
+        cwd=container,
+        env={"PATH": str(container / "bin"), **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def python(path: Path) -> Path:
+    """A link to a Python that will do."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(sys.executable)
+    return path
+
+
+def old_python(path: Path) -> Path:
+    """A Python of which `start.py` thinks that it is old."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    code = (
+        "import runpy, sys; sys.version_info = (3, 9, 2, 'final', 0); "
+        f"sys.executable = {str(path)!r}; sys.argv = sys.argv[3:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_python_of_the_node(container: Path) -> None:
+    """The program gets its arguments, its exit code counts, and nothing but the standard library is seen."""
+    found = python(container / "bin/python3")
+    done = start(container)
+    assert (done.stdout, done.stderr, done.returncode) == (f"{found} 1 1 ['one', 'two']\n", "", 7)
+
+
+def test_python_with_another_name(container: Path) -> None:
+    """Nodes may have only `python3.13`."""
+    found = python(container / "bin/python3.13")
+    assert start(container).stdout.startswith(f"{found} ")
+
+
+def test_setting_comes_first(container: Path) -> None:
+    """A path, a name on PATH, or a path in the container's own folder."""
+    python(container / "bin/python3")
+    there = python(container / "elsewhere/python")
+    assert start(container, {"TONY_PYTHON": str(there)}).stdout.startswith(f"{there} ")
+    named = python(container / "bin/mypython")
+    assert start(container, {"TONY_PYTHON": "mypython"}).stdout.startswith(f"{named} ")
+    python(container / "tony-python/bin/python3")
+    assert "tony-python/bin/python3 1 1" in start(container, {"TONY_PYTHON": "./tony-python/bin/python3"}).stdout
+
+
+def test_setting_that_names_nothing(container: Path) -> None:
+    """What the node has is better than nothing."""
+    found = python(container / "bin/python3")
+    assert start(container, {"TONY_PYTHON": "/nowhere/python"}).stdout.startswith(f"{found} ")
+
+
+def test_no_python(container: Path) -> None:
+    """Host, PATH and what to do are told, on one line, where YARN shows it."""
+    done = start(container)
+    assert done.returncode == 127
+    assert done.stderr == (
+        f"tony: there is no python3 on host {os.uname().nodename}: PATH is {container / 'bin'}. Install Python 3.11 or "
+        "later on the nodes, name one with scheduler.yarn.python, or ship your own with scheduler.yarn.python = "
+        '"own".\n'
+    )
+
+
+def test_no_python_and_no_setting(container: Path) -> None:
+    """What the setting named is told as well: it may be a slip of the pen."""
+    assert "scheduler.yarn.python is /nowhere/python" in start(container, {"TONY_PYTHON": "/nowhere/python"}).stderr
+
+
+def test_old_python(container: Path) -> None:
+    """It says what it is, and where."""
+    found = old_python(container / "bin/python3")
+    done = start(container)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"tony: Python 3.11 or later is needed; {found} on host {os.uname().nodename} is 3.9, and no newer one is on "
+        f"PATH ({container / 'bin'}). Name one with scheduler.yarn.python, or ship your own with "
+        'scheduler.yarn.python = "own".\n'
+    )
+
+
+def test_newer_one_beside_an_old_one(container: Path) -> None:
+    """`python3` of an older system, with a newer one installed beside it."""
+    old_python(container / "bin/python3")
+    found = python(container / "bin/python3.12")
+    done = start(container)
+    assert (done.stdout, done.returncode) == (f"{found} 1 1 ['one', 'two']\n", 7)
+
+
+def test_source_is_read_by_old_pythons() -> None:
+    """Whatever came after 3.4 would be a mistake in its grammar there, and hide what we have to say."""
+    import ast
+
+    ast.parse((LAUNCH / "start.py").read_text(), feature_version=(3, 4))
