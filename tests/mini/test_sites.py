@@ -93,6 +93,13 @@ def test_a_setting_of_one_node() -> None:
     assert "nm2/conf/node-resources.xml" not in gpus
 
 
+def test_a_file_is_closed_soon() -> None:
+    """DataNodes write for WebHDFS; by default they wait 400 ms before they ask again whether a file is complete."""
+    key = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms"
+    assert "20" == files()["dn1/conf/hdfs-site.xml"][key]
+    assert "400" == files(f"{key}=400")["dn1/conf/hdfs-site.xml"][key]
+
+
 def test_labels_reach_every_queue() -> None:
     """With the share that it has of other nodes; what a person says of it holds."""
     root = "yarn.scheduler.capacity.root"
