@@ -64,8 +64,10 @@ class Mirror:
             raise StorageError(f"{folder} cannot be written to: {error.strerror}") from error
 
     def close(self) -> None:
-        """Gives back every lock."""
-        os.close(self._lock)
+        """Gives back every lock. May be called twice."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     # --- who writes -----------------------------------------------------------------------------------------------
 
