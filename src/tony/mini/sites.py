@@ -119,8 +119,8 @@ def _hdfs(state: State, places: Places) -> Properties:
 
 def _data_node(daemon: Daemon, state: State, places: Places) -> Properties:
     return {
-        # A DataNode that writes for WebHDFS asks once whether the file is complete, then waits this long (400 ms) before
-        # it asks again. Here the first answer is nearly always no, so every close of a file would take half a second.
+        # A DataNode that writes for WebHDFS asks whether the file is complete, and waits this long (400 ms) before it
+        # asks again. Here the first answer is nearly always no, so every close of a file would take half a second.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
         "dfs.datanode.hostname": daemon.host,
         "dfs.datanode.address": state.address(f"{daemon.name}.data"),
