@@ -100,6 +100,8 @@ async def refresh(home: Home, job_id: str) -> None:
         while True:
             sight = await submitter.look(job_id)
             await submitter.fetch(folder)
+            if folder.summary.exists():
+                forget_secrets(folder)
             over = sight is None or sight.alive is False or folder.am_log.exists()
             if over or not folder.summary.exists() or clock.monotonic() > give_up:
                 return

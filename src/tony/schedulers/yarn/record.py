@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 from tony.hadoop.hdfs.files import FileStatus
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.ipc.errors import FileMissingError
+from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.model.layout import JobFolder
 from tony.schedulers.yarn.cluster import Cluster
 
 #: Bytes of the largest file that is fetched at once, and of an event log.
 _MOST, _MOST_EVENTS = 64 << 20, 1 << 30
 _PIECE = 4 << 20
+_log = logging.getLogger(__name__)
 
 
 class Record:
@@ -46,6 +48,15 @@ class Record:
             for name, path in self._whole().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
+        finally:
+            self._files.close()
+
+    def forget_secrets(self) -> None:
+        """Removes what a master that died has left for its clients. That nobody listens there is known already."""
+        try:
+            self._files.delete(f"{self._there}/access.json")
+        except HadoopError as error:
+            _log.info("%s/access.json is not removed: %s", self._there, error)
         finally:
             self._files.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -169,11 +170,11 @@ class YarnSubmitter(Submitter):
         return None
 
     async def sweep(self, folder: JobFolder) -> None:
-        async with self._found(folder.job_id).applications() as client:
-            try:
+        cluster = self._found(folder.job_id)
+        async with cluster.applications() as client:
+            with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), "its application master is gone")
-            except ApplicationNotFoundError:
-                return
+        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
     def _found(self, job_id: str) -> Cluster:
         """The cluster that a job went to: what its record says, or what the environment does."""

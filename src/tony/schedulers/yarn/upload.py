@@ -16,7 +16,7 @@ from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop.hdfs.files import FileStatus
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.ipc.errors import AccessControlError, FileMissingError, RemoteError
+from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
 from tony.schedulers.yarn import eviction
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.papers import Uploaded
@@ -142,7 +142,7 @@ class Depot:
         part = f"{path}.{os.urandom(6).hex()}.part"
         try:
             self._files.create(part, wanted.path, permission=_PUBLIC if wanted.public else _PRIVATE)
-            self._files.rename(part, path, overwrite=True)
+            self._put_in_place(part, path, wanted.size)
         except BaseException:
             self._files.delete(part)
             raise
@@ -153,6 +153,16 @@ class Depot:
                 f"{self._uri}{path} has {status.length} bytes and not the {wanted.size} that were sent"
             )
         return status
+
+    def _put_in_place(self, part: str, path: str, size: int) -> None:
+        """What another client has put there meanwhile stays: nodes compare its time with what jobs tell them."""
+        try:
+            self._files.rename(part, path)
+        except FileExistsAlreadyError:
+            if self._files.status(path).length != size:
+                self._files.rename(part, path, overwrite=True)
+            else:
+                self._files.delete(part)
 
     def _all_may_enter(self, folder: str) -> bool:
         """Whether every folder on the way lets everybody through, as YARN wants it for what all users share."""
