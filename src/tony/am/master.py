@@ -224,6 +224,7 @@ class Master:
         await self._source.open(self.feed)
         self.feed(ev.ContainersFound(containers=tuple(await self._source.recover())))
         self.feed(ev.ReconcileClosed())
+        await self._source.watch()
 
     async def _launch(self, action: act.Launch) -> None:
         part = task_part(self.job.record, self._attempt, action, self.address)

@@ -87,6 +87,13 @@ class ContainerSource(ABC):
             SchedulerError: the scheduler cannot be used.
         """
 
+    async def watch(self) -> None:  # noqa: B027 - not every scheduler can be lost
+        """Returns when there is nothing more to watch. Called once, after `open`.
+
+        Raises:
+            SchedulerError: the scheduler is lost for good, and the job with it.
+        """
+
     @abstractmethod
     async def recover(self) -> Sequence[str]:
         """Ids of containers of earlier attempts that still live; empty on schedulers that keep none."""

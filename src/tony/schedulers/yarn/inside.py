@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
+from tony.hadoop import ids
 from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
 from tony.schedulers.yarn.papers import PLUG_IN, unpacked
 
@@ -60,6 +61,12 @@ class Inside:
             )
         except KeyError as error:
             raise PlatformError(f"this is no container of YARN: {error.args[0]} is not set") from None
+
+    @property
+    def attempt(self) -> int:
+        """The how-manieth application master this one is, or belongs to."""
+        attempt = ids.container_id(self.container).attempt
+        return attempt.number or 1 if attempt else 1
 
     def plug_in(self, framework_path: str | None) -> str | None:
         """Where the framework's adapter is imported from here, if it is no built-in one."""

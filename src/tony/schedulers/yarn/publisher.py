@@ -16,12 +16,12 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from tony.config.secrets import redact
 from tony.dataclass import replace
-from tony.errors import TonyError
-from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
+from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, LogFullError
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import HadoopError
 from tony.linux.threads import beside
@@ -32,8 +32,10 @@ from tony.schedulers.yarn.papers import JobPapers
 
 #: Seconds between two looks at the event log in the container.
 _LOOK = 0.25
-#: Seconds that the end of the log may take to get through.
-_LAST = 15.0
+#: Seconds that the end of the record may take to get through, and of these the end of the event log.
+_LAST, _LAST_EVENTS = 15.0, 8.0
+#: Seconds between two tries to begin, at most: a NameNode may be starting.
+_AGAIN = 5.0
 #: Bytes of the master's own log that are kept.
 _LOG_TAIL = 1 << 20
 _log = logging.getLogger(__name__)
@@ -55,19 +57,30 @@ class Publisher:
         self._offset = 0
         self._log: AppendLog | None = None
         self._work: asyncio.Task[None] | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins, in the background."""
+        """Begins, in the background. Without it `finish` writes the end alone."""
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
+        pause = _LOOK
+        while self._log is None:
+            # A thread cannot be stopped: `finish` waits for it, for two that begin would be in each other's way.
+            self._beginning = asyncio.get_running_loop().create_task(beside(self._begin))
+            try:
+                await asyncio.shield(self._beginning)
+            except HadoopError as error:
+                _log.error("the job's record cannot be written to %s yet: %s", self._papers.folder, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _AGAIN)
         try:
-            await beside(self._begin)
             while True:
-                self._copy()
+                with contextlib.suppress(LogFullError):  # the next look takes it along
+                    self._copy()
                 await asyncio.sleep(_LOOK)
         except HadoopError as error:
-            _log.error("the job's record cannot be written to %s: %s", self._papers.folder, error)
+            _log.error("the job's events cannot be written to %s any more: %s", self._papers.folder, error)
 
     def _begin(self) -> None:
         target = self._papers.folder
@@ -82,7 +95,9 @@ class Publisher:
         )
 
     def _put(self, name: str, content: object) -> None:
-        data = json.dumps(content, separators=(",", ":")).encode()
+        self._send(name, json.dumps(content, separators=(",", ":")).encode())
+
+    def _send(self, name: str, data: bytes) -> None:
         self._files.create(f"{self._papers.folder}/{name}", data, permission=0o600, overwrite=True)
 
     def _copy(self) -> None:
@@ -97,31 +112,44 @@ class Publisher:
 
     async def finish(self) -> None:
         """Writes the rest, and the summary last: who sees that finds everything else."""
-        if self._work is None:
-            return
-        self._work.cancel()
-        await asyncio.gather(self._work, return_exceptions=True)
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
         try:
             async with asyncio.timeout(_LAST):
+                if self._beginning:
+                    await asyncio.wait([self._beginning])
                 await beside(self._finish)
-        except (TonyError, TimeoutError) as error:
-            _log.error("the end of the job's record cannot be written to %s: %s", self._papers.folder, error)
+        except TimeoutError:
+            _log.error("the end of the job's record is not in %s after %g s", self._papers.folder, _LAST)
 
     def _finish(self) -> None:
-        target = self._papers.folder
+        """That one thing cannot be written hinders nothing else: the summary above all."""
+        steps: tuple[Callable[[], object], ...] = (
+            self._finish_events,
+            self._put_own_log,
+            lambda: self._files.delete(f"{self._papers.folder}/access.json"),
+            lambda: self._send("summary.json", self._folder.summary.read_bytes()),
+        )
+        for step in steps:
+            try:
+                step()
+            except (HadoopError, OSError) as error:
+                _log.error("the end of the job's record cannot be written to %s: %s", self._papers.folder, error)
+        self._files.close()
+
+    def _finish_events(self) -> None:
+        if self._work is None:
+            return
         if self._log is None:  # it ended before this had begun
             self._begin()
         assert self._log is not None
         self._copy()
-        self._log.flush(_LAST)
-        self._log.close()
-        with contextlib.suppress(FileNotFoundError):
-            with self._own_log.open("rb") as file:
-                size = file.seek(0, 2)
-                file.seek(max(0, size - _LOG_TAIL))
-                self._files.create(f"{target}/am.log", file.read(), permission=0o600, overwrite=True)
-        self._files.delete(f"{target}/access.json")
-        self._files.create(
-            f"{target}/summary.json", self._folder.summary.read_bytes(), permission=0o600, overwrite=True
-        )
-        self._files.close()
+        self._log.flush(_LAST_EVENTS)
+        self._log.close(0.0 if self._log.waiting else None)
+
+    def _put_own_log(self) -> None:
+        with contextlib.suppress(FileNotFoundError), self._own_log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LOG_TAIL))
+            self._send("am.log", file.read())

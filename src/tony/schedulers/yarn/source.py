@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Coroutine, Sequence
 from enum import Enum
 from typing import Any
 
-from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
@@ -137,20 +136,29 @@ class YarnSource(ContainerSource):
         page = f"http://{self.page_address}/" if self.page_address else ""
         self._registration = await self._master.register(host, int(port), page)
         self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
+        self._beating.add_done_callback(lambda _: self._empty.set())
         cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user})
         own_log = self._inside.logs / "stderr"
         self._publisher = Publisher(cluster.web_files(), self._papers, self._job.folder, own_log)
+        if self._inside.attempt > 1:
+            raise SchedulerError(
+                f"the application master of attempt {self._inside.attempt - 1} was lost, and the job with it: YARN has "
+                "ended its containers, and a job does not begin anew by itself. Submit it again"
+            )
         self._publisher.start()
 
     async def _beat(self, master: MasterClient) -> None:
         try:
             await master.run(self._heard)
-        except AttemptOver as error:
+        except AttemptOver as error:  # somebody had YARN end the application
             _log.error("%s", error)
-            os.kill(os.getpid(), 15)  # as if somebody had ended us: the job ends in order
+            self._emit(UserCommand(actor=f"YARN: {error}", what="kill-now"))
         except HadoopError as error:
-            _log.error("the ResourceManager is lost: %s", error)
-            os.kill(os.getpid(), 15)
+            raise SchedulerError(f"the ResourceManager is lost: {error}") from error
+
+    async def watch(self) -> None:
+        if self._beating:
+            await asyncio.shield(self._beating)
 
     async def recover(self) -> Sequence[str]:
         return ()
@@ -202,7 +210,7 @@ class YarnSource(ContainerSource):
         return ", ".join(each.name for each in wanted.others if known and each.name not in known)
 
     def _ask(self, role: str) -> None:
-        """Says how many are still to come. A container that is on its end does not count."""
+        """Says how many are still to come. A container counts until its end was told."""
         held = sum(each.role == role for each in self._held.values())
         self._rm.want(self._roles.index(role), max(0, self._demand[role] - held), self._ask_of(role))
         self._look_for_shortage()
@@ -270,13 +278,14 @@ class YarnSource(ContainerSource):
             await self._nodes.start(held.container, context)
         except HadoopError as error:
             assert held.container.id is not None
-            self._held.pop(container, None)
-            self._rm.release(held.container.id)
-            self._ask(held.role)
-            raise SchedulerError(f"{task.role}:{task.index} cannot be started in {container}: {error}") from error
-        if held.stage is _Stage.STARTING:
-            held.stage = _Stage.RUNNING
-        if held.cause:
+            self._rm.release(held.container.id)  # its node may have started it all the same
+            if self._forget(held):
+                raise SchedulerError(f"{task.role}:{task.index} cannot be started in {container}: {error}") from error
+            return  # its end came first, and was told
+        finally:
+            if held.stage is _Stage.STARTING:  # also if we are cancelled: nobody knows then, so it counts as started
+                held.stage = _Stage.RUNNING
+        if held.cause and container in self._held:
             self._end(held, held.cause)
 
     # --- ending ---------------------------------------------------------------------------------------------------
@@ -323,6 +332,8 @@ class YarnSource(ContainerSource):
             failed = (await self._nodes.stop(held.container.node, [held.container.id]))[held.container.id]
             if failed is None:
                 self._rm.wake()
+                if self._beating and self._beating.done():  # no ResourceManager tells of its end any more
+                    self._gone(held, held.cause, blameless=False)
                 return
             _log.warning("%s cannot be stopped by its node: %s", held.name, failed)
         except HadoopError as error:
@@ -337,15 +348,20 @@ class YarnSource(ContainerSource):
         self._gone(held, held.cause or said, blameless=not held.cause and ends.is_blameless(status))
 
     def _gone(self, held: _Held, cause: str, *, blameless: bool) -> None:
+        if self._forget(held):
+            self._emit(ContainerEnded(container=held.name, cause=cause, blameless=blameless))
+
+    def _forget(self, held: _Held) -> bool:
+        """It counts no more; False if it did not before."""
         if held.force:
             held.force.cancel()
         if self._held.pop(held.name, None) is None:
-            return
-        self._emit(ContainerEnded(container=held.name, cause=cause, blameless=blameless))
+            return False
         if self._sink:
             self._ask(held.role)
         if not self._held:
             self._empty.set()
+        return True
 
     async def close(self) -> None:
         if self._sink is None:
@@ -364,6 +380,7 @@ class YarnSource(ContainerSource):
                 while self._held and self._beating and not self._beating.done():
                     self._empty.clear()
                     await self._empty.wait()
+                await asyncio.gather(*self._tasks, return_exceptions=True)  # no ResourceManager tells: the nodes do
         except TimeoutError:
             _log.error("%d containers do not end; YARN ends them with the application", len(self._held))
         for task in self._tasks:
@@ -372,8 +389,14 @@ class YarnSource(ContainerSource):
         await self._nodes.close()
 
     async def finish(self, report: JobReport) -> None:
-        if self._publisher:
-            await self._publisher.finish()
+        try:
+            if self._publisher:
+                await self._publisher.finish()
+        finally:
+            await self._unregister(report)
+
+    async def _unregister(self, report: JobReport) -> None:
+        """Without it YARN takes us for lost. So it is done whatever else has failed."""
         if self._master is None:
             return
         try:
