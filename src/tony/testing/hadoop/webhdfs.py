@@ -88,6 +88,7 @@ class PlayedWebHdfs:
         self.queries: list[dict[str, str]] = []
         self.connections = 0
         self._troubles: dict[str, deque[Trouble]] = {}
+        self._before: dict[str, Callable[[str], object]] = {}
         self.lock = threading.RLock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.cluster = self
@@ -113,6 +114,20 @@ class PlayedWebHdfs:
         """The next requests of an operation meet these, one after the other."""
         with self.lock:
             self._troubles.setdefault(operation, deque()).extend(troubles)
+
+    def troubles_over(self) -> None:
+        """What was ordered and not met yet is not to come."""
+        with self.lock:
+            self._troubles.clear()
+
+    def before(self, operation: str, act: Callable[[str], object]) -> None:
+        """Somebody else does this, with the path, just before each request of an operation takes effect."""
+        self._before[operation] = act
+
+    def interrupt(self, operation: str, path: str) -> None:
+        """What `before` ordered happens."""
+        if operation in self._before:
+            self._before[operation](path)
 
     def trouble(self, operation: str, *, at_datanode: bool) -> Trouble | None:
         """What a request meets; taken from the order."""
@@ -209,6 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_on(cluster.url)
             return
         with cluster.lock:
+            cluster.interrupt(operation, path)
             self._answer(_OPERATIONS[operation](cluster.files, path, query))
 
     def _meet(self, trouble: Trouble) -> None:
