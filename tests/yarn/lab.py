@@ -128,9 +128,8 @@ class YarnLab(Lab):
         return int(until(lambda: self.tasks(job)[task]["executor_pid"], f"{task} has an executor"))
 
     def master_of(self, job: str) -> int:
-        """The pid of the application master."""
-        first = "_01_000001"
-        return next(pid for pid in self.processes(job) if _variable(pid, "CONTAINER_ID").endswith(first))
+        """The pid of the application master: the program itself, not the shell that YARN starts it with."""
+        return next(pid for pid in self.processes(job) if b"tony.am.on_yarn" in _command(pid).split(b"\0"))
 
     def processes(self, job: str) -> list[int]:
         """Every process on any node that has to do with a job, by environment or working folder."""
@@ -198,11 +197,11 @@ def _seen(pid: int) -> tuple[bytes, str]:
     return environment, folder
 
 
-def _variable(pid: int, name: str) -> str:
-    for each in _seen(pid)[0].split(b"\0"):
-        if each.startswith(name.encode() + b"="):
-            return each.partition(b"=")[2].decode()
-    return ""
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 __all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "until", "user"]

@@ -1,0 +1,168 @@
+"""What programs print on a real cluster is seen while they run, from anywhere, and when everything has ended."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import kill
+from tests.mini_clusters import Clusters, options
+from tests.yarn.lab import YarnLab, until
+from tony.mini.cluster import Cluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: Prints, waits for a file `go-<index>`, prints the rest; the last line has no end.
+TALKS = """
+import os, sys, time
+task = os.environ["TASK_INDEX"]
+print("up", task, flush=True)
+while not os.path.exists(f"{os.environ['OUT']}/go-{task}"):
+    time.sleep(0.05)
+print("error", task, file=sys.stderr, flush=True)
+sys.stdout.write(f"last {task}")
+"""
+
+
+def shown(lab: YarnLab, name: str, *arguments: str | Path) -> tuple[subprocess.Popen[str], Path]:
+    """Starts a command that follows; what it shows goes into a file."""
+    path = lab.root / name
+    line = " ".join(f"'{each}'" for each in arguments)
+    lab.prefix = ("bash", "-c", f'exec "$0" {line} > {path} 2>&1')
+    try:
+        return lab.follow(), path
+    finally:
+        lab.prefix = ()
+
+
+def wait_shown(path: Path, text: str) -> None:
+    """Waits until a follower has shown a text."""
+    until(lambda: path.exists() and text in path.read_text(), f"{path.name} shows {text!r}")
+
+
+def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
+    """By who submitted, by a second follower, and on another machine; to the last line, before the end is told."""
+    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\ninstances = 2\n"))
+    wait_shown(screen, "up 0")
+    wait_shown(screen, "up 1")
+    job = lab.only_job()
+    second, other_screen = shown(lab, "other-screen", "logs", "-f", job, "worker:1")
+    away = lab.elsewhere("away")
+    third, away_screen = shown(away, "screen", "logs", "-f", job)
+    wait_shown(other_screen, "up 1")
+    wait_shown(away_screen, "up 0")
+    (lab.out / "go-0").touch()
+    wait_shown(screen, "last 0")
+    wait_shown(away_screen, "error 0")
+    now = away.tony("logs", job, "worker:0", "--stdout")
+    assert (now.returncode, now.stdout) == (0, "up 0\nlast 0\n")
+    (lab.out / "go-1").touch()
+    for process in (following, second, third):
+        assert process.wait(60) == 0
+    for path in (screen, away_screen):
+        for text in ("up", "last", "error"):
+            for task in range(2):
+                (line,) = [line for line in path.read_text().splitlines() if line.endswith(f"{text} {task}")]
+                assert f"worker:{task} | " in line
+    assert other_screen.read_text().splitlines() == ["up 1", "error 1", "last 1"]
+    assert screen.read_text().splitlines()[-1].split("succeeded")[0].endswith(f"job {job} (job) ")
+
+
+def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
+    """Its node still has it, and the next container's output follows."""
+    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\n"))
+    wait_shown(screen, "up 0")
+    job = lab.only_job()
+    kill(lab.executor_of(job, "worker:0"), signal.SIGKILL)
+    until(lambda: screen.read_text().count("up 0") == 2, "the next program runs")
+    (lab.out / "go-0").touch()
+    assert following.wait(60) == 0, screen.read_text()
+    assert screen.read_text().count("last 0") == 1
+    away = lab.elsewhere("away")
+    lab.wait_application(job)
+    printed = away.tony("logs", job, "--stdout")
+    assert printed.stdout == "up 0\nup 0\nlast 0\n", printed.stderr
+
+
+def test_output_beyond_its_limit(lab: YarnLab) -> None:
+    """What is kept is the end of it, here as there; the copies take no more room than the originals."""
+    program = """
+    import time
+    for n in range(60000):
+        print("line %06d" % n)
+        if n % 1000 == 0:
+            time.sleep(0.02)
+    """
+    done = lab.submit(lab.roles(program, head='log_limit = "64k"'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = lab.only_job()
+    logs = lab.home / "jobs" / job / "logs"
+    assert sum(path.stat().st_size for path in logs.iterdir()) < 66_000
+    assert "line 059999" in done.stdout
+    lab.wait_application(job)
+    away = lab.elsewhere("away").tony("logs", job)
+    here = lab.tony("logs", job)
+    assert "printed more than log_limit" in away.stderr
+    assert away.stdout.splitlines()[-1] == here.stdout.splitlines()[-1] == "line 059999"
+    assert here.stdout == away.stdout
+
+
+def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
+    """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
+    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\n"))
+    wait_shown(screen, "up 0")
+    job = lab.only_job()
+    kill(lab.master_of(job), signal.SIGKILL)
+    assert following.wait(60) != 0
+    lab.wait_application(job)
+    assert lab.tony("logs", job, "--stdout").stdout == "up 0\n"
+    assert lab.elsewhere("away").tony("logs", job, "--stdout").stdout == "up 0\n"
+
+
+@pytest.fixture
+def other_format(clusters: Clusters) -> Cluster:
+    """A cluster that collects logs in the indexed format."""
+    settings = {
+        "yarn.log-aggregation.file-formats": "IFile",
+        "yarn.log-aggregation.file-controller.IFile.class": (
+            "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController"
+        ),
+    }
+    return clusters.with_options(options(settings, nodes=1))
+
+
+@pytest.fixture
+def no_aggregation(clusters: Clusters) -> Cluster:
+    """A cluster that collects no logs."""
+    return clusters.with_options(options({"yarn.log-aggregation-enable": "false"}, nodes=1))
+
+
+def _run(folder: Path, cluster: Cluster) -> tuple[YarnLab, str]:
+    lab = YarnLab(folder, cluster)
+    done = lab.submit(lab.job('command = "echo hello; echo oh >&2"\n'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = lab.only_job()
+    lab.wait_application(job)
+    return lab, job
+
+
+def test_the_indexed_format(tmp_path: Path, other_format: Cluster) -> None:
+    """Logs that the cluster collected in its other format are read as well."""
+    lab, job = _run(tmp_path, other_format)
+    done = lab.elsewhere("away").tony("logs", job)
+    assert done.stdout == "hello\noh\n", done.stderr
+    lab.close()
+
+
+def test_a_cluster_without_aggregation(tmp_path: Path, no_aggregation: Cluster) -> None:
+    """What the follower saw is here; on another machine it is said why there is nothing."""
+    lab, job = _run(tmp_path, no_aggregation)
+    assert lab.tony("logs", job).stdout == "hello\noh\n"
+    done = lab.elsewhere("away").tony("logs", job)
+    assert done.stdout in ("", "hello\noh\n")
+    if not done.stdout:
+        assert "yarn.log-aggregation-enable is false" in done.stderr
+    lab.close()

@@ -1,0 +1,130 @@
+"""Jobs for which the cluster has no room now, or never will have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.yarn.lab import YarnLab, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: What the hog leaves: a master of 512m and two tasks of 128m.
+LEFT = 768
+GRAB = "import os, time; open(os.environ['OUT'] + '/' + os.environ['JOB_NAME'], 'w'); time.sleep(3600)"
+
+
+def hog(lab: YarnLab, left: int) -> str:
+    """A job that takes all memory of all nodes but `left` megabytes; answers its id once it has it."""
+    text = f"""
+    [roles.whole]
+    instances = 2
+    memory = "4g"
+    [roles.rest]
+    memory = "{4096 - 512 - left}m"
+    after = {{ started = ["whole"] }}
+    """
+    job = lab.detach(lab.job('command = "python3 x.py"\n' + text, {"hog/x.py": GRAB}, "hog/job.toml"))
+    lab.wait_wrote("rest")
+    return job
+
+
+@pytest.fixture
+def full(lab: YarnLab) -> Iterator[str]:
+    """A cluster without room for another master."""
+    job = hog(lab, 0)
+    yield job
+    lab.tony("kill", job, "--now")
+    lab.wait(job)
+
+
+def test_accepted_until_there_is_room(lab: YarnLab, full: str) -> None:
+    """E26: one job waits and says for what, another that waits is killed; with room the first one runs."""
+    waits, given_up = (lab.detach(lab.job('command = "true"\n')) for _ in range(2))
+    for job in (waits, given_up):
+        status = lab.wait(job, "queued", "pending", "submitted")
+        assert "waiting" in status["waiting"] or "AM" in status["waiting"], status["waiting"]
+        assert lab.application(job)["state"] == "ACCEPTED"
+    done = lab.tony("kill", given_up)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (lab.wait(given_up)["state"], lab.wait_application(given_up)["finalStatus"]) == ("killed", "KILLED")
+    assert lab.application(waits)["state"] == "ACCEPTED"
+    assert lab.tony("kill", full, "--now").returncode == 0
+    assert lab.wait(waits)["state"] == "succeeded"
+
+
+def test_allocation_time_out(lab: YarnLab) -> None:
+    """E25: says how many containers were granted and how many are missing; what was granted is free at once."""
+    big = hog(lab, LEFT)
+    head = 'allocation_timeout = "3s"'
+    done = lab.submit(lab.roles("import time; time.sleep(3600)", "[roles.worker]\ninstances = 4\n", head))
+    assert done.returncode == 3, done.stdout + done.stderr
+    job = lab.jobs()[-1]
+    failure = lab.failure(job)
+    assert failure["cause"] == "allocation-timeout"
+    assert "2 of 4" in failure["reason"], failure["reason"]
+    assert "worker" in failure["reason"]
+    lab.wait_application(job)
+    until(lambda: lab.application(job)["allocatedMB"] in (-1, 0), "nothing is held any more")
+    assert lab.tony("kill", big, "--now").returncode == 0
+    assert lab.wait(big)["state"] == "killed"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("[roles.worker]\n", ["scheduler.yarn.queue=nowhere"], ["nowhere", "default, other"]),
+        ("[roles.worker]\n", ["scheduler.yarn.queue=root"], ["default, other"]),
+        ('[roles.worker]\ninstances = 10000\nmemory = "5g"\n', [], ["5120m", "4096m", "maximum-allocation-mb"]),
+        ("[roles.worker]\nvcores = 9\n", [], ["9", "8", "vcores"]),
+        ("[roles.worker]\ngpus = 3\n", [], ["3 yarn.io/gpu", "2"]),
+        ('[roles.worker]\nresources = { "yarn.io/fpga" = 1 }\n', [], ["yarn.io/fpga", "memory-mb", "yarn.io/gpu"]),
+        ('[roles.worker]\nnode_label = "fast"\n', [], ["fast", "none"]),
+        ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9216m", "4096m", "application master"]),
+        ("[roles.worker]\n", ["scheduler.yarn.colour=red"], ["colour"]),
+    ],
+    ids=["no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "setting"],
+)
+def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
+    """Exit 2, with the key, the numbers and what there is; no record here, no application there."""
+    before = lab.applications()
+    sets = [word for each in arguments for word in ("--set", each)]
+    done = lab.submit(lab.roles("", text), *sets)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert not [each for each in said if each not in done.stderr], done.stderr
+    assert (lab.jobs(), lab.applications()) == ([], before)
+
+
+def test_gpus_that_there_are(lab: YarnLab) -> None:
+    """Pretended ones, on one node only: a task that wants them gets there."""
+    done = lab.submit(lab.job('command = "true"\n[roles.worker]\ngpus = 2\n[roles.ps]\n'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lab.tasks(lab.only_job())["worker:0"]["host"] == "127.0.1.1"
+
+
+def test_no_cluster(lab: YarnLab) -> None:
+    """A configuration that is not there, and daemons that nobody reaches: told in a sentence, exit 3, no record."""
+    job = lab.job('command = "true"\n')
+    done = lab.submit(job, env={"HADOOP_CONF_DIR": str(lab.root / "nothing")})
+    assert done.returncode in (2, 3), done.stderr
+    assert str(lab.root / "nothing") in done.stderr
+    conf = lab.root / "conf"
+    conf.mkdir()
+    for name in ("core-site.xml", "hdfs-site.xml", "yarn-site.xml"):
+        text = (lab.cluster.conf / name).read_text()
+        (conf / name).write_text(text.replace(lab.cluster.state.address("rm.client"), "127.0.0.1:1"))
+    done = lab.submit(job, env={"HADOOP_CONF_DIR": str(conf)})
+    assert done.returncode in (2, 3), done.stderr
+    assert "127.0.0.1:1" in done.stderr
+    assert "refused" in done.stderr
+    assert lab.jobs() == []
+
+
+def test_unknown_applications(lab: YarnLab) -> None:
+    """An id that this cluster never gave: told, whatever is asked, and nothing is recorded."""
+    for command in ("status", "kill", "events", "logs"):
+        done = lab.tony(command, "application_1000000000000_0001")
+        assert done.returncode == 2, (command, done.stdout, done.stderr)
+        assert "application_1000000000000_0001" in done.stderr
+    assert lab.jobs() == []
