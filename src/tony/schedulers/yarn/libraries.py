@@ -40,7 +40,7 @@ def libraries(program: bytes) -> Libraries:
         raise ValueError("it is no program for 64-bit Linux")
     try:
         return _read(program)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError(f"it is a damaged program ({error})") from error
 
 

@@ -1,0 +1,42 @@
+"""What a job needs in the cluster's file system."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.samples import DATA, SOURCE, record
+from tony.schedulers.yarn import parcels as module
+from tony.schedulers.yarn.parcels import parcels
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.storage.cache import Cache, Stored
+
+OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, letter in enumerate("cde", 100))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """Archives are not really made."""
+    monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
+    monkeypatch.setattr(module, "store_interpreter", lambda _: PYTHON)
+    return Cache(tmp_path)
+
+
+def test_plain(cache: Cache) -> None:
+    """Our programs, which all users may share, and each staged object once, which nobody else may read."""
+    needs = parcels(record(), YarnSettings(python="/usr/bin/python3"), cache)
+    assert [(each.name, each.size, each.public, each.path) for each in needs.wanted] == [
+        ("c" * 64 + ".zip", 100, True, cache.object("c" * 64)),
+        (SOURCE.digest, 1234, False, cache.object(SOURCE.digest)),
+        (DATA.digest, 99, False, cache.object(DATA.digest)),
+    ]
+    assert (needs.runtime, needs.interpreter, needs.plug_in) == ("c" * 64 + ".zip", "", "")
+    assert needs.objects == (SOURCE.digest, DATA.digest)
+
+
+def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interpreter and a plug-in; their names end as nodes want it for what they unpack."""
+    monkeypatch.setattr(module, "store_plug_in", lambda *_: ADAPTER)
+    needs = parcels(record(), YarnSettings(python="own"), cache)
+    assert [each.name for each in needs.wanted[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
+    assert (needs.interpreter, needs.plug_in) == (needs.wanted[1].name, needs.wanted[2].name)
+    assert [each.public for each in needs.wanted] == [True, False, False, False, False]
