@@ -20,6 +20,7 @@ from tony.schedulers.local.appetite import too_much
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.machine import measure
+from tony.schedulers.local.meaningless import meaningless
 from tony.schedulers.local.peak import peak
 from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
 from tony.schedulers.local.start import master_command, start_master
@@ -52,7 +53,8 @@ class LocalSubmitter(Submitter):
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
         trouble = "" if settings.ledger else places.trouble_with(DEFAULT_LEDGER)
-        return [places.fallback_notice(DEFAULT_LEDGER, trouble, places.own_ledger(self._home))] if trouble else []
+        fallback = [places.fallback_notice(DEFAULT_LEDGER, trouble, places.own_ledger(self._home))] if trouble else []
+        return [*meaningless(spec), *fallback]
 
     def render(self, job: PreparedJob) -> Json:
         spec = job.record.spec

@@ -1,0 +1,44 @@
+"""What only clusters have is said to mean nothing here, once for each role and key."""
+
+from pathlib import Path
+
+from tony.model.job import JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.schedulers import registry
+from tony.schedulers.local.meaningless import meaningless
+
+
+def test_nothing_of_the_kind() -> None:
+    """Most jobs hear nothing; a single task is always alone on its host."""
+    assert meaningless(JobSpec(command="true")) == []
+    assert meaningless(JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))})) == []
+
+
+def test_everything() -> None:
+    """A sentence each, with the reason; what can be had otherwise is named."""
+    worker = Role(
+        instances=2,
+        resources=Resources(others={"yarn.io/gpu": 1, "yarn.io/fpga": 1}),
+        node_label="gpu",
+        image="python:3.12",
+        spread=True,
+    )
+    assert meaningless(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
+        "warning: roles.worker.resources.yarn.io/fpga means nothing on the local scheduler: it counts memory and GPUs "
+        "only",
+        "warning: roles.worker.resources.yarn.io/gpu means nothing on the local scheduler: it counts memory and GPUs "
+        "only; ask for GPUs with `gpus`",
+        "warning: roles.worker.node_label means nothing on the local scheduler: there is only this machine, and it has "
+        "no labels",
+        "warning: roles.worker.image means nothing on the local scheduler: the tasks run on this machine as it is, in "
+        "no container image",
+        "warning: roles.worker.spread means nothing on the local scheduler: all tasks share this machine",
+        "warning: roles.ps.node_label means nothing on the local scheduler: there is only this machine, and it has no "
+        "labels",
+    ]
+
+
+def test_told_by_the_submitter(tmp_path: Path) -> None:
+    """Before anything is staged."""
+    spec = JobSpec(roles={"worker": Role(node_label="gpu")}, scheduler_settings={"ledger": str(tmp_path)})
+    assert registry.load("local").submitter(Home(tmp_path)).notices(spec) == meaningless(spec)
