@@ -20,6 +20,9 @@ ROWS = (
     "many_tasks",
     "executors",
     "listing",
+    "yarn",
+    "yarn_launch",
+    "yarn_launch",
 )
 
 

@@ -8,7 +8,7 @@ from textwrap import shorten
 from bench.harness import Line, Target, Unit
 
 _HEADS = ("what", "ours", "from – to", "CPU", "against", "theirs", "their CPU", "ratio", "target", "reached")
-_MIB = 1 << 20
+_KIB, _MIB = 1 << 10, 1 << 20
 #: Characters of a reason that stand in the table.
 _REASON = 100
 
@@ -30,7 +30,7 @@ def number(value: float, unit: Unit) -> str:
         case Unit.SECONDS:
             return _seconds(value)
         case Unit.BYTES:
-            return f"{value / _MIB:,.1f} MiB"
+            return f"{value / _MIB:,.1f} MiB" if value >= _MIB / 10 else f"{value / _KIB:,.1f} KiB"
         case Unit.PER_SECOND:
             return f"{value:,.0f}/s"
         case Unit.PERCENT:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import ROWS, load
+from tests.mini_clusters import why_not
 
 ROOT = Path(__file__).parents[2]
+#: Rows that start a real cluster.
+NEEDS_HADOOP = ("yarn",)
 
 
 def test_every_row_is_in_the_table() -> None:
@@ -25,6 +28,8 @@ def test_every_row_is_in_the_table() -> None:
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_runs_alone(row: str) -> None:
     """It prints its table and keeps nothing of a sample."""
+    if row in NEEDS_HADOOP and (reason := why_not()):
+        pytest.skip(reason)
     kept = (ROOT / "bench" / "results.md").read_bytes()
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{row}", "--quick"], cwd=ROOT, env=os.environ, capture_output=True, text=True
