@@ -23,28 +23,14 @@ def test_everything() -> None:
         image="python:3.12",
         spread=True,
     )
+    nothing = "means nothing on the local scheduler:"
     assert meaningless(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
-        (
-            "warning: roles.worker.resources.yarn.io/fpga means nothing on the local scheduler: it counts memory and GPUs "
-            "only"
-        ),
-        (
-            "warning: roles.worker.resources.yarn.io/gpu means nothing on the local scheduler: it counts memory and GPUs "
-            "only; ask for GPUs with `gpus`"
-        ),
-        (
-            "warning: roles.worker.node_label means nothing on the local scheduler: there is only this machine, and it has "
-            "no labels"
-        ),
-        (
-            "warning: roles.worker.image means nothing on the local scheduler: the tasks run on this machine as it is, in "
-            "no container image"
-        ),
-        "warning: roles.worker.spread means nothing on the local scheduler: all tasks share this machine",
-        (
-            "warning: roles.ps.node_label means nothing on the local scheduler: there is only this machine, and it has no "
-            "labels"
-        ),
+        f"warning: roles.worker.resources.yarn.io/fpga {nothing} it counts memory and GPUs only",
+        f"warning: roles.worker.resources.yarn.io/gpu {nothing} it counts memory and GPUs only; ask for GPUs with `gpus`",
+        f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
+        f"warning: roles.worker.image {nothing} the tasks run on this machine as it is, in no container image",
+        f"warning: roles.worker.spread {nothing} all tasks share this machine",
+        f"warning: roles.ps.node_label {nothing} there is only this machine, and it has no labels",
     ]
 
 
