@@ -7,7 +7,7 @@ async with manager.server:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tony.hadoop.ids import container_id, container_text
@@ -42,6 +42,10 @@ _YARN: Final = "org.apache.hadoop.yarn.exceptions."
 class FakeNodeManager:
     """One node. A container's name is taken from its token, as the real one does.
 
+    Args:
+        tokens: that masters must show: identifier -> password.
+        ends: is told of containers that were stopped, with their exit status: `FakeResourceManager.complete`.
+
     Attributes:
         server: the port; faults are ordered there.
         running: what was started and runs.
@@ -50,7 +54,10 @@ class FakeNodeManager:
         refusals: container's name -> what `startContainers` says of it instead of starting it.
     """
 
-    def __init__(self, tokens: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, tokens: Mapping[bytes, bytes], ends: Callable[[ContainerId, int], object] = lambda container, status: None
+    ) -> None:
+        self._ends = ends
         self.server = FakeIpcServer(auths=(Auth.TOKEN,), tokens=tokens)
         self.server.on(START_CONTAINERS, self._start)
         self.server.on(STOP_CONTAINERS, self._stop)
@@ -85,6 +92,7 @@ class FakeNodeManager:
             name = container_text(each)
             if self.running.pop(name, None) is not None:
                 self.ended[name] = -105
+                self._ends(each, -105)
             if name in self.ended:
                 succeeded.append(each)
             else:

@@ -1,0 +1,5 @@
+"""Tests of sources are coroutines."""
+
+from __future__ import annotations
+
+from tests.hadoop.coroutines import pytest_pyfunc_call as pytest_pyfunc_call

@@ -1,0 +1,162 @@
+"""A source on a played cluster: ResourceManager, two nodes and a file system, all in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from tests.schedulers.yarn.samples import uploaded
+from tony.core.events import ContainerEnded, Event, Granted
+from tony.hadoop.ids import container_id
+from tony.hadoop.tokens.credentials import Credentials, from_bytes
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.wire.records import ContainerId, NodeId
+from tony.model.job import JobSpec
+from tony.protocol.launch import JobCredentials
+from tony.schedulers.base import PreparedJob
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, unpacked
+from tony.schedulers.yarn.source import YarnSource
+from tony.testing.hadoop.node_manager import FakeNodeManager
+from tony.testing.hadoop.resource_manager import FakeResourceManager
+from tony.testing.hadoop.webhdfs import PlayedWebHdfs
+from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+
+JOB = "application_1410901177871_0001"
+FOLDER = f"/user/ann/.tony/jobs/{JOB}"
+HDFS_TOKEN = Token(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
+
+
+class Played:
+    """The source, the cluster around it, and what the source has told.
+
+    Attributes:
+        patience: seconds for which the source looks for its ResourceManager; set before `source` is made.
+    """
+
+    def __init__(self, folder: Path, job: PreparedJob, attempt: int) -> None:
+        self.manager = FakeResourceManager()
+        self.nodes = [FakeNodeManager(self.manager.node_tokens, self.ends) for _ in range(2)]
+        self.files = PlayedWebHdfs()
+        self.job = job
+        self.spec: JobSpec = job.record.spec
+        self.job_id = job.record.job_id
+        self.events: list[Event] = []
+        self._folder, self._attempt = folder, attempt
+        self.source: YarnSource
+
+    def make(self) -> None:
+        """The source, once everybody listens."""
+        self.manager.nodes = tuple(node.node for node in self.nodes)
+        self.source = YarnSource(self.job, self._papers(), self._inside())
+        self.source.master_address = "tls:127.0.0.1:4711"
+
+    def ends(self, container: ContainerId, status: int) -> None:
+        """A node has ended a container."""
+        self.manager.complete(container, status)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits; the test's own limit is the ceiling."""
+        while not condition():
+            await asyncio.sleep(0.002)
+
+    async def granted(self, role: str = "worker", number: int = 1) -> list[str]:
+        """Has containers of a role granted."""
+        self.source.set_demand(role, number)
+        await self.until(lambda: len(self.of(Granted)) >= number)
+        return [event.container for event in self.events if isinstance(event, Granted)]
+
+    async def launched(self, number: int = 1) -> list[str]:
+        """Containers of workers with executors in them."""
+        containers = await self.granted("worker", number)
+        for index, container in enumerate(containers):
+            await self.launch(container, index)
+        return containers
+
+    async def launch(self, container: str, index: int = 0) -> None:
+        """An executor for a worker."""
+        await self.source.launch(container, task_part(self.spec, self.job_id, container, "worker", index), SECRET)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        """What was told of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def causes(self) -> list[str]:
+        """Why containers ended, as far as it was told."""
+        return [event.cause for event in self.events if isinstance(event, ContainerEnded)]
+
+    def running(self) -> list[str]:
+        """Containers that run on a node."""
+        return sorted(name for node in self.nodes for name in node.running)
+
+    def node(self, container: str) -> FakeNodeManager:
+        """Where a container is."""
+        place: NodeId | None = self.manager.live[container_id(container)].node
+        return next(node for node in self.nodes if node.node == place)
+
+    def tokens_of(self, container: str) -> Credentials:
+        """What the executor in a container finds in its token file."""
+        found = next(node.running[container] for node in self.nodes if container in node.running)
+        assert found.tokens is not None
+        return from_bytes(found.tokens)
+
+    def papers_of(self, container: str) -> TaskPapers:
+        """Likewise, its papers."""
+        return unpacked(TaskPapers, self.tokens_of(container).secrets[TASK])
+
+    def file(self, name: str) -> bytes | None:
+        """A file of the job's record in HDFS."""
+        found = self.files.files.get(f"{FOLDER}/{name}")
+        return found.content if found else None
+
+    def _papers(self) -> JobPapers:
+        door, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
+        return JobPapers(
+            record=self.job.record,
+            credentials=JobCredentials(am=credentials(), executors=credentials()),
+            runtime=uploaded("runtime.zip", public=True),
+            objects={},
+            configuration={
+                "fs.defaultFS": "hdfs://127.0.0.1:8020",
+                "dfs.namenode.http-address": web,
+                "yarn.resourcemanager.scheduler.address": f"{door.host}:{door.port}",
+                "yarn.resourcemanager.connect.max-wait.ms": "300",
+                "yarn.client.failover-sleep-base-ms": "10",
+                "yarn.client.failover-sleep-max-ms": "20",
+            },
+            folder=FOLDER,
+            user="ann",
+        )
+
+    def _inside(self) -> Inside:
+        token = self.manager.token
+        return Inside(
+            container=f"container_1410901177871_0001_{self._attempt:02}_000001",
+            host="127.0.0.1",
+            folder=self._folder,
+            logs=self._folder,
+            shared=self._folder / "shared",
+            http="",
+            tokens=self._folder / "container_tokens",
+            credentials=Credentials(tokens={"am": token, "hdfs": HDFS_TOKEN}, secrets={"own": b"key"}),
+        )
+
+
+SECRET = credentials()
+
+
+@asynccontextmanager
+async def playing(folder: Path, *, attempt: int = 1, opens: bool = True) -> AsyncIterator[Played]:
+    """A cluster, and a source on it for the job `two_roles`. The source is closed afterwards, whatever it was told."""
+    played = Played(folder, prepared_job(folder / "home", two_roles(), JOB), attempt)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(played.files)
+        for server in (played.manager.server, *(node.server for node in played.nodes)):
+            await stack.enter_async_context(server)
+        played.make()
+        if opens:
+            await played.source.open(played.events.append)
+        yield played
+        await played.source.close()

@@ -1,0 +1,553 @@
+"""Containers of a played YARN: the contract of all sources, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn import played as scene
+from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
+from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, UserCommand
+from tony.dataclass import replace
+from tony.errors import SchedulerError
+from tony.hadoop.ids import container_id, container_text
+from tony.hadoop.wire.records import ContainerStatus, FinalStatus
+from tony.history.record import pending_report, write_summary
+from tony.model.job import MIB, Resources, Role
+from tony.model.report import JobReport
+from tony.model.states import JobState
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.yarn import publisher as publishing
+from tony.schedulers.yarn import source as sources
+from tony.testing import conformance, faults
+from tony.testing.hadoop.faults import Hold, Refuse
+from tony.testing.hadoop.resource_manager import YARN
+from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
+
+GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
+NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
+
+# --- the contract of all sources -----------------------------------------------------------------------------------
+
+FAULTS = (
+    faults.SlowContainer,
+    faults.RefusedContainer,
+    faults.LostContainer,
+    faults.ContainerExitsBeforeRegistering,
+)
+#: YARN takes an ask for a thousand containers, and has it wait; what no node can hold is refused, see below.
+_NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
+
+
+class PlayedBench(conformance.Bench):
+    """A played cluster, looked at from outside."""
+
+    def __init__(self, played: Played, wanted: Sequence[faults.Fault]) -> None:
+        self.played = played
+        self.source, self.spec, self.job_id = played.source, played.spec, played.job_id
+        self._ends: list[tuple[int, str]] = []
+        self._later: list[asyncio.TimerHandle] = []
+        for fault in wanted:
+            self._order(fault)
+
+    def _order(self, fault: faults.Fault) -> None:
+        loop, manager = asyncio.get_running_loop(), self.played.manager
+        match fault:
+            case faults.SlowContainer():
+                manager.grants_by_hand = True
+                self._later.append(loop.call_later(0.5, setattr, manager, "grants_by_hand", False))
+            case faults.RefusedContainer():
+                for node in self.played.nodes:
+                    node.server.order(NO, method="startContainers")
+            case faults.LostContainer(delay=delay):
+                self._end_first(-100, delay)
+            case faults.ContainerExitsBeforeRegistering(exit_code=code):
+                self._end_first(code, 0.0)
+
+    def _end_first(self, status: int, delay: float) -> None:
+        """Ends the first container that runs, some time after it does."""
+
+        def look() -> None:
+            for node in self.played.nodes:
+                for name in list(node.running):
+                    self._later.append(loop.call_later(delay, self._end, name, status))
+                    return
+            self._later.append(loop.call_later(0.002, look))
+
+        loop = asyncio.get_running_loop()
+        loop.call_soon(look)
+
+    def _end(self, container: str, status: int) -> None:
+        for node in self.played.nodes:
+            node.running.pop(container, None)
+        self.played.manager.complete(container_id(container), status)
+
+    def cancel(self) -> None:
+        for each in self._later:
+            each.cancel()
+
+    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+        await self.played.until(lambda: container in self.played.running())
+        papers = self.played.papers_of(container)
+        return papers.task, papers.credentials
+
+    async def lives(self, container: str) -> bool:
+        return container in self.played.running() and container_id(container) in self.played.manager.live
+
+    async def end_executor(self, container: str) -> None:
+        self._end(container, 0)
+
+    async def crash_executor(self, container: str) -> None:
+        self._end(container, 137)
+
+    async def seen(self, container: str) -> str:
+        context = self.played.node(container).running[container]
+        return str((context.environment, context.commands, context.local_resources))
+
+    async def leftovers(self) -> Sequence[str]:
+        return [container_text(each) for each in self.played.manager.live]
+
+
+@asynccontextmanager
+async def bench(folder: Path, wanted: Sequence[faults.Fault]) -> AsyncIterator[PlayedBench]:
+    async with playing(folder, opens=False) as played:
+        made = PlayedBench(played, wanted)
+        yield made
+        made.cancel()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits seconds for what these tests provoke."""
+    monkeypatch.setattr(sources, "_QUEUED_AFTER", 0.05)
+    monkeypatch.setattr(sources, "_LAST_WAIT", 2.0)
+
+
+@pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])
+def test_contract(clause: str, tmp_path: Path) -> None:
+    """Each clause holds; its docstring says which it is."""
+    asyncio.run(conformance.check(clause, partial(bench, tmp_path)))
+
+
+# --- asking --------------------------------------------------------------------------------------------------------
+
+
+async def test_too_large_is_refused(tmp_path: Path) -> None:
+    """What the ResourceManager does not take is told with its own words; other roles go on."""
+    async with playing(tmp_path) as played:
+        played.manager.maximum = 8
+        played.source.set_demand("worker", 1)
+        await played.until(lambda: played.of(Unsatisfiable))
+        (event,) = played.of(Unsatisfiable)
+        assert isinstance(event, Unsatisfiable)
+        assert (event.role, "maximum" in event.reason) == ("worker", True)
+
+
+async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
+    """YARN would grant a container without it, and say nothing."""
+    async with playing(tmp_path) as played:
+        role = Role(resources=Resources(memory=16 * MIB, gpus=1))
+        object.__setattr__(played.source, "_spec", replace(played.spec, roles={"worker": role, "ps": Role()}))
+        played.source.set_demand("worker", 1)
+        await played.until(lambda: played.of(Unsatisfiable))
+        (event,) = played.of(Unsatisfiable)
+        assert isinstance(event, Unsatisfiable)
+        assert event.reason == "the cluster counts no yarn.io/gpu"
+        assert played.manager.asks == {}
+
+
+async def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    """By role, with the queue; and that nothing is any more."""
+    async with playing(tmp_path) as played:
+        played.manager.grants_by_hand = True
+        played.source.set_demand("worker", 3)
+        await played.until(lambda: played.of(Queued))
+        (event,) = played.of(Queued)
+        assert isinstance(event, Queued)
+        assert event.reason == "waiting for YARN: 3 of 3 containers of worker are not granted yet by queue default"
+        played.manager.grants_by_hand = False
+        await played.until(lambda: len(played.of(Granted)) == 3 and len(played.of(Queued)) == 2)
+        assert played.events[-1] == Queued(reason="")
+
+
+async def test_a_grant_after_the_demand_fell(tmp_path: Path) -> None:
+    """It is given back, and nobody hears of it."""
+    async with playing(tmp_path) as played:
+        played.manager.grants_by_hand = True
+        played.source.set_demand("worker", 1)
+        await played.until(lambda: played.manager.outstanding(0))
+        played.manager.grant(0)
+        played.source.set_demand("worker", 0)
+        await played.until(lambda: played.manager.released)
+        await played.until(lambda: not played.manager.live)
+        assert played.events == []
+
+
+async def test_a_role_nobody_has(tmp_path: Path) -> None:
+    """A container for a key that was never asked for is given back."""
+    async with playing(tmp_path) as played:
+        played.manager.grant(7)
+        await played.until(lambda: played.manager.released)
+        assert played.events == []
+
+
+async def test_ask_again_after_a_restart(tmp_path: Path) -> None:
+    """A ResourceManager that forgot everything is told again; what was granted stays."""
+    async with playing(tmp_path) as played:
+        (first,) = await played.launched()
+        played.manager.grants_by_hand = True
+        played.source.set_demand("worker", 2)
+        await played.until(lambda: played.manager.outstanding(0) == 1)
+        played.manager.forget()
+        played.manager.grants_by_hand = False
+        await played.until(lambda: len(played.of(Granted)) == 2)
+        assert played.causes() == []
+        assert first in played.running()
+
+
+# --- starting ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) -> None:
+    """Its program may use HDFS; nobody in it can be the application master."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        tokens = played.tokens_of(container)
+        assert [token.kind for token in tokens.tokens.values()] == [HDFS_TOKEN.kind]
+        assert tokens.secrets["own"] == b"key"
+        assert played.papers_of(container).credentials == SECRET
+
+
+async def test_a_launch_that_fails_is_given_back(tmp_path: Path) -> None:
+    """Its words say where and why, no end is told besides, and another container comes for it."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted()
+        played.node(container).refusals[container] = "no disk is left"
+        with pytest.raises(SchedulerError, match=rf"worker:0 cannot be started in {container}: .*no disk is left"):
+            await played.launch(container)
+        await played.until(lambda: len(played.of(Granted)) == 2)
+        assert container_id(container) in played.manager.released
+        assert played.causes() == []
+
+
+async def test_a_launch_that_fails_after_it_was_released(tmp_path: Path) -> None:
+    """It is refused once, and nothing comes of it later."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted()
+        played.source.set_demand("worker", 0)
+        hold = Hold()
+        played.node(container).refusals[container] = "no"
+        played.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(played.launch(container))
+        await hold.is_held.wait()
+        played.source.release(container, 0.01)
+        await asyncio.sleep(0.05)
+        hold.release()
+        with pytest.raises(SchedulerError):
+            await launch
+        await played.until(lambda: not played.manager.live)
+        assert played.causes() == []
+
+
+async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
+    """Its node was lost at that moment: one end is told, and the launch says nothing more."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted()
+        played.source.set_demand("worker", 0)
+        hold = Hold()
+        played.node(container).refusals[container] = "I am going"
+        played.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(played.launch(container))
+        await hold.is_held.wait()
+        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        await played.until(lambda: played.of(ContainerEnded))
+        hold.release()
+        await launch
+        assert len(played.causes()) == 1
+        assert "lost" in played.causes()[0]
+
+
+async def test_killed_while_it_starts(tmp_path: Path) -> None:
+    """It is ended as soon as its node has started it."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted()
+        played.source.set_demand("worker", 0)
+        hold = Hold()
+        played.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(played.launch(container))
+        await hold.is_held.wait()
+        played.source.kill(container, "nobody wants it")
+        hold.release()
+        await launch
+        await played.until(lambda: played.of(ContainerEnded))
+        assert played.causes() == ["killed: nobody wants it"]
+        assert played.running() == []
+
+
+async def test_closed_while_it_starts(tmp_path: Path) -> None:
+    """Whoever launched it was cancelled, and its node started it all the same: it is ended, and that at once."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted()
+        hold = Hold()
+        played.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(played.launch(container))
+        await hold.is_held.wait()
+        launch.cancel()
+        await asyncio.wait([launch])
+        async with asyncio.timeout(1.5):  # and not only when patience is over
+            await played.source.close()
+        assert (played.running(), dict(played.manager.live)) == ([], {})
+
+
+# --- ending --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "cause", "blameless"),
+    [
+        (-100, "Container released on a *lost* node", "its node was lost", True),
+        (-102, "Container preempted by scheduler", "preemption", True),
+        (137, "", "SIGKILL", False),
+        (7, "", "exit code 7", False),
+        (-104, "Current usage: 173.1 MB of 128 MB physical memory used", "173.1 MB used, 128 MB allowed", False),
+    ],
+)
+async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, blameless: bool) -> None:
+    """What YARN does is told apart from what programs do."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source.set_demand("worker", 0)
+        played.manager.complete(container_id(container), status, said)
+        await played.until(lambda: played.of(ContainerEnded))
+        (event,) = played.of(ContainerEnded)
+        assert isinstance(event, ContainerEnded)
+        assert (cause in event.cause, event.blameless) == (True, blameless)
+
+
+async def test_told_twice(tmp_path: Path) -> None:
+    """An end that the ResourceManager tells again is no second one."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source.set_demand("worker", 0)
+        played.manager.complete(container_id(container), 1)
+        await played.until(lambda: played.of(ContainerEnded))
+        played.manager.tell_again(ContainerStatus(id=container_id(container), exit_status=1))
+        beats = len(played.manager.server.named("allocate"))
+        await played.manager.server.wait_called("allocate", beats + 2)
+        assert len(played.causes()) == 1
+
+
+async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
+    """Then the ResourceManager is asked to."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source.set_demand("worker", 0)
+        played.node(container).server.order(NO, method="stopContainers", times=100)
+        played.source.kill(container, "it fell silent")
+        await played.until(lambda: played.of(ContainerEnded))
+        assert played.causes() == ["killed: it fell silent"]
+        assert played.manager.released == [container_id(container)]
+
+
+async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None:
+    """And withdraws what was asked for."""
+    async with playing(tmp_path) as played:
+        await played.launched(2)
+        await played.granted("ps", 3)
+        played.manager.grants_by_hand = True
+        played.source.set_demand("worker", 5)
+        await played.until(lambda: played.manager.outstanding(0) == 3)
+        await played.source.close()
+        assert (played.running(), dict(played.manager.live)) == ([], {})
+        assert played.manager.outstanding(0) == 0
+
+
+# --- a ResourceManager that is lost, or wants us no more -------------------------------------------------------------
+
+
+async def test_the_application_was_ended(tmp_path: Path) -> None:
+    """The job is killed with YARN's own words; the containers are ended by their nodes, whom nobody else asks."""
+    async with playing(tmp_path) as played:
+        await played.launched(2)
+        played.manager.server.order(GONE, times=1000)
+        await played.until(lambda: played.of(UserCommand))
+        (event,) = played.of(UserCommand)
+        assert isinstance(event, UserCommand)
+        assert event.what == "kill-now"
+        assert "application was killed by user bob" in event.actor
+        await played.source.watch()
+        await played.source.close()
+        assert played.running() == []
+        await played.source.finish(_report(played))
+
+
+async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:
+    """After YARN's last word the machine still hears of each container that its node has ended."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.manager.server.order(GONE, times=1000)
+        await played.until(lambda: played.of(UserCommand))
+        played.source.kill(container, "the job was killed")
+        await played.until(lambda: played.of(ContainerEnded))
+        assert played.causes() == ["killed: the job was killed"]
+
+
+async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
+    """Whoever watches hears why; the containers are ended all the same, and soon."""
+    async with playing(tmp_path) as played:
+        await played.launched(2)
+        await played.manager.server.stop()
+        with pytest.raises(SchedulerError, match=r"(?s)the ResourceManager is lost: .*nobody listens there"):
+            await played.source.watch()
+        async with asyncio.timeout(1.5):
+            await played.source.close()
+        assert played.running() == []
+
+
+async def test_a_bug_in_the_heartbeat_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never ends in silence: YARN would wait ten minutes before it missed us."""
+    async with playing(tmp_path) as played:
+
+        def stumble(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(played.source, "_take", stumble)
+        played.source.set_demand("worker", 1)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await played.source.watch()
+
+
+async def test_no_token(tmp_path: Path) -> None:
+    """A master without its token can only say so."""
+    async with playing(tmp_path, opens=False) as played:
+        played.source._inside = replace(
+            played.source._inside,
+            credentials=played.source._inside.credentials.without("YARN_AM_RM_TOKEN"),
+        )
+        with pytest.raises(SchedulerError, match="holds no token for the ResourceManager"):
+            await played.source.open(played.events.append)
+        await played.source.close()
+        await played.source.finish(_report(played))
+
+
+# --- the end of the job ----------------------------------------------------------------------------------------------
+
+
+async def test_finish(tmp_path: Path) -> None:
+    """The record is in HDFS, without what clients needed for a living master, and YARN knows how it ended."""
+    async with playing(tmp_path) as played:
+        await played.until(lambda: played.file("access.json"))
+        assert played.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
+        assert played.files.files[scene.FOLDER].permission == 0o700
+        (tmp_path / "stderr").write_text("what it said\n")
+        await played.source.close()
+        await played.source.finish(_report(played))
+        final = played.manager.final
+        assert final is not None
+        assert (final.final_status, final.diagnostics) == (FinalStatus.SUCCEEDED, "succeeded")
+        assert (played.file("access.json"), played.file("am.log")) == (None, b"what it said\n")
+        summary = played.file("summary.json")
+        assert summary is not None
+        assert json.loads(summary)["state"] == "succeeded"
+
+
+async def test_events_are_there_while_it_runs(tmp_path: Path) -> None:
+    """Whole lines only; the rest when it is whole, and all of it at the end."""
+    async with playing(tmp_path) as played:
+        log = played.job.folder.events(1)
+        log.write_bytes(b'{"a":1}\n{"b"')
+        await played.until(lambda: played.file("events.1.jsonl") == b'{"a":1}\n')
+        log.write_bytes(b'{"a":1}\n{"b":2}\n')
+        await played.source.close()
+        await played.source.finish(_report(played))
+        assert played.file("events.1.jsonl") == b'{"a":1}\n{"b":2}\n'
+
+
+async def test_it_ends_before_the_record_was_begun(tmp_path: Path) -> None:
+    """A job can be that short."""
+    async with playing(tmp_path) as played:
+        played.job.folder.events(1).write_bytes(b'{"a":1}\n')
+        await played.source.close()
+        await played.source.finish(_report(played))
+        assert played.file("events.1.jsonl") == b'{"a":1}\n'
+        assert (played.file("access.json"), bool(played.file("summary.json"))) == (None, True)
+
+
+async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
+    """A NameNode that starts: it is tried again, and the record is whole."""
+    async with playing(tmp_path, opens=False) as played:
+        played.files.fail_next("MKDIRS", Trouble.FORBIDDEN, Trouble.FORBIDDEN)
+        await played.source.open(played.events.append)
+        await played.until(lambda: played.file("access.json"))
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "DELETE", "APPEND"])
+async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN hears how it ended, whatever happens to the record; and one thing that fails hinders no other."""
+    monkeypatch.setattr(publishing, "_LAST", 1.0)
+    monkeypatch.setattr(publishing, "_LAST_EVENTS", 0.5)
+    async with playing(tmp_path) as played:
+        await played.until(lambda: played.file("events.1.jsonl") is not None)
+        played.job.folder.events(1).write_bytes(b'{"a":1}\n')
+        await played.source.close()
+        played.files.fail_next(operation, *[Trouble.FORBIDDEN] * 100)
+        await played.source.finish(_report(played))
+        assert played.manager.final is not None
+        assert bool(played.file("summary.json")) is (operation != "CREATE")
+        played.files.troubles_over()
+
+
+async def test_no_summary_was_written_here(tmp_path: Path) -> None:
+    """The disk was full: YARN is told all the same."""
+    async with playing(tmp_path) as played:
+        await played.source.close()
+        await played.source.finish(replace(_report(played, write=False), state=JobState.KILLED))
+        assert played.manager.final is not None
+        assert played.manager.final.final_status is FinalStatus.KILLED
+
+
+async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even then YARN is told."""
+
+    async def stumble(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with playing(tmp_path) as played:
+        await played.source.close()
+        monkeypatch.setattr(publishing.Publisher, "finish", stumble)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await played.source.finish(_report(played))
+        assert played.manager.final is not None
+
+
+# --- a second attempt ------------------------------------------------------------------------------------------------
+
+
+async def test_a_second_attempt_tells_that_the_first_was_lost(tmp_path: Path) -> None:
+    """It registers, says so, and asks for nothing; the first one's events stay as they are."""
+    async with playing(tmp_path, attempt=2, opens=False) as played:
+        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
+        with pytest.raises(SchedulerError, match=r"the application master of attempt 1 was lost.*Submit it again"):
+            await played.source.open(played.events.append)
+        assert played.manager.is_registered
+        await played.source.close()
+        await played.source.finish(replace(_report(played), state=JobState.FAILED))
+        assert played.manager.final is not None
+        assert played.manager.final.final_status is FinalStatus.FAILED
+        assert played.file("events.1.jsonl") == b"kept\n"
+        assert played.file("summary.json")
+        assert played.manager.asks == {}
+
+
+def _report(played: Played, *, write: bool = True) -> JobReport:
+    """How the job ended; also where the master keeps it."""
+    report = replace(pending_report(played.job.folder, played.job.record), state=JobState.SUCCEEDED, exit_code=0)
+    if write:
+        write_summary(played.job.folder, report)
+    return report
