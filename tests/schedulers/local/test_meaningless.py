@@ -24,9 +24,10 @@ def test_everything() -> None:
         spread=True,
     )
     nothing = "means nothing on the local scheduler:"
+    counts = f"{nothing} it counts memory and GPUs only"
     assert meaningless(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
-        f"warning: roles.worker.resources.yarn.io/fpga {nothing} it counts memory and GPUs only",
-        f"warning: roles.worker.resources.yarn.io/gpu {nothing} it counts memory and GPUs only; ask for GPUs with `gpus`",
+        f"warning: roles.worker.resources.yarn.io/fpga {counts}",
+        f"warning: roles.worker.resources.yarn.io/gpu {counts}; ask for GPUs with `gpus`",
         f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
         f"warning: roles.worker.image {nothing} the tasks run on this machine as it is, in no container image",
         f"warning: roles.worker.spread {nothing} all tasks share this machine",
