@@ -45,7 +45,9 @@ def wait_shown(path: Path, text: str) -> None:
 
 def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
     """By who submitted, by a second follower, and on another machine; to the last line, before the end is told."""
-    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\ninstances = 2\n"))
+    following, screen = shown(
+        lab, "screen", "submit", "--scheduler", "yarn", lab.roles(TALKS, "[roles.worker]\ninstances = 2\n")
+    )
     wait_shown(screen, "up 0")
     wait_shown(screen, "up 1")
     job = lab.only_job()
@@ -73,7 +75,7 @@ def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
 
 def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
     """Its node still has it, and the next container's output follows."""
-    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\n"))
+    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", lab.roles(TALKS, "[roles.worker]\n"))
     wait_shown(screen, "up 0")
     job = lab.only_job()
     kill(lab.executor_of(job, "worker:0"), signal.SIGKILL)
@@ -112,7 +114,7 @@ def test_output_beyond_its_limit(lab: YarnLab) -> None:
 
 def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
     """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
-    following, screen = shown(lab, "screen", "submit", lab.roles(TALKS, "[roles.worker]\n"))
+    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", lab.roles(TALKS, "[roles.worker]\n"))
     wait_shown(screen, "up 0")
     job = lab.only_job()
     kill(lab.master_of(job), signal.SIGKILL)

@@ -22,11 +22,14 @@ _EXPLAINED = 100
 #: What `{params.NAME}` can name.
 PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+#: As YARN has it: a name, perhaps with a domain in front.
+_RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
     "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
     "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
+    "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
     "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
 }
 

@@ -59,15 +59,18 @@ class YarnSubmitter(Submitter):
         if problems:
             return problems
         try:
-            offer = asyncio.run(self._offer(settings))
+            self._cluster = find_cluster(settings, self._home)
         except TonyError as error:
             return [Problem(key="scheduler.name", value="yarn", message=str(error))]
-        return misfits(spec, settings, offer)
+        return misfits(spec, settings, asyncio.run(self._offer(settings, self._cluster)))
 
-    async def _offer(self, settings: YarnSettings) -> Offer:
-        """Asks for everything at once, and for an id as well: it costs nothing if it is not used."""
-        self._cluster = find_cluster(settings, self._home)
-        async with self._cluster.applications() as client:
+    async def _offer(self, settings: YarnSettings, cluster: Cluster) -> Offer:
+        """Asks for everything at once, and for an id as well: it costs nothing if it is not used.
+
+        Raises:
+            HadoopError: nobody answers, or nobody of us is known there.
+        """
+        async with cluster.applications() as client:
             new, types, labels, nodes, queue, root = await asyncio.gather(
                 client.new_application(),
                 client.resource_types(),

@@ -1,0 +1,47 @@
+"""Two gangs that each hold a part of what both need: one gives way, and both end right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.yarn.lab import YarnLab, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: On three nodes of 4 GB there is room for five of these beside the masters at most, and for four at least.
+GANG = """
+[roles.worker]
+instances = 4
+memory = "2g"
+"""
+HOG = """
+[roles.hog]
+instances = 3
+memory = "3g"
+"""
+
+
+def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
+    """The cluster gives to its two queues by turns, so that each has two of four; nobody is charged, all succeed."""
+    hog = lab.detach(lab.job('command = "touch $OUT/$TASK_INDEX; sleep 3600"\n' + HOG, name="hog.toml"))
+    for index in "012":
+        lab.wait_wrote(index)
+    text = 'command = "echo $JOB_ID >> $OUT/ran"\ngang_patience = "4s"\n' + GANG
+    files = [
+        lab.job(f'scheduler = {{ name = "yarn", queue = "{queue}" }}\n{text}', name=f"{queue}.toml")
+        for queue in ("default", "other")
+    ]
+    jobs = [lab.detach(file) for file in files]
+    for job in jobs:
+        until(lambda job=job: "not granted yet" in lab.status(job)["waiting"], "both wait for room")
+    assert lab.tony("kill", hog, "--now").returncode == 0
+    ended = [lab.wait(job) for job in jobs]
+    assert [(each["state"], each["session"]) for each in ended] == [("succeeded", 1)] * 2
+    told = [json.loads(lab.tony("events", job, "--json").stdout) for job in jobs]
+    gave_way = [events for events in told if any(each["event"].get("name") == "gang-pause" for each in events)]
+    assert gave_way
+    causes = [each["event"].get("cause", "") for each in gave_way[0]]
+    assert any("are missing; nothing was granted for 4 s (gang_patience)" in cause for cause in causes), causes
+    assert sorted(lab.wrote("ran").split()) == sorted(jobs * 4)
