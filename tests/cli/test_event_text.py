@@ -40,6 +40,7 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (ev.UserCommand(actor="ann", what="kill"), "ann asked for kill"),
     (ev.Deadline(name="job"), "job"),
+    (ev.Deadline(name="gang-pause"), "gang-pause: the gang asks again for all that is missing"),
     (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),
     (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
     (ev.Snapshot(digest="0123456789abcdef"), "0123456789ab"),

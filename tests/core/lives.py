@@ -57,6 +57,7 @@ def random_job(chance: Random) -> JobSpec:
         max_restarts=chance.randint(0, 3),
         backoff=chance.choice((0.0, 1.0, 20.0)),
         stop_on=chance.choice(list(StopOn)),
+        gang_patience=chance.choice((None, 1.0, 10.0, 60.0)),
         distributed_mode=chance.choice(list(DistributedMode)),
         failure_policy=chance.choice(list(FailurePolicy)),
         timeouts=Timeouts(**{name: chance.choice(limits) for name, limits in _LIMITS.items()}),
@@ -87,7 +88,7 @@ class Life:
         self.spec = spec or random_job(chance)
         # Often just the room for which the embedded scheduler asks: stages must not block each other.
         capacity = peak(self.spec).memory // GIB if chance.random() < 0.5 else 1000
-        self.cluster = Simulation(self.spec, capacity=capacity)
+        self.cluster = Simulation(self.spec, capacity=capacity, gangs=chance.random() < 0.5)
         self.capacity = capacity
         picked = [name for name in self._faults() if chance.random() < 0.35] if faults is None else faults
         steps: list[tuple[Callable[[], None], int]] = [

@@ -64,6 +64,8 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),
     (timer("force-limit"), "force-limit is set and nothing is being stopped"),
     (timer("allocation"), "the allocation deadline is set and every container is there"),
+    (timer("gang-patience"), "the gang-patience deadline is set and every container is there"),
+    (timer("gang-pause"), "the gang-pause deadline is set and every container is there"),
     (lambda s: setattr(s.roles["worker"], "blocked", True), "worker can never start and the job goes on"),
     (lambda s: setattr(s, "job", JobState.STOPPING), "the job is stopping and its result is None"),
 ]

@@ -180,7 +180,12 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     await _show_page(parts, parts.source, parts.master)
     _announce(folder, number, parts.master.address)
     return AttemptStarted(
-        attempt=number, wall=clock.wall(), settings=digest, pid=os.getpid(), host=socket.gethostname()
+        attempt=number,
+        wall=clock.wall(),
+        settings=digest,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        gangs=parts.source.capabilities.gang,
     )
 
 

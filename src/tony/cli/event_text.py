@@ -7,6 +7,12 @@ from tony.core import events as ev
 from tony.history.log import Entry
 from tony.units import format_duration
 
+#: Deadlines whose names do not say it all.
+_DEADLINES = {
+    "gang-patience": "gang-patience: nothing more was granted, and containers are missing",
+    "gang-pause": "gang-pause: the gang asks again for all that is missing",
+}
+
 
 class EventTeller:
     """Tells a job's events in order, and remembers which task lives in which container."""
@@ -58,7 +64,7 @@ def describe(event: ev.Event) -> str:
         case ev.UserCommand():
             return f"{event.actor} asked for {event.what}"
         case ev.Deadline():
-            return event.name
+            return _DEADLINES.get(event.name, event.name)
         case ev.ActionFailed():
             on = event.task or event.container or ""
             return f"{event.action} {on}: {event.cause}"

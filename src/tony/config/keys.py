@@ -157,6 +157,8 @@ _JOB = (
          bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
     _row("backoff", Kind.DURATION, Half.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
          "restart is at once.", bounds=(0, None)),
+    _row("gang_patience", Kind.TIMEOUT, Half.AM, "Time without another container after which an incomplete gang gives "
+         "back what it has, for a while; where the scheduler does not grant gangs as a whole.", also="patience"),
     _row("distributed_mode", Kind.CHOICE, Half.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
          "each as soon as it has.", choices=DistributedMode, also="mode"),
     _row("stop_on", Kind.CHOICE, Half.AM, "Whose success ends the job: that of `all` tracked tasks, or of the `chief`.",

@@ -28,6 +28,7 @@ class AttemptStarted(Event):
     Attributes:
         wall: seconds since 1970, a label.
         settings: digest of the resolved job file, so that a replay with another file is noticed.
+        gangs: the scheduler grants all of a gang's containers together or none of them.
     """
 
     kind: ClassVar[str] = "attempt-started"
@@ -36,6 +37,7 @@ class AttemptStarted(Event):
     settings: str
     pid: int = 0
     host: str = ""
+    gangs: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

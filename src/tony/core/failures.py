@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tony.core import shortage
 from tony.core.state import RoleState, State, Task
 from tony.dataclass import replace
 from tony.errors import ExitCode
@@ -101,7 +102,9 @@ def of_job_timeout(state: State, kind: str, at: float) -> Failure:
     """The whole job ran into `job_timeout` or `allocation_timeout`."""
     if kind == "allocation":
         limit = format_duration(state.spec.timeouts.allocation or 0)
-        waiting = f": {state.queue_reason}" if state.queue_reason else ""
+        given_back = f"given back so far: {state.given_back} times (gang_patience)" if state.given_back else ""
+        known = [shortage.told(state), given_back, state.queue_reason]
+        waiting = f": {'; '.join(filter(None, known))}" if any(known) else ""
         return of_job(
             state,
             "allocation-timeout",

@@ -122,7 +122,9 @@ def _waits(state: State) -> list[str]:
         wrong.append("the job waits for nothing that could come")
     for role in state.roles.values():
         asked = role.held + role.counts[TaskState.REQUESTED]
-        if role.counts[TaskState.REQUESTED] and role.demand < asked:
+        if state.pausing and role.demand > role.held:
+            wrong.append(f"{role.name} holds {role.held} containers, pauses and asks for {role.demand}")
+        if role.counts[TaskState.REQUESTED] and role.demand < asked and not state.pausing:
             wrong.append(f"{role.name} wants {asked} containers and asks for {role.demand}")
         if role.blocked and role.kind is not RoleKind.SIDECAR:
             wrong.append(f"{role.name} can never start and the job goes on")
@@ -139,14 +141,21 @@ def _timers(state: State) -> list[str]:
             wrong.append(f"{name} is set and {who} is {task.state.value}")
         if kind in ("stop-limit", "force-limit") and state.active:
             wrong.append(f"{name} is set and nothing is being stopped")
-        if kind in ("group", "allocation") and not state.active:
+        if kind in ("group", *_OF_SHORTAGE) and not state.active:
             wrong.append(f"{name} is set and the session is over")
     short = any(r.counts[TaskState.REQUESTED] for r in state.roles.values() if r.kind is not RoleKind.SIDECAR)
-    if "allocation" in state.timers and not short:
-        wrong.append("the allocation deadline is set and every container is there")
+    wrong += [
+        f"the {name} deadline is set and every container is there"
+        for name in _OF_SHORTAGE
+        if name in state.timers and not short
+    ]
+    if state.pausing and "gang-patience" in state.timers:
+        wrong.append("the gang pauses and waits for another container")
     return wrong
 
 
+#: Deadlines that are set while containers are missing.
+_OF_SHORTAGE = ("allocation", "gang-patience", "gang-pause")
 _OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
     "registration": lambda task: task.state is TaskState.STARTING,
     "startup": lambda task: task.living,

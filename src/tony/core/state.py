@@ -178,6 +178,8 @@ class State:
         version: of the cluster spec, within the session.
         accepted_wall: seconds since 1970 when the job was accepted, a label.
         settings: digest of the resolved job.
+        gangs: the scheduler grants all of a gang's containers together or none of them.
+        given_back: how often in a row the gang has given back what it had of an incomplete whole.
         queue_reason: why there is no room, in the scheduler's words; empty when there is.
         containers: id -> those that were granted and have not ended; gone: ids of those that have.
         living: programs that may live.
@@ -201,6 +203,8 @@ class State:
         self.am_pid = 0
         self.am_host = ""
         self.settings = ""
+        self.gangs = True
+        self.given_back = 0
         self.queue_reason = ""
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
@@ -250,6 +254,11 @@ class State:
     def active(self) -> bool:
         """True as long as programs may be started: not restarting, stopping or ended."""
         return self.job in _ACTIVE
+
+    @property
+    def pausing(self) -> bool:
+        """The gang asks for no container now, so that others may get all of theirs."""
+        return "gang-pause" in self.timers
 
     @property
     def may_restart(self) -> bool:

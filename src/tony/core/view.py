@@ -109,6 +109,9 @@ def _why(state: State, task: Task, live: Live) -> str:
 
 def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     """Who is missing and why, one sentence; empty when nothing is waited for."""
+    if state.pausing:
+        again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
+        return f"the gang was not complete for too long and gave its containers back; it asks again in {again}"
     if state.queue_reason and not state.final:
         return state.queue_reason
     if state.job is JobState.RESTARTING:

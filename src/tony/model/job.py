@@ -102,6 +102,8 @@ class JobSpec:
         params: values for `{params.NAME}`.
         max_restarts: sessions after the first.
         backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
+        gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
+            while, where the scheduler does not grant gangs; None waits for ever.
         stop_grace: seconds between SIGTERM and SIGKILL.
         orphan_grace: seconds a program outlives its contact to the application master.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
@@ -121,6 +123,7 @@ class JobSpec:
     params: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int = 0
     backoff: float = 1.0
+    gang_patience: float | None = 60.0
     distributed_mode: DistributedMode = DistributedMode.GANG
     stop_on: StopOn = StopOn.ALL
     failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED

@@ -69,6 +69,9 @@ class Pending:
 class Simulation:
     """One job on the simulated cluster.
 
+    Args:
+        gangs: the scheduler says that it grants whole gangs.
+
     Attributes:
         pending: what is on its way to the machine; the caller delivers in any order.
         log: every event handled, with its time; digests: the machine's after each of them.
@@ -81,8 +84,9 @@ class Simulation:
         deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
     """
 
-    def __init__(self, spec: JobSpec, capacity: int = 1_000_000) -> None:
-        self.app = Application("sim", spec)
+    def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
+        self.app = Application(job_id, spec)
+        self._gangs = gangs
         self.now = 0.0
         self.capacity = capacity
         self.pending: list[Pending] = []
@@ -105,7 +109,8 @@ class Simulation:
 
     def begin(self, settings: str = "x") -> None:
         """Starts the first attempt."""
-        self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am"))
+        gangs = self._gangs
+        self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am", gangs=gangs))
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
         """Feeds one event, checks every promise, performs what comes out."""

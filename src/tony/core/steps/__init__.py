@@ -13,6 +13,7 @@ way, from the top of this list to its end:
     restarting      a session is given up for the next one
     ending          the job's result, and its end
     stopping        programs are stopped, by force if need be
+    standstill      a gang that was granted in part and gets no more gives back what it has, for a while
     gang            who has registered; publish and start
     containers      asked for, granted, given back
     programs        one try, from its start to the proof of its end

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.policies import patience
 from tony.core.state import Container, Hold, RoleState, State, Task
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
 
 #: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
 LAUNCHES = 3
@@ -21,14 +22,18 @@ def request(turn: Turn, task: Task, move: TaskMove) -> None:
     role = state.roles[task.id.role]
     task.host = None
     state.move_task(task, move, turn.now)
+    if not _is_short(role):
+        return
     limit = state.spec.timeouts.allocation
-    if limit and _is_short(role) and "allocation" not in state.timers:
+    if limit and "allocation" not in state.timers:
         state.timers.set("allocation", turn.now + limit)
+    if "gang-patience" not in state.timers:
+        expect_another(turn)
 
 
 def settle_demand(turn: Turn, role: RoleState) -> None:
     """Asks for what is held and waited for: the scheduler must not replace what nobody wants any more."""
-    waiting = len(role.waiting)
+    waiting = 0 if turn.state.pausing else len(role.waiting)
     wanted = role.held + waiting
     if wanted < role.demand or (waiting and wanted > role.demand):
         demand(turn, role, wanted)
@@ -39,6 +44,15 @@ def demand(turn: Turn, role: RoleState, total: int) -> None:
     if role.demand != total:
         role.demand = total
         turn.ask(act.SetDemand(role=role.name, total=total))
+
+
+def expect_another(turn: Turn) -> None:
+    """Begins the time in which one more of the missing containers must be granted (see `standstill`)."""
+    state = turn.state
+    limit = state.spec.gang_patience
+    together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
+    if limit and not together and state.active and not state.pausing:
+        state.timers.set("gang-patience", turn.now + patience.of(limit, state.given_back, state.job_id))
 
 
 def queued(turn: Turn, event: ev.Queued) -> None:
@@ -66,7 +80,7 @@ def granted(turn: Turn, event: ev.Granted) -> None:
     container = Container(event.container, event.role, event.host)
     state.containers[container.id] = container
     role = state.roles.get(event.role)
-    index = role.waiting.take() if role else None
+    index = role.waiting.take() if role and not state.pausing else None
     if role is None or index is None:
         give_back(turn, container)
         return
@@ -75,9 +89,13 @@ def granted(turn: Turn, event: ev.Granted) -> None:
     if state.spec.timeouts.job and state.session == 1 and "job" not in state.timers:
         state.timers.set("job", turn.now + state.spec.timeouts.job)
     _place(turn, role, role.tasks[index], container)
-    if not _is_short(role) and not any(_is_short(each) for each in state.roles.values()):
+    if _is_short(role) or is_incomplete(state):
+        expect_another(turn)
+    else:
         state.queue_reason = ""
+        state.given_back = 0
         state.timers.cancel("allocation")
+        state.timers.cancel("gang-patience")
 
 
 def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> None:
@@ -90,6 +108,11 @@ def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> Non
     else:  # it comes ahead of the next session, which will renew it
         task.launches += 1
     turn.ask(act.Launch(container=container.id, task=task.id, session=turn.state.session))
+
+
+def is_incomplete(state: State) -> bool:
+    """Whether containers are missing without which the job cannot go on."""
+    return any(_is_short(role) for role in state.roles.values())
 
 
 def _is_short(role: RoleState) -> bool:

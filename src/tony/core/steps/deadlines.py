@@ -7,7 +7,7 @@ from functools import partial
 
 from tony.core import events as ev
 from tony.core import failures
-from tony.core.steps import ending, failing, outcomes, progress, restarting, stopping
+from tony.core.steps import ending, failing, outcomes, progress, restarting, standstill, stopping
 from tony.core.turn import Turn
 from tony.model.ids import TaskId
 from tony.model.states import JobState, OnTimeout, RoleKind
@@ -63,6 +63,14 @@ def _force_was_not_proved(turn: Turn, who: str) -> None:
         ending.abandon(turn)
 
 
+def _no_other_came(turn: Turn, who: str) -> None:
+    standstill.give_way(turn)
+
+
+def _gang_asks_again(turn: Turn, who: str) -> None:
+    standstill.ask_again(turn)
+
+
 _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "registration": partial(_task_is_late, "registration"),
     "startup": partial(_task_is_late, "startup"),
@@ -71,6 +79,8 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "group": _role_is_late,
     "allocation": partial(_job_is_late, "allocation"),
     "job": partial(_job_is_late, "job"),
+    "gang-patience": _no_other_came,
+    "gang-pause": _gang_asks_again,
     "restart": _next_session_is_due,
     "stop-limit": _stop_was_not_proved,
     "force-limit": _force_was_not_proved,

@@ -12,7 +12,9 @@ from tony.model.report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Deadlines that mean something within one session only.
-_OF_A_SESSION = frozenset({"registration", "group", "startup", "execution", "allocation"})
+_OF_A_SESSION = frozenset(
+    {"registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause"}
+)
 
 
 def restart(turn: Turn, failure: Failure, decision: Decision) -> None:

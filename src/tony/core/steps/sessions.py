@@ -22,6 +22,7 @@ def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
         state.move_job(JobMove.BEGIN)
     state.attempt, state.settings = event.attempt, event.settings
     state.am_pid, state.am_host = event.pid, event.host
+    state.gangs = event.gangs
     turn.ask(act.Reconcile())
 
 

@@ -1,0 +1,223 @@
+"""A gang that was granted in part gives way to others, and comes again: nobody waits for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.specs import OK, roles, task, with_restarts, workers
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.policies import patience
+from tony.core.view import Surroundings, report
+from tony.model.job import JobSpec, Role, Timeouts
+from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
+from tony.testing.simulation import Simulation
+
+AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+FOUR = workers(4, gang_patience=10.0)
+
+
+def incomplete(spec: JobSpec = FOUR, capacity: int = 2, *, gangs: bool = False) -> Simulation:
+    """A job that has been granted as much as there is room for."""
+    simulation = Simulation(spec, capacity=capacity, gangs=gangs)
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def timers(simulation: Simulation) -> set[str]:
+    """What is waited for, registrations left aside."""
+    return {name for name in simulation.app.state.timers.all if not name.startswith("registration")}
+
+
+def states(simulation: Simulation) -> set[TaskState]:
+    """Of all tasks."""
+    return {each.state for each in simulation.app.state.tasks.values()}
+
+
+def test_it_gives_way_and_asks_again() -> None:
+    """After the patience all is given back and nothing asked for; after the pause the whole is asked for again."""
+    simulation = incomplete()
+    assert timers(simulation) == {"gang-patience"}
+    simulation.actions.clear()
+    assert simulation.advance()
+    assert 10.0 <= simulation.now <= 12.5
+    assert timers(simulation) == {"gang-pause"}
+    assert simulation.demand == {"worker": 0}
+    ended = [action for action in simulation.actions if isinstance(action, act.Kill)]
+    assert [action.container for action in ended] == ["c-1", "c-2"]
+    assert ended[0].reason == (
+        "worker has 2 of 4 containers (on h (2)), 2 are missing; "
+        "nothing was granted for 10 s (gang_patience), so others may have it"
+    )
+    simulation.run()
+    assert simulation.containers == {}
+    said = report(simulation.app, simulation.now, AROUND)
+    assert said.waiting.startswith("the gang was not complete for too long and gave its containers back; it asks again")
+    assert {each.note for each in said.tasks[:2]} == {
+        "no container yet (before: its container was given back: the gang was not complete)"
+    }
+    simulation.capacity = 4
+    simulation.advance()
+    assert simulation.demand == {"worker": 4}
+    simulation.run()
+    assert (states(simulation), timers(simulation)) == ({TaskState.RUNNING}, set())
+    state = simulation.app.state
+    assert (state.given_back, state.restarts_charged, state.session) == (0, 0, 1)
+    assert {each.launches for each in state.tasks.values()} == {0}
+
+
+def test_each_grant_begins_the_patience_anew() -> None:
+    """As long as containers come one by one, nothing is given back."""
+    simulation = incomplete(capacity=1)
+    first = simulation.app.state.timers.all["gang-patience"]
+    simulation.now, simulation.capacity = 9.0, 2
+    simulation.grant()
+    simulation.run()
+    assert simulation.app.state.timers.all["gang-patience"] == pytest.approx(first + 9.0)
+
+
+def test_who_has_nothing_is_in_nobodys_way() -> None:
+    """A job without a container goes on asking; the first one that comes begins the patience again."""
+    simulation = incomplete(capacity=0)
+    assert simulation.advance()
+    assert (simulation.demand, timers(simulation)) == ({"worker": 4}, set())
+    simulation.capacity = 1
+    simulation.grant()
+    simulation.run()
+    assert timers(simulation) == {"gang-patience"}
+
+
+def test_a_container_that_crosses_is_given_back() -> None:
+    """One that was on its way while the gang gave way helps nobody there."""
+    simulation = incomplete(capacity=2)
+    simulation.advance()
+    simulation.run()
+    simulation.containers["late"] = "worker"
+    assert act.Release(container="late") in simulation.deliver(ev.Granted(container="late", role="worker", host="h"))
+    assert simulation.demand == {"worker": 0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "gangs"),
+    [
+        (FOUR, True),
+        (replace(FOUR, gang_patience=None), False),
+        (replace(FOUR, distributed_mode=DistributedMode.FCFS), False),
+        (replace(roles(worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR)), gang_patience=10.0), False),
+    ],
+    ids=["gangs are granted", "off", "fcfs", "only a sidecar is missing"],
+)
+def test_who_needs_no_patience(spec: JobSpec, gangs: bool) -> None:
+    """Nothing is given back where the scheduler sees to it, where it is off, and where nobody waits for the missing."""
+    assert timers(incomplete(spec, gangs=gangs)) == set()
+
+
+def test_what_runs_is_kept() -> None:
+    """Of an earlier stage's programs nothing is touched; what its ended ones keep for a restart is given back, too."""
+    spec = with_restarts(
+        replace(
+            roles(
+                prep=Role(instances=2),
+                server=Role(),
+                worker=Role(instances=3, after={"prep": AfterCondition.SUCCEEDED}),
+            ),
+            gang_patience=10.0,
+        ),
+        1,
+    )
+    simulation = incomplete(spec, capacity=4)
+    simulation.exit(task("prep:0"), OK)
+    simulation.exit(task("prep:1"), OK)
+    simulation.run()
+    assert len(simulation.containers) == 4
+    simulation.advance()
+    simulation.run()
+    assert list(simulation.containers.values()) == ["server"]
+    assert simulation.app.state.tasks[task("server:0")].state is TaskState.RUNNING
+    simulation.advance()
+    simulation.run()
+    assert {p.task.role for p in simulation.running()} == {"server", "worker"}
+
+
+def test_the_allocation_timeout_goes_on_and_tells_all() -> None:
+    """Giving way does not prolong it. It says role by role what there was, where, and what was missing."""
+    spec = replace(roles(ps=Role(), worker=Role(instances=4)), gang_patience=10.0, timeouts=Timeouts(allocation=100.0))
+    simulation = incomplete(spec, capacity=3)
+    simulation.settle()
+    assert simulation.finished is not None
+    assert simulation.finished.failure is not None
+    assert 100.0 <= simulation.finished.failure.at < 101.0
+    reason = simulation.finished.failure.reason
+    assert reason.startswith("not every container was granted within 1 m 40 s (allocation_timeout): ps has ")
+    assert "; worker has " in reason
+    assert "given back so far: " in reason
+
+
+def test_a_kill_during_the_pause() -> None:
+    """The job ends at once: there is nothing left to wait for."""
+    simulation = incomplete()
+    simulation.advance()
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert simulation.app.state.job is JobState.KILLED
+
+
+@pytest.mark.parametrize("pair", range(60))
+def test_two_jobs_on_a_full_queue(pair: int) -> None:
+    """Each needs more than half of the room and is granted a part: both run, one after the other."""
+    jobs = [
+        Simulation(FOUR, capacity=0, gangs=False, job_id=f"application_17_{pair * 2 + number:04}") for number in (0, 1)
+    ]
+    for job in jobs:
+        job.begin()
+    rounds = 0
+    while not all(job.finished for job in jobs):
+        settle(jobs, room=5)
+        for job in jobs:
+            for program in job.running():
+                job.exit(program.task, OK)
+        settle(jobs, room=5)
+        let_time_pass(jobs)
+        rounds += 1
+        assert rounds < 60
+    assert [job.finished and job.finished.state for job in jobs] == [JobState.SUCCEEDED] * 2
+    assert any(isinstance(event, ev.Deadline) and event.name == "gang-pause" for j in jobs for event, _ in j.log)
+
+
+def settle(jobs: list[Simulation], room: int) -> None:
+    """Delivers all that is on its way; gives free containers to one job after the other, one at a time."""
+    while True:
+        for job in jobs:
+            job.capacity = 0
+            job.run()
+        before = sum(len(job.containers) for job in jobs)
+        for job in jobs:
+            if sum(len(each.containers) for each in jobs) < room:
+                job.capacity = len(job.containers) + 1
+                job.grant()
+        if sum(len(job.containers) for job in jobs) == before:
+            return
+
+
+def let_time_pass(jobs: list[Simulation]) -> None:
+    """Until the first of all deadlines."""
+    due = [(when[0], number) for number, job in enumerate(jobs) if (when := job.app.state.timers.next())]
+    if due:
+        at, number = min(due)
+        for job in jobs:
+            job.now = max(job.now, at)
+        jobs[number].advance()
+
+
+def test_pauses_grow() -> None:
+    """They double up to a minute, and no two jobs agree on them."""
+    for seed in ("a", "b", "c"):
+        assert all(
+            middle / 2 <= patience.pause(times, seed) <= middle * 1.5
+            for times, middle in enumerate((5, 10, 20, 40, 60, 60), start=1)
+        )
+        assert 60.0 <= patience.of(60.0, 3, seed) <= 75.0
+    assert len({patience.pause(1, f"job-{number}") for number in range(50)}) == 50
