@@ -13,18 +13,18 @@ from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
-from tony.schedulers.base import Submitter
+from tony.schedulers.base import Sight, Submitter
 
 
 async def close_lost(
-    folder: JobFolder, record: JobRecord, submitter: Submitter, killed: str | None = None
+    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight | None = None
 ) -> JobReport | None:
     """Ends what a dead application master left behind and writes the job's last report.
 
     May be called by many at once: one does it, and the others get None and look again.
 
     Args:
-        killed: the scheduler's own words, if somebody had it end the job.
+        sight: what the scheduler says of the end, if it says something.
 
     Raises:
         StorageError: the record cannot be written.
@@ -39,7 +39,7 @@ async def close_lost(
         # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
         from tony.client.post_mortem import last_report
 
-        report = await beside(last_report, folder, record, killed)
+        report = await beside(last_report, folder, record, sight)
         _remove_secrets(folder)
         write_summary(folder, report)
         return report

@@ -145,5 +145,4 @@ async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sig
         return keep(folder, ended)
     if sight.note and not folder.am_log.exists():
         folder.am_log.write_text(f"{sight.note}\n", encoding="utf-8")
-    killed = (sight.note or "it was killed through the scheduler") if sight.killed else None
-    return await close_lost(folder, record, submitter, killed)
+    return await close_lost(folder, record, submitter, sight)

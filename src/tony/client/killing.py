@@ -9,7 +9,7 @@ from tony.client import facts
 from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed
-from tony.history.record import record_of
+from tony.history.record import pending_report, record_of
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
@@ -46,7 +46,10 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             return report
         except ConnectionFailed as error:
             # It may be coming up, or just have ended, or end at this very moment: then the next look at the job tells.
-            if not error.gone and (broken or clock.monotonic() - began > facts.PROMPT):
+            hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
+            if (hangs or clock.monotonic() > give_up) and await _ended_by_scheduler(home, job_id):
+                return pending_report(folder, record_of(home, job_id))
+            if hangs:
                 raise _with_advice(error, folder) from error
             broken = broken or not error.gone
             if clock.monotonic() > give_up:
@@ -55,7 +58,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
 
 
 async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
-    """Has the scheduler end a job whose master, on another machine, has not come up."""
+    """Has the scheduler end a job whose master, on another machine, has not come up, or does not answer."""
     submitter = facts.submitter_of(home, record_of(home, job_id))
     if submitter.capabilities.same_host:
         return False

@@ -20,6 +20,7 @@ from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
+from tony.schedulers.base import Sight
 
 #: Lines of the application master's own log that a verdict quotes.
 _QUOTED = 10
@@ -28,19 +29,25 @@ _LOOKED_AT = 16 * 1024
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def last_report(folder: JobFolder, record: JobRecord, killed: str | None = None) -> JobReport:
+def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None) -> JobReport:
     """The last report of a job whose application master is dead. Blocking: replays the whole log.
 
     Args:
-        killed: the scheduler's own words, if somebody had it end the job.
+        sight: what the scheduler says of the end, if it says something: its word counts where the log breaks off.
     """
     report = _last_report(folder, record)
-    if killed is None or report.failure is None or report.failure.cause != "am-lost":
+    lost = report.failure
+    if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
-    failure = replace(
-        report.failure, failure_class=FailureClass.KILLED, cause="killed", reason=killed, tail=(), log=None
-    )
-    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
+    if sight.result is JobState.SUCCEEDED:
+        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None)
+    reason = sight.note or f"the scheduler says that it was {sight.result.value}"
+    if sight.result is JobState.KILLED:
+        failure = replace(
+            lost, failure_class=FailureClass.KILLED, cause="killed", reason=reason, others=(), tail=(), log=None
+        )
+        return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
+    return replace(report, failure=replace(lost, reason=f"{reason} (the end of its record is missing)"))
 
 
 def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:

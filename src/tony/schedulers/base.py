@@ -19,6 +19,7 @@ from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
 
 
@@ -160,7 +161,8 @@ class Sight:
         host: where it runs.
         attempt: which life of it.
         note: what the scheduler has to say: why it waits, or why it ended.
-        killed: somebody had the scheduler end it.
+        result: how it ended, as its application master told the scheduler, or as KILLED if somebody had the scheduler
+            end it; None if nobody told.
     """
 
     alive: bool | None
@@ -168,7 +170,7 @@ class Sight:
     host: str = ""
     attempt: int = 0
     note: str = ""
-    killed: bool = False
+    result: JobState | None = None
 
 
 class LogSink(Protocol):

@@ -13,13 +13,14 @@ from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.wire.records import ApplicationId, NodeState
+from tony.hadoop.wire.records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, QueueInfo, QueueState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.threads import beside
 from tony.model.codec import Json, from_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.base import Capabilities, LogSink, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
@@ -38,6 +39,8 @@ from tony.storage.cache import Cache
 
 #: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
 _NAMED = 200
+#: Seconds for taking back what was submitted by half.
+_TAKEN_BACK = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -123,7 +126,13 @@ class YarnSubmitter(Submitter):
         container = master_container(settings, papers.programs, tokens)
         context = submission(job.record, settings, application, container)
         async with cluster.applications() as client:
-            await client.submit(context)
+            try:
+                await client.submit(context)
+            except BaseException:
+                # Perhaps it was taken; whoever was interrupted here, or gave up, knows of no job that could be ended.
+                with contextlib.suppress(HadoopError):
+                    await client.kill(application, "its submission was interrupted", patience=_TAKEN_BACK)
+                raise
 
     def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings, depot: Depot) -> JobPapers:
         needs = parcels(job.record, settings, Cache(job.home.cache))
@@ -177,7 +186,11 @@ class YarnSubmitter(Submitter):
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), "its application master is gone")
-        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
+        record = Record(cluster, cluster.path(recorded_settings(folder).staging), folder)
+        try:
+            await beside(record.forget_secrets)
+        except HadoopError as error:  # its owner's alone, and of a job that is over
+            _log.info("%s", error)
 
     def _found(self, job_id: str) -> Cluster:
         """The cluster that a job went to: what its record says, or what the environment does."""
@@ -219,8 +232,22 @@ def sight(report: ApplicationReport) -> Sight:
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
         note="" if report.diagnostics in ("", "N/A") else shown(report.diagnostics).strip(),
-        killed=report.state is ApplicationState.KILLED,
+        result=_result(report),
     )
+
+
+def _result(report: ApplicationReport) -> JobState | None:
+    if report.state is ApplicationState.KILLED:
+        return JobState.KILLED
+    told = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
+    return _RESULTS.get(told) if told else None
+
+
+_RESULTS = {
+    FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
+    FinalStatus.FAILED: JobState.FAILED,
+    FinalStatus.KILLED: JobState.KILLED,
+}
 
 
 def _queue(info: QueueInfo | None) -> Queue | None:
