@@ -24,6 +24,12 @@ It is followed:
     log_stream, events      output and events for programs
     inotify                 woken instead of looking again and again
 
+It runs on other machines, and its folder here follows it:
+
+    elsewhere               how it stands, its event log, its end
+    remote_logs             output, asked of its application master while it is printed
+    mirror                  the copies of its log files here
+
 It ends:
 
     failure                 its end in words
