@@ -218,7 +218,11 @@ def settings_digest(spec: JobSpec) -> str:
 
 def _differences(value: JobSpec | Role, default: JobSpec | Role) -> dict[str, Json]:
     plain, usual = to_plain(value), to_plain(default)
-    return {name: plain[name] for name in sorted(plain) if plain[name] != usual[name]}
+    found = {name: plain[name] for name in sorted(plain) if plain[name] != usual[name]}
+    resources = found.get("resources")
+    if isinstance(resources, dict) and not resources.get("others"):  # younger than the rest of them
+        del resources["others"]
+    return found
 
 
 def segments(folder: Path) -> list[Path]:
