@@ -2,13 +2,16 @@
 
 main ──▶ life ──▶ executor ──┬▶ link         one connection to the application master, made anew when it breaks
   │                          │    ├▶ dialog       what was said and what follows from it; no I/O
-  │                          │    └▶ lease        how long to go on alone
+  │                          │    ├▶ lease        how long to go on alone
+  │                          │    └▶ log_readers  who reads what the program prints, through the application master
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
 watchdog                          ├▶ environment  what the program is started with
 a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
 that ends the program             ├▶ family       everything the program has started: found, signalled, ended
-when the executor cannot          ├▶ output       log files of bounded size, the last lines; `pen` writes them
+when the executor cannot          ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
 any more                          ├▶ memory       what it uses, or the kernel's word that it was too much
                                   ├▶ reserved     its ports, and who took them
                                   └▶ verdict      how it ended, in a word and a sentence
+
+`on_yarn` is the same program in a container of YARN: it finds its papers and lays down its files before `main` goes on.
 """

@@ -25,5 +25,6 @@ What a job asks for, and what there is:
 
     peak, appetite      memory and GPUs at one time; open files and processes
     machine, fit        what the machine has; whether the job can ever fit
+    meaningless         what it asks for that one machine does not have
     settings            what can be set; `capabilities` says what this scheduler can do, `scheduler` makes both halves
 """

@@ -1,1 +1,32 @@
-"""Hadoop YARN: the client submits over Hadoop's own RPC, the application master and the executors are containers."""
+"""Hadoop YARN: the client submits over Hadoop's own RPC, the application master and the executors are containers.
+
+The client's half:
+
+    submitter     says what can never work, submits, finds the application again, ends it
+    finding       which cluster is meant; `cluster` has its configuration and the clients of its daemons
+    fit           what the cluster can never give, with the arithmetic
+    contexts      what is sent to YARN for the application and for each container; `rendering` shows it (`--dry-run`)
+
+What it brings into HDFS:
+
+    parcels       the list of it: staged objects, and archives that are `made` once and kept in the cache here
+    runtime       the archive of our own programs
+    interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
+    plug_in       the archive of a framework's plug-in
+    upload        puts each there once, by digest; `eviction` removes what nobody used for long
+
+What it learns afterwards:
+
+    record        event log, summary and what else the application master wrote, brought here
+    printed       what programs printed: at their nodes, or aggregated in HDFS
+
+Inside the cluster:
+
+    papers        what travels to a container: the job or the task, its secrets
+    inside        what a program finds out in its container; `launch/` has the scripts that find a Python there
+    source        the application master's half: a container from its ask to its end
+    ends          why a container ended, in a sentence
+    publisher     writes the job's record into HDFS
+
+Both: `settings` says what can be set, `capabilities` what this scheduler can do, `scheduler` makes both halves.
+"""
