@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
 from pathlib import Path
@@ -74,6 +76,8 @@ class Record:
             data = self._files.read(f"{self._there}/{name}", most=_MOST)
         except FileMissingError:  # removed meanwhile: the job has just ended
             return
+        if path == self._folder.summary:
+            data = self._at_home(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -81,15 +85,22 @@ class Record:
             file.write(data)
         os.replace(draft, path)
 
+    def _at_home(self, summary: bytes) -> bytes:
+        """The last report names the folder in which the master had it; here it is another."""
+        with contextlib.suppress(ValueError, TypeError):
+            return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
+        return summary
+
     def _fetch_events(self, status: FileStatus) -> None:
-        """What the log has more than our copy of it: logs only grow."""
+        """What the log has more than our copy of it: logs only grow. Two that fetch at once write the same twice."""
         here = self._folder.path / status.name
         have = here.stat().st_size if here.exists() else 0
         most = min(status.length, _MOST_EVENTS)
-        with here.open("ab") as file:
+        descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb", buffering=0) as file:
+            file.seek(have)
             while have < most:
                 data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
                 if not data:
                     return
-                file.write(data)
-                have += len(data)
+                have += file.write(data)

@@ -22,12 +22,13 @@ from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.base import Capabilities, LogSink, PreparedJob, Sight, Submitter
+from tony.schedulers.base import Capabilities, Listed, LogSink, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
 from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
+from tony.schedulers.yarn.listed import listed
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.printed import Printed
@@ -130,8 +131,9 @@ class YarnSubmitter(Submitter):
                 await client.submit(context)
             except BaseException:
                 # Perhaps it was taken; whoever was interrupted here, or gave up, knows of no job that could be ended.
-                with contextlib.suppress(HadoopError):
-                    await client.kill(application, "its submission was interrupted", patience=_TAKEN_BACK)
+                with contextlib.suppress(HadoopError, TimeoutError):
+                    async with asyncio.timeout(_TAKEN_BACK):
+                        await client.kill(application, "its submission was interrupted")
                 raise
 
     def _provide(self, job: PreparedJob, cluster: Cluster, settings: YarnSettings, depot: Depot) -> JobPapers:
@@ -170,6 +172,12 @@ class YarnSubmitter(Submitter):
                 return Sight(alive=False, note="the ResourceManager does not know the application any more")
         return sight(report)
 
+    async def all_jobs(self) -> Sequence[Listed]:
+        settings = YarnSettings()
+        async with find_cluster(settings, self._home).applications() as client:
+            found = await client.applications(types=(settings.application_type,))
+        return [job for job in map(listed, found) if job]
+
     async def fetch(self, folder: JobFolder) -> None:
         cluster = self._found(folder.job_id)
         await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
@@ -186,11 +194,7 @@ class YarnSubmitter(Submitter):
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
                 await client.kill(ids.application_id(folder.job_id), "its application master is gone")
-        record = Record(cluster, cluster.path(recorded_settings(folder).staging), folder)
-        try:
-            await beside(record.forget_secrets)
-        except HadoopError as error:  # its owner's alone, and of a job that is over
-            _log.info("%s", error)
+        await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
     def _found(self, job_id: str) -> Cluster:
         """The cluster that a job went to: what its record says, or what the environment does."""

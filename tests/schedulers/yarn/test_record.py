@@ -1,0 +1,86 @@
+"""A job's record comes from HDFS into the folder here, piece by piece, whoever else fetches it at the same time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tony.hadoop.configuration import Configuration
+from tony.model.layout import Home, JobFolder
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.record import Record
+from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+
+JOB = "application_1700000000000_0007"
+THERE = f"/user/ann/.tony/jobs/{JOB}"
+
+
+@pytest.fixture
+def files() -> Iterator[PlayedWebHdfs]:
+    with PlayedWebHdfs() as played:
+        played.files[THERE] = PlayedFile()
+        yield played
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    folder = Home(tmp_path).job(JOB)
+    folder.path.mkdir(parents=True)
+    return folder
+
+
+def record(files: PlayedWebHdfs, folder: JobFolder) -> Record:
+    given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{files.port}"}
+    cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    return Record(cluster, "/user/ann/.tony", folder)
+
+
+def test_nothing_is_there_yet(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """The master has not come so far."""
+    del files.files[THERE]
+    record(files, folder).fetch()
+    assert list(folder.path.iterdir()) == []
+
+
+def test_events_grow(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """Only what is new is read."""
+    for content in (b"one\n", b"one\ntwo\n", b"one\ntwo\n"):
+        files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=content)
+        record(files, folder).fetch()
+        assert folder.events(1).read_bytes() == content
+
+
+def test_two_fetch_at_once(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """Another client of the same home is quicker: nothing is there twice."""
+    files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=b"one\ntwo\nthree\n")
+    folder.events(1).write_bytes(b"one\n")
+    files.before("OPEN", lambda _: folder.events(1).write_bytes(b"one\ntwo\nthree\n"))
+    record(files, folder).fetch()
+    assert folder.events(1).read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_the_last_report_names_the_folder_here(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """The one that the master had is on a node, and gone."""
+    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b'{"folder":"/node/gone","state":"failed"}')
+    record(files, folder).fetch()
+    assert json.loads(folder.summary.read_bytes()) == {"folder": str(folder.path), "state": "failed"}
+
+
+def test_credentials_are_their_owners_alone(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """Here as there."""
+    files.files[f"{THERE}/access.json"] = PlayedFile(content=b"{}")
+    record(files, folder).fetch()
+    assert folder.credentials.stat().st_mode & 0o777 == 0o600
+    assert folder.credentials.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """They go; that they cannot be removed ends nothing else."""
+    files.files[f"{THERE}/access.json"] = PlayedFile(content=b"{}")
+    files.fail_next("DELETE", Trouble.FORBIDDEN)
+    record(files, folder).forget_secrets()
+    record(files, folder).forget_secrets()
+    assert f"{THERE}/access.json" not in files.files

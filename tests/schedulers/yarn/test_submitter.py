@@ -1,0 +1,113 @@
+"""Handing a job over, and what is said of it later: with a played ResourceManager."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.samples import papers, record
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.wire.records import FinalStatus
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.yarn.application_client import ApplicationRejected
+from tony.model.layout import Home
+from tony.model.states import JobState
+from tony.schedulers.base import PreparedJob
+from tony.schedulers.yarn import submitter as submitters
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.submitter import YarnSubmitter, sight
+from tony.testing.hadoop.applications import PlayedApplications
+from tony.testing.hadoop.faults import Hold
+from tony.testing.hadoop.ipc_server import FakeIpcServer
+
+JOB = "application_1700000000000_0007"
+ID = ids.application_id(JOB)
+
+
+class Scene:
+    """A played ResourceManager, and a job that is ready for it."""
+
+    def __init__(self, server: FakeIpcServer, folder: Path) -> None:
+        self.server = server
+        self.cluster = PlayedApplications()
+        self.cluster.serve(server)
+        home = Home(folder)
+        self.job = PreparedJob(home=home, folder=home.job(JOB), record=record())
+        self.submitter = YarnSubmitter(home)
+
+    def settle(self) -> None:
+        door = self.server.address
+        given = {
+            "fs.defaultFS": "hdfs://127.0.0.1:1",
+            "dfs.namenode.http-address": "127.0.0.1:1",
+            "yarn.resourcemanager.address": f"{door.host}:{door.port}",
+        }
+        self.submitter._cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+
+    def state(self) -> ApplicationState:
+        return self.cluster.applications[ID].state
+
+
+@asynccontextmanager
+async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(YarnSubmitter, "_provide", lambda *_: papers())  # staging has tests of its own
+    monkeypatch.setattr(submitters, "_TAKEN_BACK", 2.0)
+    async with FakeIpcServer() as server:
+        made = Scene(server, folder)
+        made.settle()
+        yield made
+
+
+async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application has the job's id, and nobody touches it."""
+    async with scene(tmp_path, monkeypatch) as made:
+        await made.submitter.submit(made.job)
+        assert made.state() is ApplicationState.ACCEPTED
+
+
+@pytest.mark.parametrize("method", ["submitApplication", "getApplicationReport"])
+async def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Whoever is interrupted before it is known to be taken has no job, so YARN has none either."""
+    async with scene(tmp_path, monkeypatch) as made:
+        hold = Hold()
+        made.server.order(hold, method=method)
+        submitting = asyncio.ensure_future(made.submitter.submit(made.job))
+        await hold.is_held.wait()
+        submitting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await submitting
+        assert made.state() is ApplicationState.KILLED
+        hold.release()
+
+
+async def test_thrown_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is YARN's, and comes without delay."""
+    async with scene(tmp_path, monkeypatch) as made:
+        made.cluster.queues.clear()
+        with pytest.raises(ApplicationRejected):
+            await made.submitter.submit(made.job)
+        assert made.state() is ApplicationState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("state", "final", "result"),
+    [
+        (ApplicationState.RUNNING, None, None),
+        (ApplicationState.FINISHED, FinalStatus.SUCCEEDED, JobState.SUCCEEDED),
+        (ApplicationState.FINISHED, FinalStatus.FAILED, JobState.FAILED),
+        (ApplicationState.FINISHED, FinalStatus.KILLED, JobState.KILLED),
+        (ApplicationState.FAILED, FinalStatus.FAILED, None),
+        (ApplicationState.KILLED, FinalStatus.KILLED, JobState.KILLED),
+    ],
+)
+def test_what_yarn_knows_of_the_end(
+    state: ApplicationState, final: FinalStatus | None, result: JobState | None
+) -> None:
+    """What the master told counts; that it failed without a word says nothing of the job's programs."""
+    seen = sight(ApplicationReport(id=ID, state=state, final_status=final))
+    assert (seen.result, seen.alive) == (result, state is ApplicationState.RUNNING)
