@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -28,20 +29,19 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
     hog = lab.detach(lab.job('command = "touch $OUT/$TASK_INDEX; sleep 3600"\n' + HOG, name="hog.toml"))
     for index in "012":
         lab.wait_wrote(index)
-    text = 'command = "echo $JOB_ID >> $OUT/ran"\ngang_patience = "4s"\n' + GANG
-    files = [
-        lab.job(f'scheduler = {{ name = "yarn", queue = "{queue}" }}\n{text}', name=f"{queue}.toml")
-        for queue in ("default", "other")
-    ]
-    jobs = [lab.detach(file) for file in files]
-    for job in jobs:
-        until(lambda job=job: "not granted yet" in lab.status(job)["waiting"], "both wait for room")
+    file = lab.job('command = "echo $JOB_ID >> $OUT/ran"\ngang_patience = "4s"\n' + GANG)
+    jobs = [lab.detach(file, "--set", f"scheduler.yarn.queue={queue}") for queue in ("default", "other")]
+    until(lambda: all("not granted yet" in lab.status(job)["waiting"] for job in jobs), "both wait for room")
     assert lab.tony("kill", hog, "--now").returncode == 0
     ended = [lab.wait(job) for job in jobs]
     assert [(each["state"], each["session"]) for each in ended] == [("succeeded", 1)] * 2
-    told = [json.loads(lab.tony("events", job, "--json").stdout) for job in jobs]
-    gave_way = [events for events in told if any(each["event"].get("name") == "gang-pause" for each in events)]
+    told = [_events(lab, job) for job in jobs]
+    gave_way = [events for events in told if any(each["data"].get("name") == "gang-pause" for each in events)]
     assert gave_way
-    causes = [each["event"].get("cause", "") for each in gave_way[0]]
+    causes = [each["data"].get("cause", "") for each in gave_way[0]]
     assert any("are missing; nothing was granted for 4 s (gang_patience)" in cause for cause in causes), causes
     assert sorted(lab.wrote("ran").split()) == sorted(jobs * 4)
+
+
+def _events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
