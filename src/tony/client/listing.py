@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
 from tony.dataclass import dataclass
@@ -22,12 +22,14 @@ class Filter:
 
     Attributes:
         name: the whole name; `*` and `?` stand for anything.
+        scheduler: whose jobs; it is asked for those, too, that are not recorded here.
         since, until: bounds of the time of submission, seconds since 1970.
     """
 
     states: Collection[JobState] | None = None
     name: str | None = None
     user: str | None = None
+    scheduler: str | None = None
     since: float | None = None
     until: float | None = None
 
@@ -36,6 +38,7 @@ class Filter:
         return (
             (self.name is None or fnmatchcase(head.name, self.name.replace("[", "[[]")))
             and (self.user is None or head.user == self.user)
+            and (self.scheduler is None or head.scheduler == self.scheduler)
             and (self.since is None or head.submitted >= self.since)
             and (self.until is None or head.submitted <= self.until)
         )
@@ -55,19 +58,26 @@ class Jobs:
 
 
 def ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
-    """As `list_jobs`, if no wanted job is open; else None. Blocking; loads nothing of what talks to living masters."""
+    """As `list_jobs`, if nobody has to be asked; else None. Blocking; loads nothing of what talks to living masters."""
+    if wanted.scheduler is not None:
+        return None
     listing = scan(home)
     return None if _open(listing, wanted) else _chosen(listing, (), (), wanted)
 
 
 async def list_jobs(home: Home, wanted: Filter) -> Jobs:
-    """All jobs of a home that are wanted. Jobs whose application master died are closed on the way."""
+    """All jobs of a home that are wanted. Jobs whose application master died are closed on the way.
+
+    Raises:
+        SchedulerError: the scheduler whose jobs are wanted is not there, or cannot be asked.
+    """
     # Half of what a list of ended jobs would cost.
     import asyncio
 
     from tony.client import facts
     from tony.linux.threads import beside
 
+    elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}
     listing = await beside(scan, home)
     slots = asyncio.Semaphore(_AT_ONCE)
     problems: list[str] = []
@@ -78,10 +88,35 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 return head_of_report(await facts.report(home, head.job))
             except TonyError as error:
                 problems.append(f"{head.job}: {error}")
-                return head
+                return elsewhere.get(head.job, head)
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
-    return _chosen(listing, living, problems, wanted)
+    here = {head.job for head in (*listing.ended, *listing.open)}
+    foreign = [head for job, head in elsewhere.items() if job not in here and wanted.takes(head)]
+    return _chosen(listing, (*living, *foreign), problems, wanted)
+
+
+async def _jobs_of(home: Home, scheduler: str) -> Mapping[str, JobHead]:
+    """What a scheduler knows of jobs, by their ids. Of their tasks it knows nothing."""
+    from tony.schedulers import registry
+
+    found = await registry.load(scheduler).submitter(home).all_jobs()
+    return {
+        each.job: JobHead(
+            job=each.job,
+            name=each.name,
+            state=each.state,
+            user=each.user,
+            scheduler=scheduler,
+            framework="",
+            tasks=None,
+            submitted=each.submitted,
+            ended=each.ended,
+            exit_code=each.exit_code,
+            reason=each.reason,
+        )
+        for each in found
+    }
 
 
 def _open(listing: Listing, wanted: Filter) -> list[JobHead]:

@@ -28,7 +28,7 @@ class JobHead:
 
     Attributes:
         submitted, ended: seconds since 1970.
-        tasks: how many it has.
+        tasks: how many it has; None if only its scheduler knows of it.
         reason: why it failed, one sentence; empty otherwise.
     """
 
@@ -38,7 +38,7 @@ class JobHead:
     user: str
     scheduler: str
     framework: str
-    tasks: int
+    tasks: int | None
     submitted: float
     ended: float | None = None
     exit_code: int | None = None

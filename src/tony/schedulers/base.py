@@ -173,6 +173,26 @@ class Sight:
     result: JobState | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One job in a scheduler's own list, whoever submitted it from wherever.
+
+    Attributes:
+        submitted, ended: seconds since 1970.
+        exit_code: what a follower's command line would answer, as far as the scheduler knows; None before the end.
+        reason: why it failed, in the scheduler's words; empty otherwise.
+    """
+
+    job: str
+    name: str
+    state: JobState
+    user: str
+    submitted: float
+    ended: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
 class LogSink(Protocol):
     """Takes log files that a scheduler found. Names are those of the files in a job's `logs/`."""
 
@@ -242,6 +262,14 @@ class Submitter(ABC):
             SchedulerError: it does not know the job, or cannot be asked.
         """
         return None
+
+    async def all_jobs(self) -> Sequence[Listed]:
+        """Every job that the scheduler knows; none where the home knows them all.
+
+        Raises:
+            SchedulerError: there is no such scheduler here, or it cannot be asked.
+        """
+        return ()
 
     async def fetch(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the folder is the job's own
         """Brings a job's folder here up to what its application master wrote elsewhere. May be called again and again.

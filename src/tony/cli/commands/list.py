@@ -57,6 +57,12 @@ class TimeParameter(NumberType):
 )
 @click.option("--name", help="Only jobs of this name; * and ? stand for anything.")
 @click.option("--user", help="Only this user's jobs.")
+@click.option(
+    "--scheduler",
+    metavar="NAME",
+    callback=lambda context, parameter, value: value and _known(value),
+    help="Only jobs of this scheduler, also those that are not recorded here: it is asked.",
+)
 @click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
 @click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
 @click.option("-n", "--limit", type=Count(1), help="At most so many, the newest.")
@@ -65,6 +71,7 @@ def command(
     states: tuple[str, ...],
     name: str | None,
     user: str | None,
+    scheduler: str | None,
     since: float | None,
     until: float | None,
     limit: int | None,
@@ -72,7 +79,12 @@ def command(
 ) -> None:
     """List jobs, running and finished, newest first."""
     wanted = Filter(
-        states=frozenset(JobState(state) for state in states) or None, name=name, user=user, since=since, until=until
+        states=frozenset(JobState(state) for state in states) or None,
+        name=name,
+        user=user,
+        scheduler=scheduler,
+        since=since,
+        until=until,
     )
     place = home()
     jobs = ended_jobs(place, wanted) or _ask(place, wanted)
@@ -84,7 +96,16 @@ def command(
     elif heads:
         _show(place, heads)
     else:
-        say(f"no jobs in {place.jobs}" + (" match" if wanted != Filter() else ""))
+        asked = f" and of the scheduler {scheduler}" if scheduler else ""
+        say(f"no jobs in {place.jobs}{asked}" + (" match" if wanted != Filter(scheduler=scheduler) else ""))
+
+
+def _known(scheduler: str) -> str:
+    from tony.schedulers import registry
+
+    if scheduler not in registry.names():
+        raise click.BadParameter(f"{scheduler!r} is no scheduler; there are: {', '.join(registry.names())}.")
+    return scheduler
 
 
 def _ask(place: Home, wanted: Filter) -> Jobs:
@@ -102,7 +123,7 @@ def _show(place: Home, heads: Sequence[JobHead]) -> None:
     if columns is not None:
         longest_name = _LONGEST_NAME
         if columns < _NARROW:
-            ids = known(place)
+            ids = {*known(place), *names}
             names = {job: ending(job, ids) for job in names}
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
             longest_name = min(_LONGEST_NAME, max(len("NAME"), columns - others))
@@ -117,7 +138,7 @@ def _row(head: JobHead, shown: str, longest_name: int | None) -> tuple[str, ...]
         shown,
         name if longest_name is None else cut(name, longest_name),
         head.state.value,
-        str(head.tasks),
+        "-" if head.tasks is None else str(head.tasks),
         clock_time(head.submitted),
         "-" if until is None else format_duration(max(0.0, until - head.submitted)),
         "-" if head.exit_code is None else str(head.exit_code),
