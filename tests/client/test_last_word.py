@@ -1,0 +1,108 @@
+"""Where a record breaks off, the scheduler's word counts; and the scheduler ends a master that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.client.played_master import JOB, PlayedMaster, logged, recorded, standing
+from tests.client.test_closing import exited, started
+from tony.client import facts, killing
+from tony.client.killing import kill
+from tony.client.master import whereabouts
+from tony.client.post_mortem import last_report
+from tony.core.events import Event
+from tony.errors import ConnectionFailed, Problem
+from tony.model.codec import Json
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.states import JobState, TaskState
+from tony.schedulers.base import PreparedJob, Sight, Submitter
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+
+
+@pytest.mark.parametrize(
+    ("sight", "state", "exit_code", "reason"),
+    [
+        (None, JobState.FAILED, 3, "died, and the job with it"),
+        (Sight(alive=False, note="out of memory"), JobState.FAILED, 3, "died, and the job with it"),
+        (Sight(alive=False, result=JobState.SUCCEEDED), JobState.SUCCEEDED, 0, None),
+        (
+            Sight(alive=False, result=JobState.FAILED, note="worker:1 exited with 7"),
+            JobState.FAILED,
+            3,
+            "worker:1 exited with 7 (the end of its record is missing)",
+        ),
+        (Sight(alive=False, result=JobState.KILLED, note="killed by user bob"), JobState.KILLED, 4, "by user bob"),
+        (Sight(alive=False, result=JobState.KILLED), JobState.KILLED, 4, "the scheduler says that it was killed"),
+    ],
+)
+def test_the_record_breaks_off(
+    home: Home, sight: Sight | None, state: JobState, exit_code: int, reason: str | None
+) -> None:
+    """HDFS took no more of it: YARN knows how the job ended all the same."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    report = last_report(folder, record, sight)
+    assert (report.state, report.exit_code) == (state, exit_code)
+    assert (report.failure is None) is (reason is None)
+    assert reason is None or (report.failure is not None and reason in report.failure.reason)
+
+
+def test_the_record_knows_better(home: Home) -> None:
+    """A result that the log holds is told with all that belongs to it."""
+    folder, record = recorded(home)
+    events: list[Event] = [*started(), exited(TaskId("worker", 0), 7, 9.0)]
+    logged(folder, events)
+    report = last_report(folder, record, Sight(alive=False, result=JobState.KILLED, note="the application was over"))
+    assert report.state is JobState.FAILED
+    assert report.failure is not None
+    assert "code 7" in report.failure.reason
+
+
+class Elsewhere(Submitter):
+    """A scheduler whose masters run on other machines."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+        self.swept = 0
+
+    async def look(self, job_id: str) -> Sight | None:
+        there = whereabouts(self._folder)
+        assert there is not None
+        return Sight(alive=True, address=there.address, host="far", attempt=1)
+
+    async def sweep(self, folder: JobFolder) -> None:
+        self.swept += 1
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        raise NotImplementedError
+
+    def render(self, job: PreparedJob) -> Json:
+        raise NotImplementedError
+
+    async def submit(self, job: PreparedJob) -> None:
+        raise NotImplementedError
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        raise NotImplementedError
+
+
+async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can be told to kill a process of another machine: the scheduler does it."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    submitter = Elsewhere(folder)
+
+    async def deaf(*_: object) -> None:
+        raise ConnectionFailed("no answer")
+
+    monkeypatch.setattr(killing, "tell_kill", deaf)
+    monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
+    async with PlayedMaster(folder, running):
+        assert (await kill(home, JOB)).job == JOB
+    assert submitter.swept == 1
