@@ -152,9 +152,18 @@ class YarnLab(Lab):
 
     def listed(self, path: str) -> dict[str, int]:
         """Files and folders in a folder of HDFS, with their sizes; empty if there is none."""
+        return {name: each["length"] for name, each in self._files(path).items()}
+
+    def stat(self, path: str) -> dict[str, tuple[int, int, int]]:
+        """Files and folders in a folder of HDFS: which inode, how long, when changed."""
+        return {
+            name: (each["fileId"], each["length"], each["modificationTime"]) for name, each in self._files(path).items()
+        }
+
+    def _files(self, path: str) -> dict[str, dict[str, Any]]:
         with contextlib.suppress(Exception):
             answer = send(self.cluster.state.address("nn.web"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
-            return {each["pathSuffix"]: each["length"] for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
+            return {each["pathSuffix"]: each for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
         return {}
 
     def close(self) -> None:

@@ -194,3 +194,39 @@ def test_many_containers(lab: YarnLab) -> None:
     assert {task["state"] for task in lab.status(job)["tasks"]} == {"succeeded"}
     assert lab.tony("events", job, "--json").stdout.count('"granted"') == 22
     assert until(lambda: lab.application(job)["finalStatus"] == "SUCCEEDED", "YARN says so")
+
+
+def test_nothing_survives_a_successful_end(lab: YarnLab) -> None:
+    """A program that leaves daemons in sessions of their own behind and succeeds: the job succeeds, they are ended."""
+    done = lab.submit(lab.roles(FAMILY.replace("time.sleep(3600)\n", ""), "[roles.worker]\ninstances = 2\n"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lab.wait_gone(lab.only_job())
+
+
+def test_memory_is_a_limit(lab: YarnLab) -> None:
+    """A program that takes more than its memory is killed by YARN or by us: the verdict has both numbers."""
+    program = "eaten = []\nwhile True: eaten.append(bytearray(8 << 20)); __import__('time').sleep(0.02)"
+    done = lab.submit(lab.roles(program, '[roles.worker]\nmemory = "192m"\n'))
+    assert done.returncode in (1, 3), done.stdout + done.stderr
+    reason = lab.failure(lab.only_job())["reason"]
+    assert "memory" in reason
+    assert "192" in reason
+
+
+def test_all_is_known_elsewhere_after_the_end(lab: YarnLab) -> None:
+    """From another machine, by the id alone: the same verdict, the same events, which lead to it when replayed."""
+    done = lab.submit(lab.roles("raise SystemExit(7)", "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    job, there = lab.only_job(), lab.elsewhere("there")
+    here_told, there_told = (each.tony("events", job, "--json") for each in (lab, there))
+    assert (here_told.returncode, here_told.stdout) == (0, there_told.stdout)
+    assert there_told.stdout.count('"session-opened"') == 2
+    ours, theirs = lab.status(job), there.status(job)
+    assert {**ours, "folder": ""} == {**theirs, "folder": ""}
+    assert theirs["failure"]["exit_code"] == 7
+    for each in (lab, there):
+        replayed = each.tony("replay", job)
+        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+        assert "exit code 7" in each.tony("status", job).stdout
+        assert each.tony("kill", job).returncode == 0  # of what has ended, nothing
+    assert there.status(job)["state"] == "failed"

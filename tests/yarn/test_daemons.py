@@ -1,0 +1,86 @@
+"""A part of the cluster dies while a job runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from tests.yarn.lab import YarnLab, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: Goes on until it is told to end, or its second session begins.
+RESUMES = """
+import os, time
+session, task = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
+open(f"{os.environ['OUT']}/{task}.{session}", "w")
+while session == "1" and not os.path.exists(os.environ["OUT"] + "/gate"):
+    time.sleep(0.05)
+"""
+
+
+def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
+    """What is told of each event of a kind."""
+    lines = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+    return [line["data"] for line in lines if line["event"] == kind]
+
+
+def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
+    """The job goes on, can be asked meanwhile, and its end reaches the new ResourceManager."""
+    job = lab.detach(lab.roles(RESUMES, "[roles.worker]\ninstances = 2\n"))
+    lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
+    before = lab.tasks(job)
+    lab.cluster.kill("rm")
+    executors = [before[task]["executor_pid"] for task in ("worker:0", "worker:1")]
+    lab.cluster.restart("rm")
+    assert all(os.path.exists(f"/proc/{pid}") for pid in executors)
+    assert {task: each["pid"] for task, each in lab.tasks(job).items()} == {t: e["pid"] for t, e in before.items()}
+    (lab.out / "gate").touch()
+    status = lab.wait(job)
+    assert (status["state"], status["session"]) == ("succeeded", 1)
+    assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
+    assert len(events(lab, job, "granted")) == 2
+
+
+def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) -> None:
+    """All programs end while there is none: the follower hears of it at once, and YARN as soon as it can."""
+    follower = lab.follow("submit", lab.roles(RESUMES), "--scheduler", "yarn")
+    lab.wait_wrote("0.1")
+    job = lab.only_job()
+    lab.wait(job, "running")
+    lab.cluster.kill("rm")
+    (lab.out / "gate").touch()
+    try:
+        until(lambda: follower.poll() is not None, "the follower has heard of the end", 60)
+    finally:
+        lab.cluster.restart("rm")
+    out, err = follower.communicate()
+    assert follower.returncode == 0, out + err
+    assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
+
+
+def test_a_node_manager_is_killed(lab: YarnLab) -> None:
+    """Its node is missed, no fault of the job; the session begins again elsewhere, and nothing of the old one stays."""
+    text = '[roles.worker]\ninstances = 2\nmemory = "1g"\n'
+    job = lab.detach(lab.roles(RESUMES, text, "max_restarts = 1"))
+    lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
+    hosts = {task: lab.node_of(each["host"]) for task, each in lab.tasks(job).items()}
+    master = next(path.parts[path.parts.index("mini") + 1] for path in [lab.folders(job)[min(lab.folders(job))]])
+    away = [node for node in hosts.values() if node != master]
+    if not away:
+        pytest.fail(f"all containers are on the master's node: {hosts}")
+    old = lab.tasks(job)
+    lab.cluster.kill(away[0])
+    try:
+        status = lab.wait(job)
+    finally:
+        lab.cluster.restart(away[0])
+    assert (status["state"], status["session"]) == ("succeeded", 2)
+    lost = [each for each in events(lab, job, "container-ended") if each["blameless"]]
+    assert len(lost) == sum(node == away[0] for node in hosts.values())
+    assert "node was lost" in lost[0]["cause"]
+    lab.wait_gone(job)
+    assert not [each["pid"] for each in old.values() if os.path.exists(f"/proc/{each['pid']}")]
