@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tony.dataclass import replace
 from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.environment import MARKER
 from tony.executor.main import begin
-from tony.model.codec import from_plain, to_plain
 from tony.protocol.launch import ContainerPart, LaunchContext
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, TaskPapers
-from tony.storage.cache import Cache
-from tony.storage.failures import explained
-from tony.storage.localize import Interpreter, localize
+
+#: Of a role that needs nothing: folders to import from, variables.
+_NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def _context() -> LaunchContext:
     task = replace(papers.task, framework_path=inside.plug_in(papers.task.framework_path))
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
     work = inside.folder / "work" / f"{task.role}-{task.index}"
-    interpreter = _in_a_fork(papers, inside, work, marker)
+    python_path, python_env = _in_a_fork(papers, inside, work, marker)
     return LaunchContext(
         task=task,
         container=ContainerPart(
@@ -39,15 +40,24 @@ def _context() -> LaunchContext:
             log_folder=str(inside.logs),
             inherit_env=False,
             marker=marker,
-            python_path=interpreter.python_path,
-            python_env=interpreter.python_env,
+            python_path=python_path,
+            python_env=python_env,
         ),
         credentials=papers.credentials,
     )
 
 
-def _in_a_fork(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> Interpreter:
-    """Lays the files down in a process of its own: what it loads for that, we need never again."""
+def _in_a_fork(
+    papers: TaskPapers, inside: Inside, work: Path, marker: str
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Lays the files down in a process of its own: what it loads for that, we need never again.
+
+    Returns:
+        Folders to import from, and variables, for the program's Python.
+    """
+    if not papers.staged.items and not papers.staged.python:
+        _make(work)
+        return _NO_PYTHON
     reading, writing = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -57,17 +67,25 @@ def _in_a_fork(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> I
     with open(reading, "rb") as pipe:
         said = pipe.read()
     os.waitpid(child, 0)
-    answer = json.loads(said) if said else {"error": "the process that laid down the files was killed"}
+    killed = {"error": "the process that laid down the files was killed"}
+    answer: dict[str, Any] = json.loads(said) if said else killed
     if "error" in answer:
         raise InfraError(f"the files of {papers.task.role}:{papers.task.index} cannot be laid down: {answer['error']}")
-    return from_plain(Interpreter, answer["interpreter"])
+    return tuple(answer["python_path"]), answer["python_env"]
+
+
+def _make(work: Path) -> None:
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InfraError(f"cannot make {work}: {error.strerror}") from error
 
 
 def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker: str) -> None:
     code = 1
     try:
         try:
-            answer = {"interpreter": to_plain(_lay_down(papers, inside, work, marker))}
+            answer: dict[str, object] = _lay_down(papers, inside, work, marker)
             code = 0
         except TonyError as error:
             answer = {"error": str(error)}
@@ -78,8 +96,12 @@ def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker
         os._exit(code)
 
 
-def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> Interpreter:
+def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> dict[str, object]:
     """All containers of the job on one node unpack what they share once."""
+    from tony.storage.cache import Cache
+    from tony.storage.failures import explained
+    from tony.storage.localize import localize
+
     cache = Cache(inside.shared / "cache")
     cache.prepare()
     for item in papers.staged.items:
@@ -89,4 +111,5 @@ def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> In
                 if not brought.is_file():
                     raise StorageError(f"YARN did not bring {item.name} ({item.digest}) into {inside.folder}")
                 cache.take(item.digest, brought)
-    return localize(papers.staged, cache.path, work, {MARKER: marker})
+    python = localize(papers.staged, cache.path, work, {MARKER: marker})
+    return {"python_path": list(python.python_path), "python_env": dict(python.python_env)}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
+from tony.schedulers.yarn import interpreter
 from tony.schedulers.yarn import parcels as module
 from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.settings import YarnSettings
@@ -17,7 +18,7 @@ OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, let
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """Archives are not really made."""
     monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
-    monkeypatch.setattr(module, "store_interpreter", lambda _: PYTHON)
+    monkeypatch.setattr(interpreter, "store_interpreter", lambda _: PYTHON)
     return Cache(tmp_path)
 
 

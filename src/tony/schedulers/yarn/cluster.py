@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tony.dataclass import dataclass, field
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
 from tony.hadoop.failover import Policy, Proxy
-from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.logins import Logins
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Seconds that a person waits for a cluster of which nobody answers.
 PATIENCE = 10.0
@@ -78,6 +81,8 @@ class Cluster:
                 f"the file system {self.files.uri} has no web address: dfs.namenode.http-address is not set. "
                 "Set it in hdfs-site.xml."
             )
+        from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin  # late: http.client, which not all of us need at once
+
         return WebHdfs(urls, WebLogin(user=self.user))
 
     def path(self, staging: str) -> str:

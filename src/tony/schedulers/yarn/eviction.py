@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from tony.hadoop.hdfs.files import FileStatus
-from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Milliseconds.
 DAY = 24 * 3600 * 1000

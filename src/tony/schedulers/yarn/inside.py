@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass, field, replace
 from tony.errors import PlatformError
-from tony.hadoop import ids
 from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
 from tony.schedulers.yarn.papers import PLUG_IN, unpacked
 
@@ -65,6 +64,8 @@ class Inside:
     @property
     def attempt(self) -> int:
         """The how-manieth application master this one is, or belongs to."""
+        from tony.hadoop import ids  # late: executors do not need it, nor all the records that it loads
+
         attempt = ids.container_id(self.container).attempt
         return attempt.number or 1 if attempt else 1
 

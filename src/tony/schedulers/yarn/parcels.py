@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tony.dataclass import dataclass
 from tony.model.record import JobRecord
-from tony.schedulers.yarn.interpreter import store_interpreter
 from tony.schedulers.yarn.plug_in import store_plug_in
 from tony.schedulers.yarn.runtime import store_runtime
 from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
@@ -40,9 +39,13 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         name = f"{stored.digest}{ending}"
         return Wanted(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
 
+    own = None
+    if settings.python == OWN_PYTHON:
+        from tony.schedulers.yarn.interpreter import store_interpreter  # late: it loads every compressor
+
+        own = archive(store_interpreter(cache), ".tar.gz")
     # What is the same for all users may be shared by them on a node: nothing of a user's is in it.
     runtime = archive(store_runtime(cache), ".zip", public=True)
-    own = archive(store_interpreter(cache), ".tar.gz") if settings.python == OWN_PYTHON else None
     shipped = store_plug_in(cache, record)
     plug_in = archive(shipped, ".zip") if shipped else None
     items = {item.digest: item for role in record.staged.roles.values() for item in role.items}

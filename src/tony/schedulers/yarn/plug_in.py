@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 import stat
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +71,8 @@ def _files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os.stat_re
 
 
 def _archive(files: list[tuple[str, Path, os.stat_result]]) -> bytes:
+    import zipfile  # late: it loads every compressor
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, path, _ in files:

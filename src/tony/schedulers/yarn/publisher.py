@@ -17,18 +17,22 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.config.secrets import redact
 from tony.dataclass import replace
+from tony.errors import InfraError
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, LogFullError
-from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.ipc.errors import HadoopError
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.yarn.papers import JobPapers
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Seconds between two looks at the event log in the container.
 _LOOK = 0.25
@@ -45,11 +49,12 @@ class Publisher:
     """One job's record.
 
     Args:
+        files: opens the file system; called in a thread, for it has much to load.
         own_log: what the application master says.
     """
 
-    def __init__(self, files: WebHdfs, papers: JobPapers, folder: JobFolder, own_log: Path) -> None:
-        self._files = files
+    def __init__(self, files: Callable[[], WebHdfs], papers: JobPapers, folder: JobFolder, own_log: Path) -> None:
+        self._open = files
         self._papers = papers
         self._folder = folder
         self._own_log = own_log
@@ -58,6 +63,10 @@ class Publisher:
         self._log: AppendLog | None = None
         self._work: asyncio.Task[None] | None = None
         self._beginning: asyncio.Task[None] | None = None
+
+    @cached_property
+    def _files(self) -> WebHdfs:
+        return self._open()
 
     def start(self) -> None:
         """Begins, in the background. Without it `finish` writes the end alone."""
@@ -70,7 +79,7 @@ class Publisher:
             self._beginning = asyncio.get_running_loop().create_task(beside(self._begin))
             try:
                 await asyncio.shield(self._beginning)
-            except HadoopError as error:
+            except InfraError as error:
                 _log.error("the job's record cannot be written to %s yet: %s", self._papers.folder, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _AGAIN)
@@ -79,7 +88,7 @@ class Publisher:
                 with contextlib.suppress(LogFullError):  # the next look takes it along
                     self._copy()
                 await asyncio.sleep(_LOOK)
-        except HadoopError as error:
+        except InfraError as error:
             _log.error("the job's events cannot be written to %s any more: %s", self._papers.folder, error)
 
     def _begin(self) -> None:
@@ -134,9 +143,10 @@ class Publisher:
         for step in steps:
             try:
                 step()
-            except (HadoopError, OSError) as error:
+            except (InfraError, OSError) as error:
                 _log.error("the end of the job's record cannot be written to %s: %s", self._papers.folder, error)
-        self._files.close()
+        with contextlib.suppress(InfraError):  # it cannot even be opened, as was said
+            self._files.close()
 
     def _finish_events(self) -> None:
         if self._work is None:

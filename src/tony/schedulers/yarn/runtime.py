@@ -12,13 +12,16 @@ import io
 import marshal
 import os
 import stat
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tony
 from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
+
+if TYPE_CHECKING:
+    import zipfile
 
 #: Rooms of the package that only a client needs.
 _CLIENT_ONLY = frozenset({"cli", "client", "mini", "testing"})
@@ -62,6 +65,8 @@ def _fingerprint() -> str:
 
 
 def _archive() -> bytes:
+    import zipfile  # late: it loads every compressor
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for path, _ in _files():
@@ -77,6 +82,8 @@ def _archive() -> bytes:
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    import zipfile
+
     info = zipfile.ZipInfo(name, _ZIP_TIME)
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED

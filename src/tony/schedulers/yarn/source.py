@@ -15,7 +15,7 @@ from typing import Any
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import dataclass
-from tony.errors import SchedulerError
+from tony.errors import InfraError, SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
@@ -132,14 +132,16 @@ class YarnSource(ContainerSource):
             raise SchedulerError(f"{self._inside.tokens} holds no token for the ResourceManager")
         self._master = MasterClient(scheduler_proxy(configuration, token))
         self._nodes = NodeClients(self._master.node_tokens)
-        host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
+        host, _, port = self.master_address.removeprefix("tls:").rpartition(
+            ":"
+        )  # empty: nobody listens, and never will
         page = f"http://{self.page_address}/" if self.page_address else ""
-        self._registration = await self._master.register(host, int(port), page)
+        self._registration = await self._master.register(host, int(port or -1), page)
         self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
         self._beating.add_done_callback(lambda _: self._empty.set())
         cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user})
         own_log = self._inside.logs / "stderr"
-        self._publisher = Publisher(cluster.web_files(), self._papers, self._job.folder, own_log)
+        self._publisher = Publisher(cluster.web_files, self._papers, self._job.folder, own_log)
         if self._inside.attempt > 1:
             raise SchedulerError(
                 f"the application master of attempt {self._inside.attempt - 1} was lost, and the job with it: YARN has "
@@ -389,6 +391,11 @@ class YarnSource(ContainerSource):
         await self._nodes.close()
 
     async def finish(self, report: JobReport) -> None:
+        if self._master is None:  # the job broke off before it began: YARN knows nothing of us yet
+            try:
+                await self.open(lambda event: None)
+            except InfraError as error:
+                _log.info("%s", error)
         try:
             if self._publisher:
                 await self._publisher.finish()

@@ -10,16 +10,19 @@ import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop.hdfs.files import FileStatus
-from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
 from tony.schedulers.yarn import eviction
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.papers import Uploaded
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Files that all may read, and those that are their owner's alone. Nobody writes to them, but HDFS lets only those set
 #: a file's times who may.
