@@ -153,6 +153,7 @@ async def attempt(
 async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob], ContainerSource]) -> AttemptStarted:
     """Everything up to the moment in which the job can run."""
     record, folder = job.record, job.folder
+    parts.source = source(job)  # first: whatever fails below, the scheduler can be told
     _obey_the_site(record.spec)
     open_files.allow_connections(record.spec)
     if record.framework_path:
@@ -162,7 +163,6 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
     parts.writer = LogWriter(folder.events(number), header)
-    parts.source = source(job)
     address = _address(job, parts.source)
     parts.master = Master(
         job,

@@ -512,6 +512,18 @@ async def test_no_summary_was_written_here(tmp_path: Path) -> None:
         assert played.manager.final.final_status is FinalStatus.KILLED
 
 
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_it_never_began(tmp_path: Path, attempt: int) -> None:
+    """A framework that cannot be loaded, a rule of the node's: YARN and the record are told all the same."""
+    async with playing(tmp_path, attempt=attempt, opens=False) as played:
+        played.source.master_address = ""
+        await played.source.close()
+        await played.source.finish(replace(_report(played), state=JobState.FAILED))
+        assert played.manager.final is not None
+        assert played.manager.final.final_status is FinalStatus.FAILED
+        assert (bool(played.file("summary.json")), played.file("access.json")) == (True, None)
+
+
 async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then YARN is told."""
 
