@@ -1,12 +1,9 @@
-"""Containers of a played YARN: the contract of all sources, and everything that goes wrong."""
+"""Containers of a played YARN, and everything that goes wrong. The contract of all sources: tests/conformance/."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,16 +13,14 @@ from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
 from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import replace
 from tony.errors import SchedulerError
-from tony.hadoop.ids import container_id, container_text
+from tony.hadoop.ids import container_id
 from tony.hadoop.wire.records import ContainerStatus, FinalStatus
 from tony.history.record import pending_report, write_summary
 from tony.model.job import MIB, Resources, Role
 from tony.model.report import JobReport
 from tony.model.states import JobState
-from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.yarn import publisher as publishing
 from tony.schedulers.yarn import source as sources
-from tony.testing import conformance, faults
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
 from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
@@ -33,106 +28,12 @@ from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 
-# --- the contract of all sources -----------------------------------------------------------------------------------
-
-FAULTS = (
-    faults.SlowContainer,
-    faults.RefusedContainer,
-    faults.LostContainer,
-    faults.ContainerExitsBeforeRegistering,
-)
-#: YARN takes an ask for a thousand containers, and has it wait; what no node can hold is refused, see below.
-_NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
-
-
-class PlayedBench(conformance.Bench):
-    """A played cluster, looked at from outside."""
-
-    def __init__(self, played: Played, wanted: Sequence[faults.Fault]) -> None:
-        self.played = played
-        self.source, self.spec, self.job_id = played.source, played.spec, played.job_id
-        self._ends: list[tuple[int, str]] = []
-        self._later: list[asyncio.TimerHandle] = []
-        for fault in wanted:
-            self._order(fault)
-
-    def _order(self, fault: faults.Fault) -> None:
-        loop, manager = asyncio.get_running_loop(), self.played.manager
-        match fault:
-            case faults.SlowContainer():
-                manager.grants_by_hand = True
-                self._later.append(loop.call_later(0.5, setattr, manager, "grants_by_hand", False))
-            case faults.RefusedContainer():
-                for node in self.played.nodes:
-                    node.server.order(NO, method="startContainers")
-            case faults.LostContainer(delay=delay):
-                self._end_first(-100, delay)
-            case faults.ContainerExitsBeforeRegistering(exit_code=code):
-                self._end_first(code, 0.0)
-
-    def _end_first(self, status: int, delay: float) -> None:
-        """Ends the first container that runs, some time after it does."""
-
-        def look() -> None:
-            for node in self.played.nodes:
-                for name in list(node.running):
-                    self._later.append(loop.call_later(delay, self._end, name, status))
-                    return
-            self._later.append(loop.call_later(0.002, look))
-
-        loop = asyncio.get_running_loop()
-        loop.call_soon(look)
-
-    def _end(self, container: str, status: int) -> None:
-        for node in self.played.nodes:
-            node.running.pop(container, None)
-        self.played.manager.complete(container_id(container), status)
-
-    def cancel(self) -> None:
-        for each in self._later:
-            each.cancel()
-
-    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
-        await self.played.until(lambda: container in self.played.running())
-        papers = self.played.papers_of(container)
-        return papers.task, papers.credentials
-
-    async def lives(self, container: str) -> bool:
-        return container in self.played.running() and container_id(container) in self.played.manager.live
-
-    async def end_executor(self, container: str) -> None:
-        self._end(container, 0)
-
-    async def crash_executor(self, container: str) -> None:
-        self._end(container, 137)
-
-    async def seen(self, container: str) -> str:
-        context = self.played.node(container).running[container]
-        return str((context.environment, context.commands, context.local_resources))
-
-    async def leftovers(self) -> Sequence[str]:
-        return [container_text(each) for each in self.played.manager.live]
-
-
-@asynccontextmanager
-async def bench(folder: Path, wanted: Sequence[faults.Fault]) -> AsyncIterator[PlayedBench]:
-    async with playing(folder, opens=False) as played:
-        made = PlayedBench(played, wanted)
-        yield made
-        made.cancel()
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits seconds for what these tests provoke."""
     monkeypatch.setattr(sources, "_QUEUED_AFTER", 0.05)
     monkeypatch.setattr(sources, "_LAST_WAIT", 2.0)
-
-
-@pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])
-def test_contract(clause: str, tmp_path: Path) -> None:
-    """Each clause holds; its docstring says which it is."""
-    asyncio.run(conformance.check(clause, partial(bench, tmp_path)))
 
 
 # --- asking --------------------------------------------------------------------------------------------------------

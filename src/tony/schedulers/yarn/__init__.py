@@ -11,6 +11,7 @@ What it brings into HDFS:
 
     parcels       the list of it: staged objects, and archives that are `made` once and kept in the cache here
     runtime       the archive of our own programs
+    compiling     puts compiled files beside what nodes would compile anew for each job
     interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
     plug_in       the archive of a framework's plug-in
     upload        puts each there once, by digest; `eviction` removes what nobody used for long
@@ -18,6 +19,7 @@ What it brings into HDFS:
 What it learns afterwards:
 
     record        event log, summary and what else the application master wrote, brought here
+    listed        an application of the cluster as a job in a list
     printed       what programs printed: at their nodes, or aggregated in HDFS
 
 Inside the cluster:
