@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.played_master import JOB, PlayedMaster, logged, recorded, standing
 from tests.client.test_closing import exited, started
-from tony.client import facts, killing
+from tony.client import elsewhere, facts, killing, unfinished
 from tony.client.killing import kill
 from tony.client.master import whereabouts
 from tony.client.post_mortem import last_report
@@ -67,11 +67,13 @@ class Elsewhere(Submitter):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, folder: JobFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: JobFolder, sight: Sight | None = None) -> None:
+        self._folder, self._sight = folder, sight
         self.swept = 0
 
     async def look(self, job_id: str) -> Sight | None:
+        if self._sight:
+            return self._sight
         there = whereabouts(self._folder)
         assert there is not None
         return Sight(alive=True, address=there.address, host="far", attempt=1)
@@ -90,6 +92,21 @@ class Elsewhere(Submitter):
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         raise NotImplementedError
+
+
+async def test_a_job_that_is_being_submitted(home: Home) -> None:
+    """Its files are on their way, and the scheduler does not know it: it has not ended, and keeps its secrets."""
+    folder, record = recorded(home)
+    folder.secret.mkdir(exist_ok=True)
+    submitter = Elsewhere(folder, Sight(alive=False, note="the ResourceManager does not know the application"))
+    with unfinished.marked(home, JOB):
+        report = await elsewhere.look(folder, record, submitter)
+        assert report is not None
+        assert (report.state, report.waiting) == (JobState.SUBMITTED, "it is being submitted")
+        assert (folder.summary.exists(), folder.secret.exists(), submitter.swept) == (False, True, 0)
+    report = await elsewhere.look(folder, record, submitter)
+    assert report is not None
+    assert (report.state, submitter.swept) == (JobState.FAILED, 1)
 
 
 async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

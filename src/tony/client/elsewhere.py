@@ -12,6 +12,7 @@ import contextlib
 import shutil
 
 from tony import clock
+from tony.client import unfinished
 from tony.client.closing import close_lost
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
@@ -39,8 +40,11 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
         SchedulerError: the scheduler cannot be asked.
         ConnectionFailed: the master is there, but cannot be reached.
     """
+    submitting = unfinished.is_under_way(Home(folder.path.parent.parent), folder.job_id)
     sight = await submitter.look(folder.job_id)
     assert sight is not None
+    if submitting and not sight.address:  # what is not known yet has not ended
+        return replace(pending_report(folder, record), waiting="it is being submitted")
     if sight.alive is False:
         return await _ended(folder, record, submitter, sight)
     if not sight.address:

@@ -38,6 +38,21 @@ def marked(home: Home, job_id: str) -> Iterator[None]:
             os.close(lock)
 
 
+def is_under_way(home: Home, job_id: str) -> bool:
+    """Whether a job is being submitted at this moment, on this machine. Its scheduler need not know it yet."""
+    try:
+        lock = os.open(home.submitting / job_id, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
 def sweep(home: Home) -> None:
     """Removes what killed submissions have left. Blocking; looks at those alone that have not ended in order."""
     try:
