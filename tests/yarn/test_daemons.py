@@ -64,14 +64,12 @@ def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) ->
 
 def test_a_node_manager_is_killed(lab: YarnLab) -> None:
     """Its node is missed, no fault of the job; the session begins again elsewhere, and nothing of the old one stays."""
-    text = '[roles.worker]\ninstances = 2\nmemory = "1g"\n'
+    text = '[roles.worker]\ninstances = 2\nmemory = "1800m"\n'  # no two beside the master
     job = lab.detach(lab.roles(RESUMES, text, "max_restarts = 1"))
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
     hosts = {task: lab.node_of(each["host"]) for task, each in lab.tasks(job).items()}
-    master = next(path.parts[path.parts.index("mini") + 1] for path in [lab.folders(job)[min(lab.folders(job))]])
+    master = next(part for part in lab.folders(job)[min(lab.folders(job))].parts if part.startswith("nm"))
     away = [node for node in hosts.values() if node != master]
-    if not away:
-        pytest.fail(f"all containers are on the master's node: {hosts}")
     old = lab.tasks(job)
     lab.cluster.kill(away[0])
     try:

@@ -193,7 +193,8 @@ def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return header + marshal.dumps(compile(source, path, "exec", dont_inherit=True, optimize=0))
+            code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+            return header + marshal.dumps(code, 2)  # later formats depend on what else this process has loaded
     except (SyntaxError, ValueError):
         return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
-import marshal
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tony
+from tony.schedulers.yarn.compiling import compiled
 from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
 
@@ -67,17 +67,18 @@ def _fingerprint() -> str:
 def _archive() -> bytes:
     import zipfile  # late: it loads every compressor
 
+    members = []
+    for path, _ in _files():
+        starts = path.startswith(_START + "/") and not path.endswith("__init__.py")
+        members.append((os.path.basename(path) if starts else f"tony/{path}", (_root() / path).read_bytes()))
+    modules = [member for member in members if member[0].startswith("tony/") and member[0].endswith(".py")]
+    codes = dict(zip((name for name, _ in modules), compiled(modules), strict=True))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for path, _ in _files():
-            source = (_root() / path).read_bytes()
-            if path.startswith(_START + "/") and not path.endswith("__init__.py"):
-                _add(archive, os.path.basename(path), source)
-                continue
-            name = f"tony/{path}"
-            _add(archive, name, source)
-            if name.endswith(".py"):
-                _add(archive, _compiled_name(name), _compiled(name, source))
+        for name, content in members:
+            _add(archive, name, content)
+            if name in codes:
+                _add(archive, importlib.util.cache_from_source(name), codes[name])
     return buffer.getvalue()
 
 
@@ -88,14 +89,3 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content)
-
-
-def _compiled_name(name: str) -> str:
-    return importlib.util.cache_from_source(name)
-
-
-def _compiled(name: str, source: bytes) -> bytes:
-    """A compiled file that is taken without a look at its source (PEP 552, unchecked): the archive never changes."""
-    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
-    unchecked = (0b01).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code)
