@@ -10,7 +10,9 @@ from tony.hadoop.yarn.pace import Pace
 @pytest.mark.parametrize(
     ("since_change", "wanting", "expected"),
     [
-        (0.0, True, 0.05),
+        (0.0, True, 0.02),
+        (0.9, True, 0.02),
+        (1.0, True, 0.05),
         (5.0, True, 0.05),
         (10.0, True, 0.1),
         (50.0, True, 0.5),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tony.dataclass import dataclass
 
+#: Seconds.
+_JUST_NOW = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
@@ -14,6 +17,8 @@ class Pace:
         slow: when nothing is expected; also the longest while containers are wanted and do not come.
         settle: for so long after a change it stays fast: ends come in groups.
         share: who has waited for long waits a little longer between two questions: this part of the time waited.
+        first: of `fast`, this part while what was asked for within the last second has not come: a scheduler that
+            does not wait for its nodes grants it in milliseconds.
         least: between any two heartbeats, however often one is asked for.
     """
 
@@ -21,6 +26,7 @@ class Pace:
     slow: float = 1.0
     settle: float = 2.0
     share: float = 0.01
+    first: float = 0.4
     least: float = 0.01
 
     def interval(self, since_change: float, *, wanting: bool) -> float:
@@ -30,6 +36,8 @@ class Pace:
             since_change: seconds since something last changed here or there.
             wanting: whether containers are asked for that have not come.
         """
+        if wanting and since_change < _JUST_NOW:
+            return self.fast * self.first
         if wanting:
             return max(self.fast, min(self.slow, since_change * self.share))
         return self.fast if since_change < self.settle else max(self.fast, self.slow)

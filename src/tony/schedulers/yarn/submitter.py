@@ -31,9 +31,7 @@ from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
 from tony.schedulers.yarn.listed import listed
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
-from tony.schedulers.yarn.printed import Printed
 from tony.schedulers.yarn.record import Record
-from tony.schedulers.yarn.rendering import rendered
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.upload import Depot
 from tony.storage.cache import Cache
@@ -108,6 +106,8 @@ class YarnSubmitter(Submitter):
         return ids.application_text(self._new)
 
     def render(self, job: PreparedJob) -> Json:
+        from tony.schedulers.yarn.rendering import rendered  # late: only for --dry-run
+
         return rendered(job.record)
 
     # --- submitting -----------------------------------------------------------------------------------------------
@@ -183,6 +183,8 @@ class YarnSubmitter(Submitter):
         await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
 
     async def fetch_logs(self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink) -> None:
+        from tony.schedulers.yarn.printed import Printed  # late: readers of aggregated logs
+
         await Printed(self._found(folder.job_id), folder.job_id).fetch(containers, sink)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
