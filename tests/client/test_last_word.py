@@ -48,6 +48,8 @@ def test_the_record_breaks_off(
     report = last_report(folder, record, sight)
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
+    left = TaskState.STOPPED if state is JobState.SUCCEEDED else TaskState.LOST
+    assert {task.state for task in report.tasks} == {left}
     assert reason is None or (report.failure is not None and reason in report.failure.reason)
 
 

@@ -40,7 +40,8 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
     if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
     if sight.result is JobState.SUCCEEDED:
-        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None)
+        tasks = tuple(_untold(task) for task in report.tasks)
+        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
     reason = sight.note or f"the scheduler says that it was {sight.result.value}"
     if sight.result is JobState.KILLED:
         failure = replace(
@@ -118,6 +119,13 @@ def _ended(task: TaskReport, state: TaskState, note: str) -> TaskReport:
     if task.state in _NEVER_RAN:
         state, note = TaskState.STOPPED, "never started"
     return replace(task, state=state, pid=None, executor_pid=None, last_output_age=None, note=note)
+
+
+def _untold(task: TaskReport) -> TaskReport:
+    """It was not lost, only its end is nowhere written."""
+    if task.state is not TaskState.LOST:
+        return task
+    return replace(task, state=TaskState.STOPPED, note="the end of its record is missing")
 
 
 def _last_change(folder: JobFolder) -> float:
