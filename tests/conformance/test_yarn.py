@@ -1,7 +1,7 @@
 """YARN keeps to the contract of container sources, on a played cluster.
 
-One fault is not provoked: an answer that is lost on the way is tried in `tests/hadoop/`. One clause does not hold: a demand
-that can never be met waits, for a cluster may grow.
+One fault is not provoked: an answer that is lost on the way is tried in `tests/hadoop/`. One clause does not hold: a
+demand that can never be met waits, for a cluster may grow.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ What it brings into HDFS:
 
     parcels       the list of it: staged objects, and archives that are `made` once and kept in the cache here
     runtime       the archive of our own programs
-    compiling     puts compiled files beside what nodes would compile anew for each job
+    compiling     compiles our programs to the same bytes, whoever does it
     interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
     plug_in       the archive of a framework's plug-in
     upload        puts each there once, by digest; `eviction` removes what nobody used for long
