@@ -126,6 +126,8 @@ class Printed:
 
     async def _last_resort(self, containers: Mapping[str, str], sink: LogSink, why: str) -> None:
         """Not aggregated: where that is off, nodes keep files for some hours, and some show them."""
+        if not containers:
+            raise SchedulerError(why)
         try:
             await self._from_nodes(containers, sink)
         except (SchedulerError, HadoopError) as error:
