@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -109,6 +110,19 @@ async def test_a_job_that_is_being_submitted(home: Home) -> None:
     report = await elsewhere.look(folder, record, submitter)
     assert report is not None
     assert (report.state, submitter.swept) == (JobState.FAILED, 1)
+
+
+async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who kills it waits until there is something to kill."""
+    folder, _ = recorded(home)
+    submitter = Elsewhere(folder, Sight(alive=True))
+    monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
+    with unfinished.marked(home, JOB):
+        killing_it = asyncio.ensure_future(kill(home, JOB))
+        await asyncio.sleep(0.2)
+        assert (killing_it.done(), submitter.swept) == (False, 0)
+    await killing_it
+    assert submitter.swept == 1
 
 
 async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tony import clock
-from tony.client import facts
+from tony.client import facts, unfinished
 from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed
@@ -58,9 +58,12 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
 
 
 async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
-    """Has the scheduler end a job whose master, on another machine, has not come up, or does not answer."""
+    """Has the scheduler end a job whose master, on another machine, has not come up, or does not answer.
+
+    Not while it is being submitted: the scheduler would know of nothing that it could end.
+    """
     submitter = facts.submitter_of(home, record_of(home, job_id))
-    if submitter.capabilities.same_host:
+    if submitter.capabilities.same_host or unfinished.is_under_way(home, job_id):
         return False
     await submitter.sweep(home.job(job_id))
     return True
