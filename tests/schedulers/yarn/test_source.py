@@ -115,6 +115,16 @@ async def test_ask_again_after_a_restart(tmp_path: Path) -> None:
 # --- starting ------------------------------------------------------------------------------------------------------
 
 
+async def test_gpus_under_yarns_own_name_are_gpus(tmp_path: Path) -> None:
+    """A task that has none would be kept from seeing any."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.granted("worker", 1)
+        role = Role(resources=Resources(memory=16 * MIB, others={"yarn.io/gpu": 2}))
+        object.__setattr__(played.source, "_spec", replace(played.spec, roles={"worker": role, "ps": Role()}))
+        await played.launch(container)
+        assert 2 == played.papers_of(container).task.gpus
+
+
 async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) -> None:
     """Its program may use HDFS; nobody in it can be the application master."""
     async with playing(tmp_path) as played:

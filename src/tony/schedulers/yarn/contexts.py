@@ -48,6 +48,11 @@ def capability(resources: Resources) -> Resource:
     )
 
 
+def gpus(resources: Resources) -> int:
+    """GPUs of a task, however the job says so."""
+    return dict(resources.others).get(GPU, resources.gpus)
+
+
 def master_capability(settings: YarnSettings) -> Resource:
     """What the application master gets."""
     return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)

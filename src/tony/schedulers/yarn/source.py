@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable, UserCommand
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
 from tony.errors import InfraError, SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
@@ -35,7 +35,7 @@ from tony.schedulers.base import ContainerSource, PageDoor, PreparedJob, Sink
 from tony.schedulers.yarn import ends
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.contexts import capability, task_container
+from tony.schedulers.yarn.contexts import capability, gpus, task_container
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
@@ -265,6 +265,8 @@ class YarnSource(ContainerSource):
             return
         held.stage = _Stage.STARTING
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        # A task without GPUs is kept from seeing any.
+        task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
         papers = TaskPapers(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: packed(papers)})
         context = task_container(
