@@ -91,6 +91,15 @@ def test_unknown_label() -> None:
     assert problem.message == "the cluster has no such node label; it has none."
 
 
+def test_spread_and_labelled() -> None:
+    """YARN would look among the nodes without a label, for ever."""
+    message = "YARN spreads tasks over nodes without a label only, and worker wants gpu. Leave one out."
+    expected = [Problem(key="roles.worker.spread", value="true", message=message)]
+    assert told(job(Resources(), spread=True, node_label="gpu")) == expected
+    assert told(job(Resources(), spread=True), node_label="gpu") == expected
+    assert told(job(Resources(), spread=True)) == []
+
+
 def test_unknown_resource() -> None:
     """YARN would grant containers without it and say nothing."""
     assert told(job(Resources(others={"yarn.io/fpga": 1}))) == [

@@ -70,10 +70,13 @@ def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem
     problems += _container("scheduler.yarn.am", "the application master", master_capability(settings), label, offer)
     for name, role in spec.effective_roles.items():
         if role.instances:
-            wanted = capability(role.resources)
-            problems += _container(
-                f"roles.{name}", f"a task of {name}", wanted, role.node_label or settings.node_label, offer
-            )
+            wanted, label = capability(role.resources), role.node_label or settings.node_label
+            problems += _container(f"roles.{name}", f"a task of {name}", wanted, label, offer)
+            if label and role.spread:
+                message = (
+                    f"YARN spreads tasks over nodes without a label only, and {name} wants {label}. Leave one out."
+                )
+                problems.append(Problem(key=f"roles.{name}.spread", value="true", message=message))
     return problems
 
 
