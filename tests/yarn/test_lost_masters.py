@@ -1,0 +1,47 @@
+"""The application master is ended from outside: what is told, and that nothing of the job lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.yarn.lab import YarnLab
+from tests.yarn.test_jobs import FAMILY
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.schedulers.yarn.cluster import Cluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def test_a_second_master_tells_that_the_first_was_lost(lab: YarnLab) -> None:
+    """It begins nothing anew; the first one's events are kept, and the first one's containers are ended."""
+    job = lab.detach(lab.roles(FAMILY), "--set", "scheduler.yarn.max_attempts=2")
+    lab.wait_wrote("0")
+    os.kill(lab.master_of(job), signal.SIGKILL)
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["attempt"]) == ("failed", 3, 2)
+    assert "the application master of attempt 1 was lost" in status["failure"]["reason"]
+    assert "attempt 1 was lost" in lab.wait_application(job)["diagnostics"]
+    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 1
+    lab.wait_gone(job)
+
+
+def test_killed_through_yarn(lab: YarnLab) -> None:
+    """As `yarn application -kill` does it: the job was killed, in YARN's words."""
+    job = lab.detach(lab.roles(FAMILY))
+    lab.wait_wrote("0")
+    asyncio.run(_kill(lab, job))
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("killed", 4)
+    assert "killed by hand" in status["failure"]["reason"]
+    lab.wait_gone(job)
+
+
+async def _kill(lab: YarnLab, job: str) -> None:
+    cluster = Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
+    async with cluster.applications() as client:
+        await client.kill(ids.application_id(job), "killed by hand")
