@@ -133,16 +133,7 @@ class YarnLab(Lab):
 
     def processes(self, job: str) -> list[int]:
         """Every process on any node that has to do with a job, by environment or working folder."""
-        number = job.removeprefix("application").encode() + b"_"  # `_1795275827392_0001_`, as in containers' ids
-        marker = f"TONY_TASK={job}/".encode()
-        found = []
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) == os.getpid():
-                continue
-            environment, folder = _seen(int(name))
-            if marker in environment or number in environment or f"/{job}/" in folder:
-                found.append(int(name))
-        return sorted(found)
+        return processes_of(job)
 
     def node_of(self, host: str) -> str:
         """The daemon of a host: `nm2`."""
@@ -174,6 +165,20 @@ class YarnLab(Lab):
                     self.tony("kill", job, "--now")
                     self.wait_application(job)
         super().close()
+
+
+def processes_of(job: str) -> list[int]:
+    """Every process on any node that has to do with a job, by environment or working folder."""
+    number = job.removeprefix("application").encode() + b"_"  # `_1795275827392_0001_`, as in containers' ids
+    marker = f"TONY_TASK={job}/".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        environment, folder = _seen(int(name))
+        if marker in environment or number in environment or f"/{job}/" in folder:
+            found.append(int(name))
+    return sorted(found)
 
 
 def user() -> str:
@@ -213,4 +218,4 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-__all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "until", "user"]
+__all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "processes_of", "until", "user"]

@@ -103,6 +103,21 @@ def test_gpus_that_there_are(lab: YarnLab) -> None:
     assert lab.tasks(lab.only_job())["worker:0"]["host"] == "127.0.1.1"
 
 
+def test_what_yarn_is_told(lab: YarnLab) -> None:
+    """Queue, priority, tags, type, name and lifetime are where YARN shows them."""
+    sets = ["queue=other", "priority=3", "tags=night, mnist", "application_type=TRAINING", "lifetime=1h"]
+    words = [word for each in sets for word in ("--set", f"scheduler.yarn.{each}")]
+    job = lab.detach(lab.roles("import time; time.sleep(3600)", head='name = "by hand"'), *words)
+    seen = lab.application(job)
+    shown = {name: seen[name] for name in ("queue", "priority", "applicationType", "name")}
+    assert shown == {"queue": "other", "priority": 3, "applicationType": "TRAINING", "name": "by hand"}
+    assert set(seen["applicationTags"].split(",")) == {"night", "mnist"}
+    (timeout,) = seen["timeouts"]["timeout"]
+    assert (timeout["type"], timeout["remainingTimeInSeconds"] > 3000) == ("LIFETIME", True)
+    assert lab.tony("kill", job, "--now").returncode == 0
+    lab.wait(job, "killed")
+
+
 def test_no_cluster(lab: YarnLab) -> None:
     """A configuration that is not there, and daemons that nobody reaches: each told in its way, and no record."""
     job = lab.job('command = "true"\n')

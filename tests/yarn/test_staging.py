@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -123,5 +123,4 @@ def test_two_clients_at_once(lab: YarnLab) -> None:
         assert follower.returncode == 0, out + err
     assert sorted(path.name for path in lab.out.iterdir()) == sorted(lab.jobs())
     assert len(lab.jobs()) == 2
-    names = until(lambda: lab.stat(f"{place}/cache"), "there is a cache")
-    assert len([name for name in names if not name.startswith(".")]) == 2
+    assert len([name for name in lab.stat(f"{place}/cache") if not name.startswith(".")]) == 2

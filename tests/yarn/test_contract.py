@@ -1,0 +1,232 @@
+"""YARN keeps to the contract of container sources, on a real cluster: an unmanaged master is in this process.
+
+Not asked here are what a played cluster does better (`tests/conformance/test_yarn.py`: launches that are refused,
+answers that get lost, no room for a while), and a demand that can never be met: it waits, for a cluster grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import signal
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tony
+from tests.mini_clusters import Clusters
+from tests.yarn.lab import CEILING, processes_of
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.tokens.credentials import Credentials as Tokens
+from tony.hadoop.tokens.credentials import from_message
+from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext, Resource
+from tony.hadoop.wire.reports import ApplicationSubmissionContext
+from tony.hadoop.yarn.application_client import ApplicationClient
+from tony.history.record import pending_report
+from tony.linux.process import is_alive
+from tony.mini.cluster import Cluster as MiniCluster
+from tony.protocol.launch import Credentials, JobCredentials, TaskPart
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.papers import JobPapers, TaskPapers, Uploaded, unpacked
+from tony.schedulers.yarn.source import YarnSource
+from tony.testing import conformance, faults
+from tony.testing.jobs import credentials, prepared_job, two_roles
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+FAULTS = (faults.LostContainer, faults.ContainerExitsBeforeRegistering)
+CLAUSES = [clause for clause in conformance.clauses(FAULTS) if clause != "impossible_demand_is_refused"]
+#: How many clauses are checked at a time, each by an application of its own.
+AT_ONCE = 4
+#: Seconds; longer than the heartbeats of all daemons, in which what should not happen would.
+QUIET = 1.5
+#: Seconds that a killed process may take to die.
+DYING = 10.0
+
+
+class RealBench(conformance.Bench):
+    """One unmanaged master.
+
+    Args:
+        folder: where stand-ins write.
+    """
+
+    def __init__(self, source: YarnSource, job_id: str, folder: Path) -> None:
+        self.source, self.spec, self.job_id = source, two_roles(), job_id
+        self._folder = folder
+        self._later: list[asyncio.Task[None]] = []
+
+    async def _report(self, container: str) -> dict[str, Any]:
+        path = self._folder / f"{container}.json"
+        async with asyncio.timeout(CEILING):
+            while not path.exists():
+                await asyncio.sleep(0.01)
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+    async def told(self, container: str) -> tuple[TaskPart, Credentials]:
+        papers = unpacked(TaskPapers, (await self._report(container))["papers"].encode())
+        return papers.task, papers.credentials
+
+    async def lives(self, container: str) -> bool:
+        path = self._folder / f"{container}.json"
+        if not path.exists():
+            return False
+        report = json.loads(path.read_text())
+        if is_alive(report["pid"]):
+            return True
+        # The kernel has killed it by now; on a busy machine it dies when its turn comes.
+        give_up = asyncio.get_running_loop().time() + DYING
+        while is_alive(report["program"]) and asyncio.get_running_loop().time() < give_up:
+            await asyncio.sleep(0.01)
+        return is_alive(report["program"])
+
+    async def end_executor(self, container: str) -> None:
+        os.kill((await self._report(container))["pid"], signal.SIGTERM)
+
+    async def crash_executor(self, container: str) -> None:
+        os.kill((await self._report(container))["pid"], signal.SIGKILL)
+
+    async def seen(self, container: str) -> str:
+        return json.dumps((await self._report(container))["seen"])
+
+    async def leftovers(self) -> Sequence[str]:
+        return [str(pid) for pid in processes_of(self.job_id)]
+
+    def provoke(self, fault: faults.Fault) -> None:
+        match fault:
+            case faults.LostContainer():
+                self._later.append(asyncio.get_running_loop().create_task(self._crash_first()))
+            case faults.ContainerExitsBeforeRegistering(exit_code=code):
+                (self._folder / "order").write_text(str(code))
+
+    async def _crash_first(self) -> None:
+        while not (found := list(self._folder.glob("*.json"))):
+            await asyncio.sleep(0.01)
+        await self.crash_executor(found[0].stem)
+
+
+@asynccontextmanager
+async def bench(
+    cluster: MiniCluster, runtime: Uploaded, folder: Path, wanted: Sequence[faults.Fault]
+) -> AsyncIterator[RealBench]:
+    """A source whose job is an application of its own."""
+    hadoop = Cluster.of(Configuration.load(cluster.conf), os.environ)
+    async with hadoop.applications() as client:
+        application, token = await _unmanaged(client)
+        nodes = {node.id.host or "": node.rack or "" for node in await client.nodes() if node.id}
+        job = prepared_job(folder / "home", two_roles(), ids.application_text(application))
+        papers = JobPapers(
+            record=job.record,
+            credentials=JobCredentials(am=credentials(), executors=credentials()),
+            runtime=runtime,
+            objects={},
+            configuration=hadoop.needed_settings(),
+            folder=f"/tmp/{folder.parent.name}/{job.folder.job_id}",
+            user=hadoop.user,
+            nodes=nodes,
+        )
+        inside = Inside(
+            container="container_0_0000_01_000001",
+            host="127.0.0.1",
+            folder=folder,
+            logs=folder,
+            shared=folder,
+            http="",
+            tokens=folder / "tokens",
+            credentials=token,
+        )
+        source = YarnSource(job, papers, inside)
+        made = RealBench(source, job.folder.job_id, folder)
+        for fault in wanted:
+            made.provoke(fault)
+        try:
+            yield made
+        finally:
+            await source.close()
+            await source.finish(pending_report(job.folder, job.record))
+            with suppress(HadoopError):
+                await client.kill(application)
+
+
+async def _unmanaged(client: ApplicationClient) -> tuple[ApplicationId, Tokens]:
+    new = await client.new_application()
+    size = Resource(memory=64, vcores=1)
+    await client.submit(
+        ApplicationSubmissionContext(
+            application_id=new.id,
+            name="a contract",
+            queue="default",
+            am_container=ContainerLaunchContext(),
+            unmanaged_am=True,
+            resource=size,
+            max_attempts=1,
+        )
+    )
+    async with asyncio.timeout(CEILING):
+        while (token := (await client.report(new.id)).am_rm_token) is None:
+            await asyncio.sleep(0.05)
+    return new.id, Tokens(tokens={"master": from_message(token)})
+
+
+def _runtime(cluster: MiniCluster, folder: Path, into: str) -> bytes:
+    """An archive in place of that of our programs, whose start leads to the stand-in."""
+    source = Path(tony.__file__).parents[1]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("stand_in.py", Path(__file__).with_name("stand_in.py").read_text())
+        archive.writestr("start.sh", f'exec python3 -I -S "${{0%/*}}/stand_in.py" {source} {folder}/{into}\n')
+    return buffer.getvalue()
+
+
+def _check(clause: str, made: conformance.MakeBench) -> None:
+    asyncio.run(conformance.check(clause, made))
+
+
+@pytest.fixture(scope="module")
+def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict[str, Future[None]]]:
+    """All clauses that were chosen, some at a time."""
+    folder = Path(tempfile.mkdtemp(prefix="tony-contract-"))
+    cluster = clusters.shared()
+    hadoop = Cluster.of(Configuration.load(cluster.conf), os.environ)
+    names = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
+    files, pool = hadoop.web_files(), ThreadPoolExecutor(AT_ONCE)
+    normal = conformance.PATIENCE, conformance.QUIET
+    conformance.PATIENCE, conformance.QUIET = CEILING, QUIET
+    try:
+        files.make_directories(f"/tmp/{folder.name}", 0o755)
+        found = {}
+        for name in names:
+            (folder / name).mkdir()
+            path = f"/tmp/{folder.name}/{name}.zip"
+            files.create(path, _runtime(cluster, folder, name), permission=0o644)
+            status = files.status(path)
+            runtime = Uploaded(url=f"{hadoop.files.uri}{path}", size=status.length, timestamp=status.modified_ms)
+            made = partial(bench, cluster, runtime, folder / name)
+            found[name] = pool.submit(_check, name, made)
+        yield found
+    finally:
+        pool.shutdown(cancel_futures=True)
+        conformance.PATIENCE, conformance.QUIET = normal
+        files.delete(f"/tmp/{folder.name}", recursive=True)
+        files.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_contract(checked: dict[str, Future[None]], clause: str) -> None:
+    """Each clause holds; its docstring says which it is."""
+    checked[clause].result()
