@@ -30,4 +30,5 @@ and its name goes into `ROWS` of `bench/__main__.py`. The pieces:
   with torch")` says why one could not be measured; `CannotRun("...")`, raised in `measure`, says it for the whole row.
 - `workshop.Workshop` is a clean home, an empty source folder and the `tony` of this environment; it waits for every
   process of its jobs and adds up their CPU time, and leaves none behind.
+- `small_cluster.SmallCluster` is a real Hadoop inside a workshop, for as long as a row needs it.
 """
