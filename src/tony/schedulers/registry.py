@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from tony.schedulers.base import Scheduler
+if TYPE_CHECKING:
+    from tony.schedulers.base import Scheduler
 
 _HOMES = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
     "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
 }
+
+
+#: Those whose jobs leave their log files on other machines, as their `Capabilities` say: who only looks at a job of
+#: this machine need not load what could say it.
+_ELSEWHERE = frozenset({"yarn"})
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether a scheduler's jobs leave their log files on other machines."""
+    return name in _ELSEWHERE
 
 
 def names() -> tuple[str, ...]:
@@ -25,7 +36,7 @@ def load(name: str) -> Scheduler:
         LookupError: there is none.
     """
     module, _, class_name = _HOMES[name].partition(":")
-    return cast(Scheduler, getattr(import_module(module), class_name)())
+    return cast("Scheduler", getattr(import_module(module), class_name)())
 
 
 def package_of(name: str) -> str:

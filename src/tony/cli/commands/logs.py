@@ -19,7 +19,7 @@ from tony.history.record import record_of
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
-from tony.schedulers import registry
+from tony.schedulers.registry import is_elsewhere
 from tony.units import exact_size
 
 
@@ -77,10 +77,7 @@ def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail:
 
 def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
     """Has what lies on other machines brought here."""
-    try:
-        if registry.load(record.spec.scheduler).submitter(home).capabilities.log_files:
-            return
-    except LookupError:  # of a later version; its files may be here
+    if not is_elsewhere(record.spec.scheduler):
         return
     import asyncio
 
