@@ -111,3 +111,17 @@ def test_what_yarn_knows_of_the_end(
     """What the master told counts; that it failed without a word says nothing of the job's programs."""
     seen = sight(ApplicationReport(id=ID, state=state, final_status=final))
     assert (seen.result, seen.alive) == (result, state is ApplicationState.RUNNING)
+
+
+def test_why_an_application_waits_is_told_without_numbers() -> None:
+    """YARN's words change with every look; what they mean does not."""
+    said = (
+        "[Sat Nov 21 16:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. Queue's AM "
+        "resource limit exceeded.  Details : AM Partition = <DEFAULT_PARTITION>; AM Resource Request = <memory:512>; "
+    )
+    waiting = sight(ApplicationReport(state=ApplicationState.ACCEPTED, diagnostics=said))
+    assert waiting.note == (
+        "Application is added to the scheduler and is not yet activated. Queue's AM resource limit exceeded."
+    )
+    ended = sight(ApplicationReport(state=ApplicationState.FAILED, diagnostics=said))
+    assert ended.note == said.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -237,9 +238,19 @@ def sight(report: ApplicationReport) -> Sight:
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
-        note="" if report.diagnostics in ("", "N/A") else shown(report.diagnostics).strip(),
+        note=_waits_for(report.diagnostics) if alive else _said(report.diagnostics),
         result=_result(report),
     )
+
+
+def _said(diagnostics: str) -> str:
+    return "" if diagnostics in ("", "N/A") else shown(diagnostics).strip()
+
+
+def _waits_for(diagnostics: str) -> str:
+    """Why an application waits, without the moment and without the queue's numbers, which change all the time."""
+    said = _said(diagnostics).partition(" Details :")[0]
+    return re.sub(r"^\[[^\]]*\] ", "", said).strip()
 
 
 def _result(report: ApplicationReport) -> JobState | None:
