@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import logging
+import re
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem, SchedulerError, TonyError
