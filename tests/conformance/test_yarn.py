@@ -46,11 +46,10 @@ class PlayedBench(conformance.Bench):
             self._order(fault)
 
     def _order(self, fault: faults.Fault) -> None:
-        loop, manager = asyncio.get_running_loop(), self.played.manager
+        manager = self.played.manager
         match fault:
             case faults.SlowContainer():
                 manager.grants_by_hand = True
-                self._later.append(loop.call_later(0.5, setattr, manager, "grants_by_hand", False))
             case faults.RefusedContainer():
                 for node in self.played.nodes:
                     node.server.order(NO, method="startContainers")
@@ -58,6 +57,9 @@ class PlayedBench(conformance.Bench):
                 self._end_first(-100, delay)
             case faults.ContainerExitsBeforeRegistering(exit_code=code):
                 self._end_first(code, 0.0)
+
+    def make_room(self) -> None:
+        self.played.manager.grants_by_hand = False
 
     def _end_first(self, status: int, delay: float) -> None:
         """Ends the first container that runs, some time after it does."""
