@@ -15,7 +15,7 @@ from tony.linux import process
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec
 from tony.protocol.launch import Credentials, LaunchContext, TaskPart
-from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
 from tony.schedulers.local.source import LocalSource
 from tony.testing import conformance, faults
 from tony.testing.jobs import prepared_job, two_roles
@@ -36,6 +36,7 @@ class LocalBench(conformance.Bench):
     def __init__(self, folder: Path, spec: JobSpec | None = None, settings: dict[str, int] | None = None) -> None:
         self.folder = folder
         self.ledger = folder / "ledger"
+        self._other: HeldClaim | None = None
         values: dict[str, str | int | float | bool] = {
             "memory": parse_size("1g"),
             "gpus": 0,
@@ -88,8 +89,8 @@ class LocalBench(conformance.Bench):
 
     async def provoke(self, fault: faults.Fault) -> None:
         match fault:
-            case faults.SlowContainer(delay=delay):
-                self._fill_machine(delay)
+            case faults.SlowContainer():
+                self._fill_machine()
             case faults.RefusedContainer():
                 self._refuse_first()
             case faults.LostContainer():
@@ -97,15 +98,18 @@ class LocalBench(conformance.Bench):
             case faults.ContainerExitsBeforeRegistering(exit_code=code):
                 (self.folder / "c-1.exit").write_text(str(code))
 
-    def _fill_machine(self, delay: float) -> None:
-        """Another job holds all memory for a while."""
+    def make_room(self) -> None:
+        if self._other:
+            self._other.withdraw()
+
+    def _fill_machine(self) -> None:
+        """Another job holds all memory until somebody has seen that."""
         self.ledger.mkdir()
         ledger = Ledger(self.ledger)
         claim = new_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
         with ledger.locked():
-            held = ledger.post(replace(claim, devices=()))
+            self._other = ledger.post(replace(claim, devices=()))
         ledger.close()
-        asyncio.get_running_loop().call_later(delay, held.withdraw)
 
     def _refuse_first(self) -> None:
         """Its working directory cannot be made."""
