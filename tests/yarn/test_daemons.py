@@ -46,7 +46,7 @@ def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
 
 
 def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) -> None:
-    """All programs end while there is none: the follower hears of it at once, and YARN as soon as it can."""
+    """All programs end while there is none: the follower hears of it all the same, and YARN as soon as it can."""
     follower = lab.follow("submit", lab.roles(RESUMES), "--scheduler", "yarn")
     lab.wait_wrote("0.1")
     job = lab.only_job()
@@ -54,7 +54,7 @@ def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) ->
     lab.cluster.kill("rm")
     (lab.out / "gate").touch()
     try:
-        until(lambda: follower.poll() is not None, "the follower has heard of the end", 60)
+        until(lambda: follower.poll() is not None, "the follower has heard of the end")
     finally:
         lab.cluster.restart("rm")
     out, err = follower.communicate()
