@@ -104,7 +104,7 @@ def test_gpus_that_there_are(lab: YarnLab) -> None:
 
 
 def test_what_yarn_is_told(lab: YarnLab) -> None:
-    """Queue, tags, type, name and lifetime are where YARN shows them. Priorities are cut at the cluster's highest, 0."""
+    """Queue, tags, type, name and lifetime are where YARN shows them. Priorities are cut at the cluster's most, 0."""
     sets = ["queue=other", "priority=3", "tags=night, mnist", "application_type=TRAINING", "lifetime=1h"]
     words = [word for each in sets for word in ("--set", f"scheduler.yarn.{each}")]
     job = lab.detach(lab.roles("import time; time.sleep(3600)", head='name = "by hand"'), *words)
