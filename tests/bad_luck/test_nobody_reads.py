@@ -29,6 +29,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "validate": ("validate {file}",),
     "settings": ("settings",),
     "completion": ("completion bash",),
+    "mini": ("mini status", "mini status --json", "mini --help"),
     "version": ("version", "--version", "--help", "status --help"),
 }
 #: Lines that are refused with 2, whoever reads that.

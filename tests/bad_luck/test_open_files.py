@@ -105,6 +105,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
         **{name: (name, str(file)) for name in ("submit", "validate")},
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
+        "mini": ("mini", "status"),
     }
     assert set(words) == set(COMMANDS)
     refused = 0
