@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
     from tony.mini.cluster import Cluster
+
+# How long an example takes says something of the machine only: no test may depend on it.
+settings.register_profile("tony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tony")
 
 ALLOWED_SKIPS = Path(__file__).parent / "meta" / "allowed_skips.txt"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.units import (
@@ -124,7 +124,6 @@ def test_an_exact_size_is_short(expected: str, size: int) -> None:
     assert expected == exact_size(size)
 
 
-@settings(deadline=None)
 @given(st.integers(0, MAX_SIZE))
 def test_an_exact_size_is_read_back_as_it_was(size: int) -> None:
     """No byte is lost."""
@@ -140,7 +139,6 @@ def test_an_exact_duration_is_short(expected: str, seconds: float) -> None:
     assert expected == exact_duration(seconds)
 
 
-@settings(deadline=None)
 @given(st.integers(0, int(MAX_DURATION) * 1000))
 def test_an_exact_duration_is_read_back_as_it_was(milliseconds: int) -> None:
     """Down to a millisecond nothing is lost."""

@@ -25,7 +25,7 @@ def on_disk(folder: Path, name: LogName = NAME) -> bytes:
     return (older.read_bytes() if older.exists() else b"") + (newer.read_bytes() if newer.exists() else b"")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     writes=st.lists(st.binary(min_size=1, max_size=60) | st.just(b"line\n"), max_size=25),
     limit=st.integers(2, 200),

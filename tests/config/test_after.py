@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.config.after import cycles, way_round
@@ -51,7 +51,6 @@ def test_a_long_chain_is_no_ring_and_no_deep_recursion() -> None:
     assert [] == cycles({f"r{n}": [f"r{n + 1}"] for n in range(count)})
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 5).map(str), st.lists(st.integers(0, 5).map(str), max_size=3)))
 def test_rings_are_found_exactly_when_no_order_exists(waits_for: dict[str, list[str]]) -> None:
     """Against the plain way: take away whoever waits for nobody, until nothing changes."""

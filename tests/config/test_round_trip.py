@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, as_toml, jobs
@@ -33,21 +33,18 @@ def _load(folder: Path, text: str, name: str, **more: Any) -> Resolved:
     return load(name, environ={}, cwd=folder, site_files=[], **more)
 
 
-@settings(deadline=None)
 @given(spec=jobs())
 def test_a_job_file_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
     """TOML there and back."""
     assert spec == _load(folder, as_toml(spec), "job.toml").spec
 
 
-@settings(deadline=None)
 @given(spec=jobs())
 def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
     """YAML there and back."""
     assert spec == _load(folder, yaml.safe_dump(as_tables(spec)), "job.yaml").spec
 
 
-@settings(deadline=None)
 @given(spec=jobs())
 def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec) -> None:
     """So do its record, its table and the application master's check."""
@@ -59,14 +56,12 @@ def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec
     redact(spec)
 
 
-@settings(deadline=None)
 @given(spec=jobs())
 def test_a_call_may_give_all_of_a_job_as_a_mapping(folder: Path, spec: JobSpec) -> None:
     """The same tables without a file."""
     assert spec == load(overrides=as_tables(spec), environ={}, cwd=folder, site_files=[]).spec
 
 
-@settings(deadline=None)
 @given(text=st.text(max_size=300))
 @pytest.mark.parametrize("name", ["job.toml", "job.yaml"])
 def test_any_text_is_a_job_or_a_list_of_mistakes(folder: Path, name: str, text: str) -> None:
@@ -89,7 +84,6 @@ _values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(tables=st.recursive(_values, lambda inner: st.dictionaries(_parts, inner, max_size=5), max_leaves=20))
 def test_known_keys_with_any_values_are_a_job_or_a_list_of_mistakes(folder: Path, tables: Any) -> None:
     """From a call, where values are of every type, and from a file."""
@@ -103,7 +97,6 @@ def test_known_keys_with_any_values_are_a_job_or_a_list_of_mistakes(folder: Path
         _load(folder, yaml.safe_dump(given_tables), "job.yaml")
 
 
-@settings(deadline=None)
 @given(
     sets=st.lists(st.text(max_size=20) | st.tuples(_parts, st.text(max_size=9)).map("=".join), max_size=3),
     params=st.lists(st.text(max_size=20), max_size=2),

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.config.layers import MAX_DEPTH
@@ -111,7 +111,6 @@ def _keys(values: dict[str, Any], place: tuple[str, ...] = ()) -> set[tuple[str,
     return found
 
 
-@settings(deadline=None)
 @given(documents)
 def test_every_key_that_tomllib_sees_has_a_line(document: dict[str, Any]) -> None:
     """What tomlkit writes is found again, each top-level key at a line that holds it."""
@@ -126,7 +125,6 @@ def test_every_key_that_tomllib_sees_has_a_line(document: dict[str, Any]) -> Non
         assert 1 <= found.lines[key] <= len(lines)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_can_be_scanned(text: str) -> None:
     """The scan ends wherever it does not understand, and says so to nobody."""

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.config.layers import Written
@@ -63,7 +63,6 @@ def test_keys_are_text_whatever_they_look_like() -> None:
     assert {"on", "1", "null", "1.5"} == set(read_yaml("on: a\n1: b\nnull: c\n1.5: d")[0])
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but YamlError comes out."""

@@ -104,7 +104,7 @@ def test_thousands_of_lives(block: int, tmp_path: Path) -> None:
             lived(Random(seed), tmp_path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_lives_that_are_sought_for_trouble(chance: Random) -> None:
     """The same under a searcher that also makes what it finds small."""

@@ -189,6 +189,10 @@ class Guest:
         """The content of a log file of the program."""
         return (self.logs / name).read_text()
 
+    def has_printed(self, name: str, text: str) -> bool:
+        """Whether this is all that its program has printed: False also while the file is not there."""
+        return (self.logs / name).exists() and self.read(name) == text
+
     def watchdog(self) -> int:
         """The pid of its watchdog: the one below it that runs our code."""
         return wait_until(lambda: next((pid for pid in process.descendants(self.pid) if _is_ours(pid)), None))

@@ -225,7 +225,7 @@ class Shell:
         assert numbers == sorted(numbers)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_promises_hold_whatever_arrives(steps: list[object]) -> None:
     """Duplicates, reordering, broken connections: one program at a time, one end per start, dense report numbers."""

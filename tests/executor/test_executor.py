@@ -180,7 +180,7 @@ def test_sessions_follow_each_other_in_one_executor(master: Master, guest: Start
     assert (status.reason, status.code, status.message) == (ExitReason.STOPPED, 7, "stopped (session 2 opens)")
     master.start(session=2)
     master.wait(msg.ProgramOutput, lambda each: each.session == 2)
-    wait_until(lambda: executor.read("worker-0.s2.t1.out") == "session 2\n" or None)  # is told of before it is written
+    wait_until(lambda: executor.has_printed("worker-0.s2.t1.out", "session 2\n"))  # is told of before it is written
     master.send(msg.StopProgram(session=2, grace=5.0, reason="enough"))
     assert ended(master, 2).message == "stopped (enough)"
     master.start(session=1)  # history

@@ -213,7 +213,7 @@ def test_a_crowd_of_readers_is_bounded(tmp_path: Path) -> None:
     run(story())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     writes=st.lists(st.binary(min_size=1, max_size=120) | st.just(b"line\n"), max_size=25),
     limit=st.integers(2, 300),

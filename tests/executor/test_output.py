@@ -39,7 +39,7 @@ def test_rotation_keeps_the_newest_within_the_limit(tmp_path: Path) -> None:
     assert file.lost == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=300) | st.just(b"\n"), max_size=30), st.integers(2, 400))
 def test_rotation_whatever_is_written(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int

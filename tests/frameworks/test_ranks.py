@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.frameworks.gang import computing, roles_together
@@ -46,7 +46,6 @@ def cluster_of(spec: JobSpec) -> ClusterSpec:
     return ClusterSpec(session=1, version=1, roles=addresses)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_ranks_are_a_permutation(spec: JobSpec) -> None:
     """In every group the ranks are 0 to W - 1, each once, and rank 0 listens at the coordinator's address."""

@@ -82,7 +82,7 @@ def test_fcfs_has_neither(make_gang: GangMaker) -> None:
     assert all(processes == [{}] for processes in gang.environments().values())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.dictionaries(
         st.sampled_from(["chief", "worker", "ps", "evaluator", "tensorboard", "shipper"]),

@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- what was written -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(first=st.lists(ANY_EVENT, max_size=5), second=st.lists(ANY_EVENT, max_size=3))
 def test_every_event_is_read_as_it_was_written(folder: Path, first: list[ev.Event], second: list[ev.Event]) -> None:
     """Every kind of event, over two attempts."""
@@ -78,7 +78,7 @@ def test_every_event_is_read_as_it_was_written(folder: Path, first: list[ev.Even
     (folder / "events.2.jsonl").unlink()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(at=TIMES, wall=TIMES)
 def test_times_are_kept_exactly(folder: Path, at: float, wall: float) -> None:
     """A replay must see the very same `now`."""
@@ -124,7 +124,7 @@ def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 # --- what is damaged --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(keep=st.integers(0, 2000))
 def test_a_log_that_ends_anywhere_is_read_up_to_there(folder: Path, keep: int) -> None:
     """A torn last line was never acted upon; a file without a whole header is of an attempt that did nothing."""
@@ -135,7 +135,7 @@ def test_a_log_that_ends_anywhere_is_read_up_to_there(folder: Path, keep: int) -
     assert list(read([path])) == entries(SOME[: max(0, lines - 1)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(place=st.integers(0, 2000), junk=st.binary(max_size=8))
 def test_a_damaged_log_is_said_to_be_damaged(folder: Path, place: int, junk: bytes) -> None:
     """Whatever stands in it, the answer is events or an error that names the file."""

@@ -116,7 +116,7 @@ def test_a_noun_that_holds_itself_is_read_back() -> None:
 
 
 @given(st.sampled_from(NOUNS).flatmap(values))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_noun_of_ours_survives_json(value: Any) -> None:
     """Events, messages, jobs and reports come back equal, whatever is in them."""
     text = json.dumps(to_plain(value), allow_nan=False)
@@ -145,7 +145,7 @@ def to_plain_keys(cls: type[Any]) -> list[str]:
 
 
 @given(st.sampled_from(NOUNS), st.data(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_hostile_data_gives_a_value_that_fits_or_a_short_error(
     cls: type[Any], data: st.DataObject, ignore_unknown: bool
 ) -> None:

@@ -69,7 +69,6 @@ STREAMS = st.lists(BODIES.map(frame) | st.binary(max_size=6), max_size=4).map(b"
 
 
 @given(st.lists(ANY_MESSAGE, max_size=4), CUTS)
-@settings(deadline=None)
 def test_messages_arrive_as_they_were_sent(messages: list[Message], places: list[int]) -> None:
     """Every message comes back equal and in order, wherever the network cuts the bytes."""
     data = b"".join(encode(message) for message in messages)
@@ -77,7 +76,7 @@ def test_messages_arrive_as_they_were_sent(messages: list[Message], places: list
 
 
 @given(STREAMS, CUTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_give_messages_or_one_error_however_they_are_cut(data: bytes, places: list[int]) -> None:
     """Hostile bytes end in a ProtocolError with one of our codes, at the same message for every way of cutting."""
     whole = all_from(Decoder(200), [data])
@@ -162,7 +161,6 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 
 
 @given(PLAIN, CUTS)
-@settings(deadline=None)
 def test_what_goes_to_many_is_the_same_message(shared: Any, places: list[int]) -> None:
     """Whether or not it was worth compressing, and in whatever pieces it comes."""
     message = StartProgram(attempt=1, session=2, try_=3, version=4, shared=shared)

@@ -263,7 +263,9 @@ async def test_a_peers_own_words_do_not_become_counters(place: Place, caplog: py
                 wild = b'{"k":"refused","code":"%d","reason":"\\u001b[2J%b"}' % (n, b"x" * 10_000)
                 peer.writer.write(hello() + frame(wild))
                 await peer.rest()
-        assert server.statistics().refused == {"other": 30}
+        refused = dict(server.statistics().refused)
+        assert refused.pop("other") == 30
+        assert refused.keys() <= {"tls"}  # whoever else on this machine knocks at a port that was somebody's before
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) < 30
     assert all(line.isprintable() and len(line) < 1000 for line in lines)

@@ -163,7 +163,7 @@ def test_full_disk(tmp_path: Path, small_disk: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(tree=trees())
 def test_every_folder_arrives_as_it_was(tree: dict[str, Node]) -> None:
     """From the source to the working directory: names, modes, links and content."""

@@ -26,7 +26,7 @@ def packed(found: Scan) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tree=trees(), seed=st.integers())
 def test_round_trip_and_stability(tree: dict[str, Node], seed: int) -> None:
     """Modes, links, names and content come back; order of making, umask and times leave no trace in the tar."""

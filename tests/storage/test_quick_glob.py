@@ -23,7 +23,7 @@ def regex_of(glob: str) -> str | None:
     return patterns[0].regex.pattern if patterns and patterns[0].regex else None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(GLOBS.map("".join), PATHS)
 def test_it_matches_what_it_matched(glob: str, path: str) -> None:
     """But for sets, which never take a slash."""

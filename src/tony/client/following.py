@@ -154,14 +154,16 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                         yield keep(folder, message.report) if message.final and far else message.report
                         if message.final:
                             return
+                broken = None
             except ConnectionFailed as error:
-                if not error.gone:
-                    notice(f"{error}; looking again")
+                broken = None if error.gone else error
             report = await _ask(home, job_id, notice)
             if report is not None:
                 yield report
                 if folder.summary.exists():
-                    return
+                    return  # a connection that broke with the job's end is no news
+            if broken is not None:
+                notice(f"{broken}; looking again")
             await _wait_change(changes, pause)
             pause = min(_SLOWER * pause if far else 2 * pause, _LATER)
 

@@ -22,13 +22,12 @@ def assume(title: str, environ: Mapping[str, str] | None = None) -> None:
         environ: all of the new environment, None for the present one. Put first what others have to find.
     """
     arg_start, arg_end, env_start, env_end = _places()
-    _write(arg_start, arg_end, os.fsencode(title))
-    if environ is None:
-        return
-    # These become copies on the heap: nothing points into the old memory any more.
-    os.environ.clear()
-    os.environ.update(environ)
-    _write(env_start, env_end, _lines(environ))
+    if environ is not None:
+        # These become copies on the heap: nothing points into the old memory any more.
+        os.environ.clear()
+        os.environ.update(environ)
+        _write(env_start, env_end, _lines(environ))
+    _write(arg_start, arg_end, os.fsencode(title))  # last: whoever sees the new name finds the new environment
 
 
 def has_room(environ: Mapping[str, str]) -> bool:

@@ -114,7 +114,7 @@ _PARTS = (
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(_PARTS),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import os
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -131,14 +134,16 @@ def _safe_mode(cluster: Cluster, action: SafeModeAction) -> None:
     asyncio.run(ask())
 
 
-def _refused(client: WebHdfs, path: str) -> bool:
-    """Whether appends to a file are refused because somebody else has it open, in a while at the latest."""
-    for _ in range(100):
-        try:
-            client.append(path, b"")
-        except BeingWrittenError:
-            return True
-    return False
+def _wait_open(cluster: Cluster, path: str) -> None:
+    """Until the NameNode has a file open for a writer. Asking does not write: that would come in the writer's way."""
+    url = f"{_url(cluster)}/webhdfs/v1{path}?op=GET_BLOCK_LOCATIONS&user.name={USER}"
+    deadline = time.monotonic() + CEILING
+    while True:
+        with urllib.request.urlopen(url, timeout=CEILING) as answer:
+            if json.load(answer)["LocatedBlocks"]["isUnderConstruction"]:
+                return
+        assert time.monotonic() < deadline, f"nobody writes {path}"
+        time.sleep(0.01)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -230,7 +235,9 @@ def test_a_writer_that_hangs(
     path = f"{folder}/log"
     client.create(path, b"line 0\n")
     start(HALF, path)
-    assert _refused(client, path)
+    _wait_open(cluster, path)
+    with pytest.raises(BeingWrittenError):
+        client.append(path, b"")
     log = AppendLog(client, path, recover=_recover(cluster))
     log.write(b"line 2\n")
     assert log.flush(CEILING)

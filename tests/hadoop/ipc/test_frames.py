@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import ECHO, Said
@@ -76,7 +76,6 @@ def test_signs_of_answers() -> None:
     assert -33 == read_answer(frame[4:]).header.call_id
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.data())
 def test_pieces_of_any_size(bodies: list[bytes], data: st.DataObject) -> None:
     """However a stream is cut, the same frames come out."""
@@ -92,7 +91,6 @@ def test_pieces_of_any_size(bodies: list[bytes], data: st.DataObject) -> None:
     assert not reader.waits
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_in_the_stream(data: bytes) -> None:
     """Frames, or an error of ours; nothing else, and no memory for what is only announced."""
@@ -104,7 +102,6 @@ def test_garbage_in_the_stream(data: bytes) -> None:
         pass
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_in_an_answer(data: bytes) -> None:
     """Headers and responses that are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import TOKEN, TOKENS
@@ -137,7 +137,6 @@ _messages = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_messages, max_size=6), st.booleans())
 def test_nonsense(messages: list[RpcSasl], fallback: bool) -> None:
     """Whatever a daemon says, it is answered or refused; never believed without proof."""
@@ -152,7 +151,6 @@ def test_nonsense(messages: list[RpcSasl], fallback: bool) -> None:
     assert fallback or not negotiation.done
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_garbage(data: bytes) -> None:
     """Bytes that are no message never get here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from binascii import a2b_base64
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.hadoop.sasl import layers
@@ -77,7 +77,6 @@ def test_challenges_that_are_refused(challenge: bytes, said: str) -> None:
         DigestClient(b"id", b"password").answer(challenge)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet='abc=",\\ nonce-md5', max_size=100).map(str.encode))
 def test_garbage(data: bytes) -> None:
     """A challenge that is none is refused, and nothing else happens."""
@@ -88,7 +87,6 @@ def test_garbage(data: bytes) -> None:
             pass
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100), st.binary(max_size=100), st.sampled_from(Protection))
 def test_both_sides_agree(identifier: bytes, password: bytes, protection: Protection) -> None:
     """Any identifier, any password, of any length."""
@@ -112,7 +110,6 @@ KINDS = [(Protection.INTEGRITY, ""), *((Protection.PRIVACY, cipher) for cipher i
 
 
 @pytest.mark.parametrize(("protection", "cipher"), KINDS)
-@settings(deadline=None)
 @given(messages=st.lists(st.binary(max_size=100), max_size=6))
 def test_layers(protection: Protection, cipher: str, messages: list[bytes]) -> None:
     """What one side seals the other opens, in order and in both directions at once."""
@@ -123,7 +120,6 @@ def test_layers(protection: Protection, cipher: str, messages: list[bytes]) -> N
 
 
 @pytest.mark.parametrize(("protection", "cipher"), KINDS)
-@settings(deadline=None)
 @given(message=st.binary(max_size=40), data=st.data())
 def test_damage(protection: Protection, cipher: str, message: bytes, data: st.DataObject) -> None:
     """One bit of a sealed message changed, and it is refused."""
@@ -135,7 +131,6 @@ def test_damage(protection: Protection, cipher: str, message: bytes, data: st.Da
 
 
 @pytest.mark.parametrize(("protection", "cipher"), KINDS)
-@settings(deadline=None)
 @given(data=st.binary(max_size=60))
 def test_nonsense_instead_of_a_sealed_message(protection: Protection, cipher: str, data: bytes) -> None:
     """Never taken, never a crash."""

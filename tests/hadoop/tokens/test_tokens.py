@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.hadoop.address import Address
@@ -75,7 +75,6 @@ def test_numbers(value: int, expected: str) -> None:
     assert value == Reader(bytes.fromhex(expected)).number()
 
 
-@settings(deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_there_and_back(value: int) -> None:
     """All of 64 bits."""
@@ -107,7 +106,6 @@ def test_a_file_byte_by_byte() -> None:
     assert credentials == from_bytes(golden)
 
 
-@settings(deadline=None)
 @given(_credentials)
 def test_files_there_and_back(credentials: Credentials) -> None:
     """Both formats."""
@@ -115,7 +113,6 @@ def test_files_there_and_back(credentials: Credentials) -> None:
     assert credentials == from_bytes(to_protobuf_bytes(credentials))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"HDTS", b"HDTS\0", b"HDTS\1", b"HDTS\0\1\1a"]))
 def test_garbage(data: bytes, begin: bytes) -> None:
     """Read, or refused."""
@@ -125,7 +122,6 @@ def test_garbage(data: bytes, begin: bytes) -> None:
         pass
 
 
-@settings(deadline=None)
 @given(_credentials, st.data())
 def test_damage(credentials: Credentials, data: st.DataObject) -> None:
     """A file that is cut off is refused; one with a changed byte is refused or read, and nothing else happens."""
@@ -170,7 +166,6 @@ def test_secrets_are_not_shown() -> None:
     assert "secret'" not in shown
 
 
-@settings(deadline=None)
 @given(_tokens)
 def test_text_there_and_back(token: Token) -> None:
     """Url strings hold everything, and only characters that need no escape."""
@@ -179,7 +174,6 @@ def test_text_there_and_back(token: Token) -> None:
     assert not set(text) & set("+/=&?% ")
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100) | st.text(alphabet="ABCab01-_=", max_size=60))
 def test_text_that_is_no_token(text: str) -> None:
     """Read, or refused."""
@@ -189,7 +183,6 @@ def test_text_that_is_no_token(text: str) -> None:
         pass
 
 
-@settings(deadline=None)
 @given(_tokens)
 def test_messages_there_and_back(token: Token) -> None:
     """As YARN's answers carry tokens; HDFS's come without a service."""

@@ -155,7 +155,7 @@ CLASSES: list[type[Message]] = [Everything, *map(message_class, sorted(MESSAGES)
 ANY_MESSAGE = st.sampled_from(CLASSES).flatmap(messages)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ANY_MESSAGE)
 def test_every_message_comes_back(message: Message) -> None:
     """What was written is what is read, whatever the class; presence included."""
@@ -168,7 +168,7 @@ def test_every_message_comes_back(message: Message) -> None:
     assert read_delimited(b"ab" + delimited(message) + b"cd", 2) == (data, 2 + len(delimited(message)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(["application_master.AllocateResponse", "rpc.RpcResponseHeader"]), st.binary(max_size=200))
 def test_garbage_is_refused_or_read(name: str, data: bytes) -> None:
     """Any bytes are either a message, or no message; there is no third way."""
@@ -180,7 +180,7 @@ def test_garbage_is_refused_or_read(name: str, data: bytes) -> None:
     encode(message)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ANY_MESSAGE, st.data())
 def test_damaged_messages_are_refused_or_read(message: Message, data: st.DataObject) -> None:
     """One changed, lost or added byte does no more than that."""
@@ -193,7 +193,7 @@ def test_damaged_messages_are_refused_or_read(message: Message, data: st.DataObj
         pass
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(messages(Everything), st.integers(100, 1 << 28), st.binary(max_size=9), st.integers(0, 1 << 64))
 def test_unknown_fields_are_skipped(message: Message, number: int, data: bytes, value: int) -> None:
     """Fields of later versions do no harm, whatever their type."""

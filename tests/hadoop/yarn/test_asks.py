@@ -401,4 +401,4 @@ class Masters(RuleBasedStateMachine):
 
 
 TestMasters = Masters.TestCase
-TestMasters.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestMasters.settings = settings(max_examples=150, stateful_step_count=30)

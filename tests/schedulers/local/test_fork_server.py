@@ -101,7 +101,7 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
     async def scene(bench: Bench) -> None:
         pid = await bench.start(bootstrap.command("tony.executor.main"))
         title = Path(f"/proc/{pid}/cmdline")
-        await until(lambda: title.read_bytes().startswith(b"tony.executor.main in "))
+        await until(lambda: title.read_bytes().startswith(b"tony.executor.main in "))  # its environment came before
         assert process.has_marker(pid, b"GIVEN=yes")
         assert os.getsid(pid) == pid
         code = await bench.ended(pid)

@@ -136,19 +136,30 @@ def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> 
     assert result.stdout.splitlines() == ["its executor was killed by SIGKILL", "nothing lives"], result.stderr
 
 
-def test_nothing_is_left_when_nobody_is_there(start: Start, tmp_path: Path) -> None:
+#: Says what is left while an executor, a helper and a stranger are there. A process of its own: all its children count.
+ALONE = """
+import os, subprocess, sys
+from tony.schedulers.local.remains import nothing_left
+helper = subprocess.Popen(["sleep", "600"])
+executor = subprocess.Popen(["sleep", "600"], start_new_session=True)
+os.mkdir("group")
+print(nothing_left({executor.pid}, ["group"]), os.path.exists("group"))
+stray = subprocess.Popen(["true"], start_new_session=True)
+os.waitid(os.P_PID, stray.pid, os.WEXITED | os.WNOWAIT)
+print(nothing_left({executor.pid}, ()))
+stray.wait()
+print(nothing_left({executor.pid}, ()))
+for each in (helper, executor):
+    each.kill()
+    each.wait()
+"""
+
+
+def test_nothing_is_left_when_nobody_is_there(tmp_path: Path) -> None:
     """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
     if process.own_children() is None:
         assert not remains.nothing_left((), ())
         return
-    with subprocess.Popen(["sleep", "600"]) as helper:
-        executor = start()
-        group = tmp_path / "group"
-        group.mkdir()
-        assert remains.nothing_left({executor.pid}, [str(group)])
-        assert not group.exists()
-        stray = start("true")
-        assert not remains.nothing_left({executor.pid}, ())
-        stray.wait()
-        assert remains.nothing_left({executor.pid}, ())
-        helper.kill()
+    argv = [sys.executable, "-c", ALONE]
+    result = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["True False", "False", "True"], result.stderr
