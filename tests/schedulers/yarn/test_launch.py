@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,14 +19,16 @@ LAUNCH = Path(tony.__file__).parent / "schedulers/yarn/launch"
 def container(tmp_path: Path) -> Path:
     """A container's folder, with a program that says what runs it, and an empty PATH beside."""
     place = tmp_path / "tony"
-    (place / "tony_program").mkdir(parents=True)
+    place.mkdir()
     for name in ("start.sh", "start.py"):
         shutil.copy(LAUNCH / name, place)
-    (place / "tony_program/__init__.py").touch()
-    (place / "tony_program/main.py").write_text(
-        "import sys\n\n\ndef main():\n    print(sys.executable, sys.flags.isolated, sys.flags.no_site, sys.argv[1:])\n"
-        "    return 7\n"
-    )
+    with zipfile.ZipFile(place / "programs.zip", "w") as programs:
+        programs.writestr("tony_program/__init__.py", "")
+        programs.writestr(
+            "tony_program/main.py",
+            "import sys\ndef main():\n    print(sys.executable, sys.flags.isolated, sys.flags.no_site, sys.argv[1:])\n"
+            "    return 7\n",
+        )
     (tmp_path / "bin").mkdir()
     os.symlink(shutil.which("uname") or "", tmp_path / "bin/uname")
     return tmp_path

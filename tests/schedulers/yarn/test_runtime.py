@@ -1,7 +1,5 @@
 """The archive of our own programs: the same bytes for the same files, complete, and quick to start from."""
 
-import importlib.util
-import io
 import os
 import shutil
 import subprocess
@@ -67,24 +65,24 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def names(cache: Cache, digest: str) -> list[str]:
-    with zipfile.ZipFile(cache.object(digest)) as archive:
-        return archive.namelist()
+def names(archive: Path) -> list[str]:
+    with zipfile.ZipFile(archive) as opened:
+        return opened.namelist()
 
 
-def test_content(cache: Cache, package: Path) -> None:
-    """Programs with what is compiled of them, sorted; nothing that only clients need; the starters at the top."""
-    compiled = sys.implementation.cache_tag
-    assert names(cache, store_runtime(cache).digest) == [
-        "tony/__init__.py",
-        f"tony/__pycache__/__init__.{compiled}.pyc",
-        "tony/am/a.py",
-        f"tony/am/__pycache__/a.{compiled}.pyc",
-        "tony/am/cli/deep.py",
-        f"tony/am/cli/__pycache__/deep.{compiled}.pyc",
-        "start.py",
-        "start.sh",
-    ]
+def compiled(place: Path) -> Path:
+    """The modules that this Python loads."""
+    return place / f"programs-{sys.implementation.cache_tag}.zip"
+
+
+def test_content(cache: Cache, package: Path, tmp_path: Path) -> None:
+    """Programs and what is compiled of them, sorted; nothing that only clients need; the starters. Few files."""
+    stored = cache.object(store_runtime(cache).digest)
+    assert names(stored) == ["programs.zip", compiled(Path()).name, "start.py", "start.sh"]
+    with zipfile.ZipFile(stored) as archive:
+        archive.extractall(tmp_path / "node")
+    assert names(tmp_path / "node/programs.zip") == ["tony/__init__.py", "tony/am/a.py", "tony/am/cli/deep.py"]
+    assert names(compiled(tmp_path / "node")) == ["tony/__init__.pyc", "tony/am/a.pyc", "tony/am/cli/deep.pyc"]
 
 
 def test_same_files_same_bytes(tmp_path: Path, package: Path) -> None:
@@ -132,8 +130,8 @@ def test_damaged_index(cache: Cache, package: Path) -> None:
     assert store_runtime(cache).digest == first.digest
 
 
-def run(place: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    line = f"import sys; sys.path.insert(0, {str(place)!r}); {code}"
+def run(programs: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    line = f"import sys; sys.path.insert(0, {str(programs)!r}); {code}"
     return subprocess.run(
         [sys.executable, "-I", "-S", *options, "-c", line], capture_output=True, text=True, check=False, timeout=60
     )
@@ -145,54 +143,47 @@ def test_our_programs_start_from_it(unpacked: Path) -> None:
         f"import importlib; [importlib.import_module(name) for name in ({MASTER!r}, {EXECUTOR!r})]; "
         "print(*{m.__file__ for n, m in sys.modules.items() if n.partition('.')[0] == 'tony'}, sep='\\n')"
     )
-    done = run(unpacked, code)
+    done = run(compiled(unpacked), code)
     assert done.stderr == ""
     assert {Path(line).is_relative_to(unpacked) for line in done.stdout.split("\n") if line} == {True}
 
 
+def test_the_starter_takes_what_fits(unpacked: Path) -> None:
+    """What was compiled for the very Python that runs it; the sources if there is no such."""
+    place = unpacked.parent / "other"
+    shutil.copytree(unpacked, place)
+    start = [sys.executable, "-I", "-S", str(place / "start.py"), "tony.bootstrap"]
+    used = "import tony; print(tony.__file__)"
+    starter = (place / "start.py").read_text()
+    (place / "start.py").write_text(starter.replace("module = __import__", f"{used}; module = __import__"))
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(compiled(place) / "tony/__init__.pyc")
+    compiled(place).rename(place / "programs-jython-27.zip")
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(place / "programs.zip/tony/__init__.py")
+
+
 def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
-    """None needs what was left out."""
+    """None needs what was left out; compiled or not."""
     clients = {"tony.__main__", "tony.schedulers.yarn.finding", "tony.schedulers.yarn.submitter"}
     clients.add("tony.config.yaml_text")
-    modules = [
-        ".".join(path.relative_to(unpacked).with_suffix("").parts)
-        for path in sorted((unpacked / "tony").rglob("*.py"))
-        if path.name != "__init__.py"
-    ]
-    modules = [name for name in modules if name not in clients]
-    code = f"import importlib; [importlib.import_module(name) for name in {modules!r}]"
-    assert run(unpacked, code).stderr == ""
+    for programs in (unpacked / "programs.zip", compiled(unpacked)):
+        modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
+        modules = [name for name in modules if name not in clients]
+        assert len(modules) > 100
+        code = f"import importlib; [importlib.import_module(name) for name in {modules!r}]"
+        assert run(programs, code).stderr == ""
 
 
-def test_compiled_files_are_used(unpacked: Path) -> None:
-    """As they are: whether the source is newer is not looked at, and nothing is written."""
-    before = sorted(unpacked.rglob("*.pyc"))
-    done = run(unpacked, "import tony.am.on_yarn", "-v")
-    assert done.returncode == 0
-    ours = [line for line in done.stderr.splitlines() if str(unpacked / "tony") in line]
-    assert any("code object from" in line and ".pyc" in line for line in ours)
-    assert not [line for line in ours if "wrote" in line or "could not create" in line]
-    assert not [line for line in ours if "code object from" in line and ".pyc" not in line]
-    assert sorted(unpacked.rglob("*.pyc")) == before
-
-
-def test_other_versions_compile_themselves(unpacked: Path) -> None:
-    """Files for another version of Python would not even be looked at; of the same name but another kind, refused."""
-    compiled = next(unpacked.rglob("errors.*.pyc"))
-    content = compiled.read_bytes()
-    assert content.startswith(importlib.util.MAGIC_NUMBER)
-    try:
-        compiled.write_bytes(b"\0\0\r\n" + content[4:])
-        assert run(unpacked, "import tony.errors; print(tony.errors.ExitCode)", "-B").returncode == 0
-    finally:
-        compiled.write_bytes(content)
+def test_compiled_files_are_not_looked_at_twice(unpacked: Path) -> None:
+    """There is no source beside them, and nothing is written."""
+    before = sorted(unpacked.rglob("*"))
+    assert run(compiled(unpacked), "import tony.am.on_yarn").returncode == 0
+    assert sorted(unpacked.rglob("*")) == before
 
 
 def test_nothing_of_this_machine(unpacked: Path) -> None:
     """Tracebacks on nodes show paths below the package, whoever submitted; so the bytes are the same for all."""
     code = "import tony.units; print(tony.units.parse_size.__code__.co_filename)"
-    assert run(unpacked, code).stdout.strip() == str(unpacked / "tony/units.py")
-    buffer = io.BytesIO()
-    for path in unpacked.rglob("*.pyc"):
-        buffer.write(path.read_bytes())
-    assert str(Path(runtime.__file__).parents[3]).encode() not in buffer.getvalue()
+    assert run(compiled(unpacked), code).stdout.strip() == "tony/units.py"
+    assert str(Path(runtime.__file__).parents[3]).encode() not in compiled(unpacked).read_bytes()

@@ -1,7 +1,8 @@
 """The archive of our own programs that nodes unpack: pure Python, and the same bytes for the same version.
 
-It holds compiled files for the submitter's version of Python beside the sources: a node with the same version starts
-our programs in a tenth of the time, any other compiles them itself.
+Four files, for a NodeManager without native code starts a process for each that it unpacks: two that find a Python, and
+our modules twice, zipped as Python imports them (PEP 273). Once compiled for the submitter's version of Python, with
+which they are loaded in a tenth of the time, and once as sources, for any other.
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ import importlib.util
 import io
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tony
 from tony.schedulers.yarn.compiling import compiled
 from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
 
-if TYPE_CHECKING:
-    import zipfile
-
 #: Rooms of the package that only a client needs.
 _CLIENT_ONLY = frozenset({"cli", "client", "mini", "testing"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/yarn/launch"
+#: Beginning of the names of the two archives of modules; `launch/start.py` knows them too.
+PROGRAMS = "programs"
+#: Of zlib: higher takes the first submission longer than it saves.
+_LEVEL = 3
 
 
 def store_runtime(cache: Cache) -> Stored:
@@ -65,27 +67,34 @@ def _fingerprint() -> str:
 
 
 def _archive() -> bytes:
-    import zipfile  # late: it loads every compressor
-
-    members = []
+    modules, starters = [], []
     for path, _ in _files():
         starts = path.startswith(_START + "/") and not path.endswith("__init__.py")
-        members.append((os.path.basename(path) if starts else f"tony/{path}", (_root() / path).read_bytes()))
-    modules = [member for member in members if member[0].startswith("tony/") and member[0].endswith(".py")]
-    codes = dict(zip((name for name, _ in modules), compiled(modules), strict=True))
+        content = (_root() / path).read_bytes()
+        if starts:
+            starters.append((os.path.basename(path), content))
+        elif path.endswith(".py"):
+            modules.append((f"tony/{path}", content))
+    codes = [(f"{name}c", code) for (name, _), code in zip(modules, compiled(modules), strict=True)]
+    return _zipped(
+        [
+            (f"{PROGRAMS}.zip", _zipped(modules, packed=False)),
+            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", _zipped(codes, packed=False)),
+            *starters,
+        ],
+        packed=True,
+    )
+
+
+def _zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
+    """The same bytes for the same members. What is imported is not packed: it would be unpacked at each start."""
+    import zipfile  # late: it loads every compressor
+
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    kind = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", kind) as archive:
         for name, content in members:
-            _add(archive, name, content)
-            if name in codes:
-                _add(archive, importlib.util.cache_from_source(name), codes[name])
+            info = zipfile.ZipInfo(name, _ZIP_TIME)
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, content, kind, _LEVEL)
     return buffer.getvalue()
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    import zipfile
-
-    info = zipfile.ZipInfo(name, _ZIP_TIME)
-    info.external_attr = (stat.S_IFREG | 0o644) << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, content)

@@ -32,6 +32,8 @@ if sys.version_info < MINIMUM:
         'ship your own with scheduler.yarn.python = "own".'
     )
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+here = os.path.dirname(os.path.abspath(__file__))
+programs = os.path.join(here, "programs-" + sys.implementation.cache_tag + ".zip")
+sys.path.insert(0, programs if os.path.exists(programs) else os.path.join(here, "programs.zip"))
 module = __import__(sys.argv.pop(1), fromlist=["main"])
 sys.exit(module.main())
