@@ -21,6 +21,7 @@ from tony.errors import ConnectionFailed, InfraError
 from tony.history.files import write_json
 from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
+from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
@@ -60,6 +61,21 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
             raise
         return None
     return replace(report, folder=str(folder.path))
+
+
+async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
+    """How the job stood when its log was written last: its master does not listen, and no end has been told yet.
+
+    That may be one that still writes the end of its record, and one that died with its node.
+    """
+    with contextlib.suppress(InfraError):
+        await submitter.fetch(folder)
+    from tony.client.post_mortem import as_logged  # late: it loads the whole machine
+
+    there = whereabouts(folder)
+    where = f" at {there.address.removeprefix('tls:')}" if there else ""
+    waiting = f"its application master does not listen{where} any more, and its end has not been told yet"
+    return replace(await beside(as_logged, folder, record), waiting=waiting)
 
 
 def note_master(folder: JobFolder, sight: Sight) -> None:

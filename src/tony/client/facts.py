@@ -29,6 +29,8 @@ _LOCKING = 2.0
 PROMPT = 1.0
 #: Seconds between two looks at a job that is just coming up, ending, or being closed by somebody else.
 _LOOK_AGAIN = 0.02
+#: Elsewhere a look costs more, and every next pause is longer, up to so many seconds.
+_SLOWER, _SELDOM = 1.3, 0.3
 
 
 def submitter_of(home: Home, record: JobRecord) -> Submitter:
@@ -58,6 +60,7 @@ async def report(home: Home, job_id: str) -> JobReport:
     record: JobRecord | None = None
     submitter: Submitter | None = None
     broken = False
+    pause = _LOOK_AGAIN
     give_up = clock.monotonic() + PATIENCE
     while True:
         ended = read_summary(folder)
@@ -75,10 +78,13 @@ async def report(home: Home, job_id: str) -> JobReport:
         if found is not None:
             return found
         if clock.monotonic() > give_up:
+            if not submitter.capabilities.same_host:
+                return await elsewhere.unanswered(folder, record, submitter)
             raise ConnectionFailed(
                 f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}"
             )
-        await asyncio.sleep(_LOOK_AGAIN)
+        await asyncio.sleep(pause)
+        pause = pause if submitter.capabilities.same_host else min(_SLOWER * pause, _SELDOM)
 
 
 async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:

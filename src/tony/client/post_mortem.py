@@ -51,6 +51,16 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
     return replace(report, failure=replace(lost, reason=f"{reason} (the end of its record is missing)"))
 
 
+def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
+    """The job as the log here leaves it, without a verdict: for somebody who cannot be asked, and may live."""
+    with contextlib.suppress(Exception):  # as in `last_report`; and of a log that is still to come there is nothing
+        result = replay(record.job_id, record.spec, log.read(log.segments(folder.path)))
+        if result.events:
+            around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
+            return view(result.app, result.last_at, around)
+    return pending_report(folder, record)
+
+
 def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     try:
         entries = log.read(log.segments(folder.path))

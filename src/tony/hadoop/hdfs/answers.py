@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tony.hadoop.hdfs.errors import file_system_error
-from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.hdfs.files import FileKind, FileStatus, Usage
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, LoginError, ProtocolError
 from tony.hadoop.text import one_line
 
@@ -82,6 +82,30 @@ def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
     return [file_status(each, where) for each in found], _number(listing, "remainingEntries", where) > 0
 
 
+def usage(value: Any, where: str) -> Usage:
+    """A `QuotaUsage`.
+
+    Raises:
+        ProtocolError: not one.
+    """
+    told = _mapping(value, where)
+    return Usage(
+        names=_number(told, "fileAndDirectoryCount", where),
+        most_names=_limit(told, "quota", where),
+        space=_number(told, "spaceConsumed", where),
+        most_space=_limit(told, "spaceQuota", where),
+    )
+
+
+def remaining(value: Any, where: str) -> int:
+    """Bytes left, of an `FsStatus`.
+
+    Raises:
+        ProtocolError: not one.
+    """
+    return _number(_mapping(value, where), "remaining", where)
+
+
 def refusal(status: int, data: bytes, where: str) -> HadoopError:
     """The error for an answer that is none of success."""
     try:
@@ -128,3 +152,7 @@ def _number(value: dict[str, Any], key: str, where: str) -> int:
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise ProtocolError(f"{where}: {key} is no number.")
     return found
+
+
+def _limit(value: dict[str, Any], key: str, where: str) -> int | None:
+    return None if value.get(key, -1) == -1 else _number(value, key, where)

@@ -53,6 +53,23 @@ class FileStatus:
         return self.kind is FileKind.FILE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What lies below a folder, and what may.
+
+    Attributes:
+        names: files and folders, itself included.
+        most_names: quota of them; None for none.
+        space: bytes, all copies counted.
+        most_space: quota of them; None for none.
+    """
+
+    names: int
+    most_names: int | None
+    space: int
+    most_space: int | None
+
+
 class Readable(Protocol):
     """Bytes that come one after another; closed at the end of a `with`."""
 

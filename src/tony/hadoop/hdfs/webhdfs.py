@@ -17,16 +17,18 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tony.dataclass import dataclass, field
-from tony.hadoop.hdfs.answers import file_status, listed, parsed, refusal, within
+from tony.hadoop.hdfs.answers import file_status, listed, parsed, refusal, remaining, usage, within
 from tony.hadoop.hdfs.content import Content, Pieces
 from tony.hadoop.hdfs.download import Download
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.files import FileStatus, Usage
 from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
 from tony.hadoop.ipc.errors import (
+    CallTimeout,
     ConnectError,
     ConnectionLost,
     FileMissingError,
     HadoopError,
+    InvalidTokenError,
     ProtocolError,
     RetriableError,
     SafeModeError,
@@ -69,6 +71,11 @@ class WebLogin:
         return {**who, "doas": self.act_for} if self.act_for else who
 
 
+#: Says as whom to ask: when that is first needed, with None, and when a token was refused, with the login that had it;
+#: whoever has no other answers the same. May block.
+LoginSource = Callable[[WebLogin | None], WebLogin]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebOptions:
     """How a WebHDFS client behaves.
@@ -89,19 +96,29 @@ class WebHdfs:
     Args:
         namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS,
             or a gateway with a path before `/webhdfs`, is welcome.
-        login: as whom.
+        login: as whom, or who says it.
         options: patience.
+        known_as: what the file system is called, and who says so; told when no NameNode of it answers.
 
     Raises:
         ValueError: no NameNode, or no URL.
     """
 
-    def __init__(self, namenodes: Sequence[str], login: WebLogin, options: WebOptions | None = None) -> None:
+    def __init__(
+        self,
+        namenodes: Sequence[str],
+        login: WebLogin | LoginSource,
+        options: WebOptions | None = None,
+        *,
+        known_as: str = "",
+    ) -> None:
         if not namenodes:
             raise ValueError("WebHDFS needs the address of a NameNode")
         self._options = options or WebOptions()
         self._namenodes = tuple(_base(url) for url in namenodes)
-        self._login = login
+        self._login = login if isinstance(login, WebLogin) else None
+        self._login_source = (lambda _: login) if isinstance(login, WebLogin) else login
+        self._known_as = known_as
         self._pool = HttpPool(self._options.http)
         self._lock = threading.Lock()
         self._active = 0
@@ -201,6 +218,21 @@ class WebHdfs:
         """
         times = {"modificationtime": modified_ms, "accesstime": accessed_ms}
         self._metadata("PUT", path, "SETTIMES", {key: str(-1 if ms is None else ms) for key, ms in times.items()})
+
+    # Room
+
+    def usage(self, path: str) -> Usage:
+        """What lies below a folder, and what may.
+
+        Raises:
+            FileMissingError: there is none.
+        """
+        answer = within(self._metadata("GET", path, "GETQUOTAUSAGE"), "QuotaUsage", path)
+        return usage(answer, path)
+
+    def remaining(self) -> int:
+        """Bytes that the DataNodes still have for everybody, all copies counted. Older NameNodes do not tell it."""
+        return remaining(within(self._metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
 
     # Content
 
@@ -336,7 +368,7 @@ class WebHdfs:
                 return parsed(data, where)
             raise ProtocolError(f"{where}: more than {_MOST_REDIRECTS} redirects.")
 
-        return self._on_active(ask, repeat=repeat)
+        return self._logged_in(ask, repeat=repeat)
 
     def _send(self, method: str, path: str, operation: str, query: dict[str, str], pieces: Pieces) -> None:
         """Asks the active NameNode for a DataNode, and sends it the bytes."""
@@ -381,7 +413,7 @@ class WebHdfs:
                 raise refusal(answer.status, answer.body(), where)
             return answer
 
-        return self._on_active(ask)
+        return self._logged_in(ask)
 
     def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[Answer, str]:
         """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
@@ -417,8 +449,23 @@ class WebHdfs:
 
     def _target(self, base: tuple[Origin, str], path: str, operation: str, query: dict[str, str]) -> tuple[Origin, str]:
         origin, prefix = base
+        if self._login is None:
+            self._login = self._login_source(None)
         every = {"op": operation, **query, **self._login.query()}
         return origin, f"{prefix}/webhdfs/v1{quote(_checked(path))}?{urlencode(every)}"
+
+    def _logged_in(self, ask: Callable[[tuple[Origin, str]], _Result], *, repeat: bool = True) -> _Result:
+        """Asks the active NameNode. A token that it refuses has ended: with another one, if there is any, once more."""
+        used = self._login
+        try:
+            return self._on_active(ask, repeat=repeat)
+        except InvalidTokenError:
+            refused = used or self._login
+            another = self._login_source(refused)
+            if another == refused:
+                raise
+            self._login = another
+            return self._on_active(ask, repeat=repeat)
 
     def _on_active(self, ask: Callable[[tuple[Origin, str]], _Result], *, repeat: bool = True) -> _Result:
         """Asks the NameNode that was active last, and the others when it no longer is, round after round.
@@ -435,15 +482,27 @@ class WebHdfs:
                     result = ask(self._namenodes[number])
                 except HadoopError as error:
                     if not self._may_ask_on(error, repeat):
-                        raise
+                        raise self._named(error) from error
                     failed = error
                 else:
                     self._active = number
                     return result
             if time.monotonic() + pause > deadline:
-                raise failed
+                raise self._named(failed) from failed
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _named(self, error: HadoopError) -> HadoopError:
+        """Of a NameNode that does not answer, people must learn whose it is, and who says that it is there."""
+        if not self._known_as:
+            return error
+        text = (
+            f"HDFS does not answer: {error}\n{self._known_as}. Wait until its NameNode runs, or correct the address: "
+            "the web pages' is dfs.namenode.http-address."
+        )
+        if isinstance(error, ConnectError):
+            return ConnectError(text, error.failure)
+        return CallTimeout(text) if isinstance(error, CallTimeout) else error
 
     def _may_ask_on(self, error: HadoopError, repeat: bool) -> bool:
         """Whether another NameNode, or the same one later, may have a better answer."""

@@ -14,7 +14,8 @@ What it brings into HDFS:
     compiling     compiles our programs to the same bytes, whoever does it
     interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
     plug_in       the archive of a framework's plug-in
-    upload        puts each there once, by digest; `eviction` removes what nobody used for long
+    upload        puts each there once, by digest; `eviction` removes what nobody used for long; `no_room` is what is
+                  said when it does not fit
 
 What it learns afterwards:
 
@@ -30,5 +31,6 @@ Inside the cluster:
     ends          why a container ended, in a sentence
     publisher     writes the job's record into HDFS
 
-Both: `settings` says what can be set, `capabilities` what this scheduler can do, `scheduler` makes both halves.
+Both: `settings` says what can be set, `tokens` what both prove themselves with to HDFS, `capabilities` what this
+scheduler can do, `scheduler` makes both halves.
 """

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tony.dataclass import dataclass, field
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
-from tony.hadoop.failover import Policy, Proxy
+from tony.hadoop.failover import Proxy
 from tony.hadoop.logins import Logins
+from tony.hadoop.services import name_node_for
+from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
+from tony.schedulers.yarn.tokens import POLICY, FileLogin, credentials_of_job
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
-#: Seconds that a person waits for a cluster of which nobody answers.
-PATIENCE = 10.0
 #: Settings that the programs inside the cluster need; they cannot rely on the nodes' own files.
 _NEEDED = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
 #: Of these, what is large, of the nodes alone, or a secret.
@@ -32,11 +34,13 @@ class Cluster:
     Attributes:
         files: its default file system.
         logins: as whom we speak with its daemons.
+        file_login: the same for the file system's pages.
     """
 
     configuration: Configuration
     files: NameService
     logins: Logins = field(repr=False)
+    file_login: FileLogin = field(repr=False)
 
     @property
     def user(self) -> str:
@@ -44,16 +48,24 @@ class Cluster:
         return self.logins.user
 
     @classmethod
-    def of(cls, configuration: Configuration, environ: Mapping[str, str]) -> Cluster:
+    def of(
+        cls, configuration: Configuration, environ: Mapping[str, str], credentials: Credentials | None = None
+    ) -> Cluster:
         """The cluster that a configuration describes.
+
+        Args:
+            credentials: tokens; None for those of HADOOP_TOKEN_FILE_LOCATION.
 
         Raises:
             ConfigurationError: something that is needed is missing or wrong in it.
         """
+        logins = Logins(configuration, environ, credentials)
+
         return cls(
             configuration=configuration,
             files=name_service(configuration),
-            logins=Logins(configuration, environ),
+            logins=logins,
+            file_login=FileLogin(configuration, logins),
         )
 
     def applications(self) -> ApplicationClient:
@@ -65,7 +77,7 @@ class Cluster:
                 daemons=daemons,
                 login=self.logins.for_resource_manager,
                 protocol=application_client.PROTOCOL,
-                policy=Policy(patience=PATIENCE, shortest=0.1, longest=0.5),
+                policy=POLICY,
             )
         )
 
@@ -81,9 +93,30 @@ class Cluster:
                 f"the file system {self.files.uri} has no web address: dfs.namenode.http-address is not set. "
                 "Set it in hdfs-site.xml."
             )
-        from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin  # late: http.client, which not all of us need at once
+        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: http.client, which not all of us need at once
 
-        return WebHdfs(urls, WebLogin(user=self.user))
+        known_as = f"It is {self.files.uri} (fs.defaultFS, {self.configuration.source('fs.defaultFS')})"
+        return WebHdfs(urls, self.file_login, known_as=known_as)
+
+    async def credentials_of_job(self, file_systems: Sequence[str]) -> Credentials:
+        """What a job's programs prove themselves with; see `tokens`.
+
+        Raises:
+            HadoopError: a file system is not reached, or gives no token.
+        """
+        return await credentials_of_job(self.configuration, self.logins, file_systems)
+
+    def recover_lease(self, path: str) -> None:
+        """Takes a file from a writer that died. Blocks; not in a running loop.
+
+        Raises:
+            HadoopError: the NameNode is not reached, or refuses.
+        """
+        asyncio.run(self._recover_lease(path))
+
+    async def _recover_lease(self, path: str) -> None:
+        async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
+            await client.recover_lease(path)
 
     def path(self, staging: str) -> str:
         """The staging folder's path in the file system."""

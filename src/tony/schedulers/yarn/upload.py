@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop.hdfs.files import FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
-from tony.schedulers.yarn import eviction
+from tony.schedulers.yarn import eviction, no_room
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.papers import Uploaded
 
@@ -74,22 +75,23 @@ class Depot:
         Raises:
             HadoopError: the file system refuses, or is not reached.
             SchedulerError: the staging folder is another user's.
+            StorageError: it has no room.
         """
         now = clock.wall() * 1000
         there = self._listed(self._cache)
         if there is None:
-            self._files.make_directories(self._staging, _FOLDER)
-            self._files.make_directories(self._cache, _FOLDER)
-            self._files.make_directories(f"{self._cache}/{eviction.MARKER}", 0o700)
+            self._make_folders(sum(each.size for each in wanted))
             there = {}
         else:
             self._due = eviction.is_due(there, now)
         reachable = any(each.public for each in wanted) and self._all_may_enter(self._cache)
         found = {}
+        missing = sum(each.size for each in wanted if each.name not in there or there[each.name].length != each.size)
         for each in wanted:
             status = there.get(each.name)
             if status is None or status.length != each.size or not self._note_use(status, now):
-                status = self._send(each, f"{self._cache}/{each.name}")
+                with self._room_for(missing):
+                    status = self._send(each, f"{self._cache}/{each.name}")
             found[each.name] = Uploaded(
                 url=f"{self._uri}{self._cache}/{each.name}",
                 size=each.size,
@@ -98,6 +100,15 @@ class Depot:
             )
         self._used = list(found)
         return found
+
+    def _make_folders(self, needed: int) -> None:
+        with self._room_for(needed):
+            self._files.make_directories(self._staging, _FOLDER)
+            self._files.make_directories(self._cache, _FOLDER)
+            self._files.make_directories(f"{self._cache}/{eviction.MARKER}", 0o700)
+
+    def _room_for(self, needed: int) -> AbstractContextManager[None]:
+        return no_room.explained(self._files, self._uri, self._staging, needed)
 
     @property
     def eviction_is_due(self) -> bool:

@@ -1,0 +1,178 @@
+"""HDFS is full, takes no changes, or is dead: at the submission, and while a job runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.yarn.lab import YarnLab, until, user
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import FileMissingError
+from tony.mini.readiness import send
+from tony.schedulers.yarn.cluster import Cluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+#: No limit, as HDFS has it.
+NONE = -1
+#: Ends task after task as the test opens their gates.
+GATES = """
+import os, time
+out, task = os.environ["OUT"], os.environ["TASK_INDEX"]
+open(f"{out}/up{task}", "w").write("up")
+while not os.path.exists(f"{out}/gate{task}"):
+    time.sleep(0.05)
+"""
+TWO = "[roles.worker]\ninstances = 2\n"
+
+
+def records(job: str) -> str:
+    """Where a job's record lies in HDFS."""
+    return f"/user/{user()}/.tony/jobs/{job}"
+
+
+def set_quota(lab: YarnLab, folder: str, *, space: int = NONE, names: int = NONE) -> None:
+    """How many bytes, and how many names, may lie below a folder."""
+    web(lab, "PUT", folder, f"SETQUOTA&namespacequota={names}&storagespacequota={space}")
+
+
+def web(lab: YarnLab, method: str, path: str, query: str) -> bytes:
+    """Asks the NameNode something."""
+    return send(lab.cluster.state.address("nn.web"), method, f"/webhdfs/v1{path}?op={query}&user.name={user()}")
+
+
+def master_said(lab: YarnLab, job: str) -> str:
+    """What its application master has said so far."""
+    logs = lab.logs(job)
+    return (logs[min(logs)] / "stderr").read_text()
+
+
+def kinds(data: bytes) -> list[str]:
+    """Every event of a log."""
+    return [line.get("event", "") for line in map(json.loads, data.splitlines())]
+
+
+def wait_event(lab: YarnLab, job: str, kind: str, count: int = 1) -> None:
+    """Until so many events of a kind are in HDFS."""
+    files = Cluster.of(Configuration.load(lab.cluster.conf, {}), {}).web_files()
+
+    def there() -> bool:
+        try:
+            return kinds(files.read(f"{records(job)}/events.1.jsonl")).count(kind) >= count
+        except FileMissingError:
+            return False
+
+    with files:
+        until(there, f"{count} {kind} of {job} in HDFS")
+
+
+def events_elsewhere(lab: YarnLab, job: str) -> list[str]:
+    """Every event of an ended job, as another machine reads them."""
+    done = lab.elsewhere("there").tony("events", job, "--json")
+    assert done.returncode == 0, done.stderr
+    return kinds(done.stdout.encode())
+
+
+@pytest.mark.parametrize("limit", ["space", "names"])
+def test_no_room_to_upload(lab: YarnLab, limit: str) -> None:
+    """Refused with what was needed, what is left of which quota, and the setting; nothing is left behind."""
+    place = f"/full-{limit}"
+    staging, sets = f"{place}/staging", ("--set", f"scheduler.yarn.staging={place}/staging")
+    web(lab, "PUT", staging, "MKDIRS")
+    job, before = lab.job('command = "true"\n', {"data": "x" * 100_000}), lab.applications()
+    try:
+        set_quota(lab, place, **{limit: 1 << 20 if limit == "space" else 3})
+        done = lab.submit(job, *sets)
+    finally:
+        left = lab.listed(f"{staging}/cache")
+        web(lab, "DELETE", place, "DELETE&recursive=true")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"{staging} (scheduler.yarn.staging): " in done.stderr
+    assert f" are to be uploaded, and the quota of {place} leaves " in done.stderr
+    assert ("leaves 1m of 1m" if limit == "space" else "leaves 0 of 3 names") in done.stderr
+    assert "set scheduler.yarn.staging to a folder with room" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (lab.jobs(), lab.applications(), set(left) - {".evicted"}) == ([], before, set())
+
+
+def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
+    """Both jobs go on and end right. The one that gets room again has a whole record; of the other it is said."""
+    file = lab.roles(GATES, TWO)
+    first = lab.detach(file)
+    lab.wait_wrote("up0"), lab.wait_wrote("up1")
+    other = lab.detach(lab.job('command = "touch $OUT/other; while [ ! -e $OUT/gate0 ]; do sleep 0.05; done"\n'))
+    until((lab.out / "other").exists, "it runs")
+    wait_event(lab, first, "started", 2)
+    wait_event(lab, other, "started")
+    for job in (first, other):
+        set_quota(lab, records(job), space=1)
+    (lab.out / "gate0").touch()
+    assert lab.tasks(first)["worker:1"]["state"] == "running"
+    until(lambda: "the job's events wait" in master_said(lab, first), "its master has noticed")
+    assert "quota" in master_said(lab, first)
+    lost = lab.wait(other)
+    assert (lost["state"], lost["exit_code"], lost["failure"]) == ("succeeded", 0, None)
+    assert lost["tasks"][0]["note"] == "the end of its record is missing"
+    assert all(lab.listed(records(other)).values()), "nothing is there by half"
+    set_quota(lab, records(first))
+    wait_event(lab, first, "exited")
+    (lab.out / "gate1").touch()
+    status = lab.wait(first)
+    assert [task["state"] for task in status["tasks"]] == ["succeeded"] * 2
+    assert events_elsewhere(lab, first).count("exited") == 2
+    assert set(lab.listed(records(first))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}
+
+
+def test_the_name_node_is_killed(lab: YarnLab) -> None:
+    """The job goes on and can be asked; whoever submits learns whom to ask for what. Its record is whole later."""
+    job = lab.detach(lab.roles(GATES, TWO))
+    lab.wait_wrote("up0"), lab.wait_wrote("up1")
+    wait_event(lab, job, "started", 2)
+    before = lab.applications()
+    lab.cluster.kill("nn")
+    try:
+        (lab.out / "gate0").touch()
+        until(lambda: lab.tasks(job)["worker:0"]["state"] == "succeeded", "its end was seen")
+        refused = lab.submit(lab.job('command = "true"\n', name="other.toml"))
+        until(lambda: "the job's events wait" in master_said(lab, job), "its master has noticed")
+    finally:
+        lab.cluster.restart("nn")
+    assert refused.returncode == 3
+    core = lab.cluster.conf / "core-site.xml"
+    assert "HDFS does not answer: http://127.0.0.1:" in refused.stderr
+    assert re.search(rf"It is hdfs://127\.0\.0\.1:\d+ \(fs\.defaultFS, {re.escape(str(core))}:\d+\)", refused.stderr)
+    assert "Wait until its NameNode runs, or correct the address" in refused.stderr
+    assert (lab.jobs(), lab.applications()) == ([job], before)
+    _ends_whole(lab, job, lambda: None)
+
+
+def test_safe_mode_while_a_job_runs(lab: YarnLab) -> None:
+    """The same where the NameNode takes no changes, also at the very end of the job: its record waits a little."""
+    job = lab.detach(lab.roles(GATES, TWO))
+    lab.wait_wrote("up0"), lab.wait_wrote("up1")
+    wait_event(lab, job, "started", 2)
+    assert lab.cluster.tool(ADMIN, "-safemode", "enter").returncode == 0
+    try:
+        (lab.out / "gate0").touch()
+        until(lambda: "Name node is in safe mode" in master_said(lab, job), "its master has noticed")
+    except BaseException:
+        lab.cluster.tool(ADMIN, "-safemode", "leave")
+        raise
+    _ends_whole(lab, job, lambda: lab.cluster.tool(ADMIN, "-safemode", "leave"))
+
+
+def _ends_whole(lab: YarnLab, job: str, mend: Callable[[], object]) -> None:
+    (lab.out / "gate1").touch()
+    try:
+        until(lambda: "the job succeeded" in master_said(lab, job), "its master knows the end")
+    finally:
+        mend()
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    assert [task["state"] for task in status["tasks"]] == ["succeeded"] * 2
+    assert events_elsewhere(lab, job).count("exited") == 2
+    assert set(lab.listed(records(job))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}
