@@ -414,6 +414,33 @@ async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypat
         played.files.troubles_over()
 
 
+@pytest.mark.parametrize("operation", ["CREATE", "RENAME", "DELETE"])
+async def test_hdfs_is_away_for_a_moment_at_the_end(tmp_path: Path, operation: str) -> None:
+    """The record waits for it, and is whole."""
+    async with playing(tmp_path) as played:
+        await played.until(lambda: played.file("events.1.jsonl") is not None)
+        await played.source.close()
+        played.files.fail_next(operation, Trouble.SAFE_MODE)
+        await played.source.finish(_report(played))
+        assert (bool(played.file("summary.json")), played.file("access.json")) == (True, None)
+        assert [name for name in played.files.files if name.endswith(".new")] == []
+
+
+async def test_more_events_than_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While HDFS takes none they stay in the container's file; all of them are there in the end, in order."""
+    monkeypatch.setattr(publishing, "_PIECE", 100)
+    monkeypatch.setattr(publishing, "_WAITING", 500)
+    lines = b"".join(b'{"number":%d}\n' % number for number in range(1000))
+    async with playing(tmp_path) as played:
+        await played.until(lambda: played.file("events.1.jsonl") is not None)
+        played.files.fail_next("APPEND", *[Trouble.QUOTA] * 3)
+        played.job.folder.events(1).write_bytes(lines)
+        await played.until(lambda: (played.file("events.1.jsonl") or b"").startswith(b'{"number":0}'))
+        await played.source.close()
+        await played.source.finish(_report(played))
+        assert played.file("events.1.jsonl") == lines
+
+
 async def test_no_summary_was_written_here(tmp_path: Path) -> None:
     """The disk was full: YARN is told all the same."""
     async with playing(tmp_path) as played:

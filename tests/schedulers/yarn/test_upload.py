@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tony.errors import SchedulerError
+from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn import eviction
@@ -122,7 +122,7 @@ def test_wrong_size_is_sent_again(cluster: Played, wanted: list[Wanted]) -> None
 def test_half_written(cluster: Played, wanted: list[Wanted], trouble: Trouble) -> None:
     """What did not arrive whole never has the name, and nothing of it stays."""
     cluster.hdfs.fail_next("CREATE", *[trouble] * 10)
-    with pytest.raises(HadoopError):
+    with pytest.raises((HadoopError, StorageError)):
         provide(cluster, wanted[1:])
     assert names(cluster) == [eviction.MARKER]
     cluster.hdfs.troubles_over()
@@ -203,3 +203,34 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[Wanted]) -> No
     assert not depots[2].eviction_is_due
     for depot in depots:
         depot.close()
+
+
+@pytest.mark.parametrize(
+    ("names_left", "space_left", "told"),
+    [
+        (-1, 1 << 20, r"11 bytes are to be uploaded, and the quota of /user leaves 1m of 1m, where each file takes"),
+        (9, -1, r"11 bytes are to be uploaded, and the quota of /user leaves 4 of 9 names\. Free some room"),
+        (5, 1 << 20, r"leaves 1m of 1m, .* as long as it is written and leaves 0 of 5 names\."),
+        (-1, -1, r"11 bytes are to be uploaded\. Free some room"),
+    ],
+)
+def test_a_quota_is_used_up(cluster: Played, wanted: list[Wanted], names_left: int, space_left: int, told: str) -> None:
+    """Which folder's it is, how much is left of it, how much was needed, and the setting."""
+    provide(cluster, [])
+    folder = cluster.hdfs.files["/user"]
+    folder.most_names, folder.most_space = names_left, space_left
+    cluster.hdfs.fail_next("CREATE", Trouble.QUOTA)
+    with pytest.raises(StorageError, match=told) as failed:
+        provide(cluster, wanted[1:])
+    assert str(failed.value).startswith(f"no room in hdfs://nn:8020{STAGING} (scheduler.yarn.staging): ")
+    assert str(failed.value).endswith("HDFS says: The DiskSpace quota of /q is exceeded")
+
+
+def test_the_data_nodes_are_full(cluster: Played, wanted: list[Wanted]) -> None:
+    """What is left in all is told; an older NameNode does not tell it."""
+    for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Free"):
+        cluster.hdfs.fail_next("CREATE", Trouble.NO_SPACE)
+        cluster.hdfs.fail_next("GETSTATUS", *trouble)
+        with pytest.raises(StorageError) as failed:
+            provide(cluster, wanted[1:])
+        assert told in str(failed.value)

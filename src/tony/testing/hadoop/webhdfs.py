@@ -63,6 +63,8 @@ class PlayedFile:
         modified_ms: milliseconds.
         accessed_ms: likewise.
         owner: who made it.
+        most_names: quota of a folder, told and not enforced; -1 for none.
+        most_space: likewise, of bytes.
     """
 
     content: bytes | None = None
@@ -70,6 +72,8 @@ class PlayedFile:
     modified_ms: int = 1_700_000_000_123
     accessed_ms: int = 0
     owner: str = ""
+    most_names: int = -1
+    most_space: int = -1
 
 
 class PlayedWebHdfs:
@@ -377,6 +381,24 @@ def _list(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     return {"DirectoryListing": {"partialListing": listing, "remainingEntries": max(0, len(names) - _PAGE)}}
 
 
+def _usage(files: Files, path: str, _: dict[str, str]) -> dict[str, Any]:
+    if path not in files:
+        raise _missing(path)
+    below = [file for name, file in files.items() if name == path or name.startswith(path.rstrip("/") + "/")]
+    told = {
+        "fileAndDirectoryCount": len(below),
+        "quota": files[path].most_names,
+        "spaceConsumed": sum(len(file.content or b"") for file in below),
+        "spaceQuota": files[path].most_space,
+    }
+    return {"QuotaUsage": told}
+
+
+def _room(files: Files, _path: str, _query: dict[str, str]) -> dict[str, Any]:
+    used = sum(len(file.content or b"") for file in files.values())
+    return {"FsStatus": {"used": used, "remaining": 1 << 20, "capacity": (1 << 20) + used}}
+
+
 def _mkdirs(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     parts = path.strip("/").split("/")
     for count in range(1, len(parts) + 1):
@@ -429,6 +451,8 @@ def _token(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
 _OPERATIONS: dict[str, Callable[[Files, str, dict[str, str]], dict[str, Any]]] = {
     "GETFILESTATUS": _get,
     "LISTSTATUS_BATCH": _list,
+    "GETQUOTAUSAGE": _usage,
+    "GETSTATUS": _room,
     "MKDIRS": _mkdirs,
     "RENAME": _rename,
     "DELETE": _delete,
