@@ -136,14 +136,25 @@ class Logins:
         """
 
         def login(daemon: Daemon) -> Login:
-            token = None
-            if self._has(HDFS_DELEGATION):
-                names = ([service.service] if service.service else []) + [self.service_of(daemon)]
-                found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
-                token = next((each for each in found if each is not None), None)
-            return self._login(token, "dfs.namenode.kerberos.principal")
+            return self._login(self._file_token(service, daemon), "dfs.namenode.kerberos.principal")
 
         return login
+
+    def file_token(self, service: NameService) -> Token | None:
+        """The token for a file system, if there is one. May ask the DNS."""
+        found = (self._file_token(service, daemon) for daemon in service.name_nodes)
+        return next((token for token in found if token is not None), None)
+
+    def file_service_of(self, service: NameService) -> str:
+        """What tokens for a file system have as their service. May ask the DNS."""
+        return service.service or self.service_of(service.name_nodes[0])
+
+    def _file_token(self, service: NameService, daemon: Daemon) -> Token | None:
+        if not self._has(HDFS_DELEGATION):
+            return None
+        names = ([service.service] if service.service else []) + [self.service_of(daemon)]
+        found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
+        return next((each for each in found if each is not None), None)
 
     def for_scheduler(self) -> Login:
         """For an application master: the token that the ResourceManager gave it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.hadoop.configuration.daemons import name_service, resource_managers, schedulers
+from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers, schedulers
 from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.failover import Policy, Proxy, connection_options, name_node_policy, resource_manager_policy
 from tony.hadoop.hdfs.namenode import NameNode
@@ -89,8 +89,13 @@ def name_node(
     Raises:
         ConfigurationError: no HDFS, or addresses or logins that make no sense.
     """
-    logins = Logins(settings, environ, credentials)
-    service = name_service(settings, uri)
+    return name_node_for(settings, Logins(settings, environ, credentials), name_service(settings, uri), policy=policy)
+
+
+def name_node_for(
+    settings: Configuration, logins: Logins, service: NameService, *, policy: Policy | None = None
+) -> NameNode:
+    """The same, for a program that has its logins already."""
     proxy = Proxy(
         name=f"NameNode of {service.uri}",
         daemons=service.name_nodes,
@@ -99,5 +104,4 @@ def name_node(
         policy=policy or name_node_policy(settings),
         options=connection_options(settings),
     )
-    alone = logins.service_of(service.name_nodes[0]) if logins.is_secure else ""
-    return NameNode(proxy, token_service=service.service or alone)
+    return NameNode(proxy, token_service=lambda: logins.file_service_of(service))

@@ -259,10 +259,13 @@ class Cluster:
             if daemon not in yarn:
                 state = self._spawn(state, daemon)
         self._wait(state, {}, state.daemons, timeout)
-        furnish(state, user_name())
+        self._furnish(state)
         state = replace(state, ready=True)
         save(self.places, state)
         return state
+
+    def _furnish(self, state: State) -> None:
+        furnish(state, user_name())
 
     def _spawn(self, state: State, daemon: Daemon) -> State:
         line = command(daemon, Path(state.java), Path(state.jars), self.places)
@@ -281,7 +284,10 @@ class Cluster:
                 if daemon.name not in living:
                     self._mourn(daemon)
 
-        readiness.wait(lambda: readiness.waiting_for(state, since), alive, timeout)
+        readiness.wait(lambda: self._missing(state, since), alive, timeout)
+
+    def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
+        return readiness.waiting_for(state, since)
 
     def _mourn(self, daemon: Daemon) -> None:
         log = self.places.log(daemon.name)

@@ -36,6 +36,7 @@ _HDFS: Final = {
     "dfs.client.use.datanode.hostname": "false",
     "dfs.encrypt.data.transfer": "false",
     "dfs.http.policy": "HTTP_ONLY",
+    "dfs.namenode.delegation.token.always-use": "false",
     "dfs.namenode.http-address": "0.0.0.0:9870",
     "dfs.namenode.https-address": "0.0.0.0:9871",
     "dfs.permissions.enabled": "true",

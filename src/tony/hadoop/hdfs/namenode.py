@@ -6,7 +6,7 @@ without `hdfs://`. Calls may be repeated when an answer got lost: the NameNode r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from tony.dataclass import dataclass
@@ -47,10 +47,10 @@ class NameNode:
 
     Args:
         proxy: whom to ask.
-        token_service: what delegation tokens of this file system have as their service.
+        token_service: what delegation tokens of this file system have as their service, or who knows it.
     """
 
-    def __init__(self, proxy: Proxy, *, token_service: str = "") -> None:
+    def __init__(self, proxy: Proxy, *, token_service: str | Callable[[], str] = "") -> None:
         self._proxy = proxy
         self._token_service = token_service
 
@@ -195,7 +195,8 @@ class NameNode:
         answer = await self._proxy.call(wire.GET_DELEGATION_TOKEN, GetDelegationTokenRequest(renewer=renewer))
         if answer.token is None or not answer.token.identifier:
             return None
-        return from_message(answer.token, service=self._token_service or None)
+        service = self._token_service
+        return from_message(answer.token, service=(service if isinstance(service, str) else service()) or None)
 
     async def renew_token(self, token: Token) -> int:
         """Renews a token (as the renewer), and tells its new end, in milliseconds since 1970."""

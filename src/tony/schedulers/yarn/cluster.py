@@ -12,7 +12,6 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
 from tony.hadoop.failover import Proxy
 from tony.hadoop.logins import Logins
-from tony.hadoop.services import name_node_for
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
@@ -115,6 +114,8 @@ class Cluster:
         asyncio.run(self._recover_lease(path))
 
     async def _recover_lease(self, path: str) -> None:
+        from tony.hadoop.services import name_node_for  # late: hardly ever needed
+
         async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
             await client.recover_lease(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from tony.hadoop.tokens.credentials import Credentials, to_bytes
@@ -59,11 +60,21 @@ def master_capability(settings: YarnSettings) -> Resource:
 
 
 def submission(
-    record: JobRecord, settings: YarnSettings, application: ApplicationId, container: ContainerLaunchContext
+    record: JobRecord,
+    settings: YarnSettings,
+    application: ApplicationId,
+    container: ContainerLaunchContext,
+    *,
+    cancel_tokens: bool = True,
 ) -> ApplicationSubmissionContext:
-    """The application."""
+    """The application.
+
+    Args:
+        cancel_tokens: YARN is to cancel its delegation tokens when it has ended.
+    """
     label = settings.am_node_label or settings.node_label
     seconds = settings.lifetime
+    unusual: dict[str, Any] = {} if cancel_tokens else {"cancel_tokens_when_complete": False}
     return ApplicationSubmissionContext(
         application_id=application,
         name=record.spec.name,
@@ -89,6 +100,7 @@ def submission(
         ),
         log_aggregation=_logs(settings),
         timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
+        **unusual,
     )
 
 

@@ -36,6 +36,11 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text("node_label", "the queue's", "Node label of every container that its role says nothing about."),
     _text("staging", ".tony", "Folder in HDFS for what is staged; a relative one lies in the user's HDFS home."),
     _text(
+        "file_systems",
+        "none",
+        "Further HDFS that programs use: `hdfs://logs,hdfs://nn2:8020`; the job gets their tokens.",
+    ),
+    _text(
         "python",
         "python3, 3.11 or later, found on the node",
         "Interpreter of our own programs on the nodes: a path or name there, or `own` to ship the submitter's.",
@@ -92,6 +97,7 @@ class YarnSettings:
     Attributes:
         conf: folder of the configuration, or None to look for it.
         staging: in HDFS; relative to the user's home there.
+        file_systems: URIs, beside the default one.
         python: for our own programs; None to look for one.
         am_memory: bytes.
         attempt_validity, lifetime: seconds, None for none.
@@ -104,6 +110,7 @@ class YarnSettings:
     application_type: str = "TONY"
     node_label: str | None = None
     staging: str = ".tony"
+    file_systems: tuple[str, ...] = ()
     python: str | None = None
     am_memory: int = 512 * MIB
     am_vcores: int = 1
@@ -123,6 +130,7 @@ def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Prob
     """Reads `JobSpec.scheduler_settings`. What is wrong is told, and left out."""
     read, problems = read_values("yarn", SETTINGS, values)
     given: dict[str, object] = dict(read)
-    if "tags" in given:
-        given["tags"] = tuple(tag for tag in (part.strip() for part in str(given["tags"]).split(",")) if tag)
+    for name in ("tags", "file_systems"):
+        if name in given:
+            given[name] = tuple(each for each in (part.strip() for part in str(given[name]).split(",")) if each)
     return YarnSettings(**given), problems  # type: ignore[arg-type]

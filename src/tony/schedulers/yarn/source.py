@@ -40,6 +40,7 @@ from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
 from tony.schedulers.yarn.settings import read_settings
+from tony.schedulers.yarn.tokens import for_programs
 
 #: Lower is served first; one for all roles: the machine decides in which order they are asked for.
 _PRIORITY = 1
@@ -91,7 +92,7 @@ class YarnSource(ContainerSource):
         self._spec = job.record.spec
         self._settings, _ = read_settings(self._spec.scheduler_settings)
         self._configuration = Configuration.load(None, {}, given=papers.configuration)
-        self._tokens = inside.credentials.without(AM_RM)
+        self._tokens = for_programs(inside.credentials)
         self._master: MasterClient | None = None
         self._nodes: NodeClients | None = None
         self._sink: Sink | None = None
@@ -139,9 +140,11 @@ class YarnSource(ContainerSource):
         self._registration = await self._master.register(host, int(port or -1), page)
         self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
         self._beating.add_done_callback(lambda _: self._empty.set())
-        cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user})
+        cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user}, self._inside.credentials)
         own_log = self._inside.logs / "stderr"
-        self._publisher = Publisher(cluster.web_files, self._papers, self._job.folder, own_log)
+        self._publisher = Publisher(
+            cluster.web_files, self._papers, self._job.folder, own_log, recover=cluster.recover_lease
+        )
         if self._inside.attempt > 1:
             raise SchedulerError(
                 f"the application master of attempt {self._inside.attempt - 1} was lost, and the job with it: YARN has "

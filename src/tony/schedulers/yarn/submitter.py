@@ -118,15 +118,19 @@ class YarnSubmitter(Submitter):
         cluster = self._cluster or find_cluster(settings, self._home)
         depot = Depot(cluster, cluster.path(settings.staging))
         try:
+            brought = await cluster.credentials_of_job(settings.file_systems)
             papers = await beside(self._provide, job, cluster, settings, depot)
             if depot.eviction_is_due:
                 await _tidy(cluster, depot)
         finally:
             depot.close()
         application = ids.application_id(job.record.job_id)
-        tokens = Credentials(secrets={JOB: packed(papers)})
+        tokens = Credentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
         container = master_container(settings, papers.programs, tokens)
-        context = submission(job.record, settings, application, container)
+        # Tokens that the user has brought may be needed by others when the job has ended.
+        context = submission(
+            job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
+        )
         async with cluster.applications() as client:
             try:
                 await client.submit(context)
