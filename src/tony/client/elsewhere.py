@@ -17,7 +17,7 @@ from tony.client.closing import close_lost
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
-from tony.errors import ConnectionFailed, InfraError
+from tony.errors import ConnectionFailed, InfraError, SchedulerError
 from tony.history.files import write_json
 from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
@@ -135,7 +135,7 @@ async def adopt(home: Home, job_id: str) -> bool:
     """Makes a folder here for a job that somebody submitted elsewhere, if a scheduler knows the id.
 
     Raises:
-        SchedulerError: it cannot be asked.
+        SchedulerError: it cannot be asked, or knows the job and has no record of it; says how that stands.
     """
     folder = home.job(job_id)
     for name in registry.names():
@@ -149,6 +149,8 @@ async def adopt(home: Home, job_id: str) -> bool:
         finally:
             if not folder.job.exists():
                 shutil.rmtree(folder.path, ignore_errors=True)
+        if not folder.job.exists() and (why := await submitter.unrecorded(job_id)):
+            raise SchedulerError(why)
         return folder.job.exists()
     return False
 

@@ -278,6 +278,15 @@ class Submitter(ABC):
             SchedulerError: it cannot be had now.
         """
 
+    async def unrecorded(self, job_id: str) -> str:
+        """Of a job that it knows, and that has no record which `fetch` could bring: how it stands, and why there is
+        none, for people; empty if it does not know the job either.
+
+        Raises:
+            SchedulerError: it cannot be asked.
+        """
+        return ""
+
     async def fetch_logs(  # noqa: B027 - as above
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink
     ) -> None:

@@ -30,6 +30,7 @@ from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.unrecorded import with_staging
 
 MIB = 1024**2
 #: YARN's name for GPUs.
@@ -83,7 +84,7 @@ def submission(
         am_container=container,
         max_attempts=settings.max_attempts,
         application_type=settings.application_type[:_TYPE_LENGTH],
-        tags=settings.tags,
+        tags=with_staging(settings.tags, settings.staging),
         resource=master_capability(settings),
         am_requests=(
             ResourceRequest(

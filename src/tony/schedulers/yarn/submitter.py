@@ -34,6 +34,7 @@ from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
+from tony.schedulers.yarn.unrecorded import staging_of, why
 from tony.schedulers.yarn.upload import Depot
 from tony.storage.cache import Cache
 
@@ -169,12 +170,9 @@ class YarnSubmitter(Submitter):
         return True
 
     async def look(self, job_id: str) -> Sight | None:
-        application = ids.application_id(job_id)
-        async with self._found(job_id).applications() as client:
-            try:
-                report = await client.report(application)
-            except ApplicationNotFoundError:
-                return Sight(alive=False, note="the ResourceManager does not know the application any more")
+        report = await self._report(job_id)
+        if report is None:
+            return Sight(alive=False, note="the ResourceManager does not know the application any more")
         return sight(report)
 
     async def all_jobs(self) -> Sequence[Listed]:
@@ -186,6 +184,27 @@ class YarnSubmitter(Submitter):
     async def fetch(self, folder: JobFolder) -> None:
         cluster = self._found(folder.job_id)
         await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).fetch)
+        if not folder.job.exists():
+            report = await self._report(folder.job_id)
+            staging = report and staging_of(report.tags)
+            if staging:
+                await beside(Record(cluster, cluster.path(staging), folder).fetch)
+
+    async def unrecorded(self, job_id: str) -> str:
+        report = await self._report(job_id)
+        if report is None:
+            return ""
+        cluster = self._found(job_id)
+        staging = cluster.path(staging_of(report.tags) or YarnSettings().staging)
+        return why(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
+
+    async def _report(self, job_id: str) -> ApplicationReport | None:
+        """What the ResourceManager says; None if it does not know the application."""
+        async with self._found(job_id).applications() as client:
+            try:
+                return await client.report(ids.application_id(job_id))
+            except ApplicationNotFoundError:
+                return None
 
     async def fetch_logs(self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink) -> None:
         from tony.schedulers.yarn.printed import Printed  # late: readers of aggregated logs

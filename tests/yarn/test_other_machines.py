@@ -1,0 +1,85 @@
+"""Jobs that are asked for on a machine that did not submit them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.yarn.lab import YarnLab, user
+from tests.yarn.test_bad_hdfs import web
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.wire.records import ContainerLaunchContext, Resource
+from tony.hadoop.wire.reports import ApplicationSubmissionContext
+from tony.schedulers.yarn.cluster import Cluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def test_a_job_with_its_own_staging_folder(lab: YarnLab) -> None:
+    """It is found all the same, by the tag that names the folder; its owner's tags are there as well."""
+    place = "/Projects/Bücher of ann"
+    sets = ("--set", f"scheduler.yarn.staging={place}", "--set", "scheduler.yarn.tags=nightly")
+    try:
+        file = lab.job('command = "echo working; touch $OUT/up; while [ ! -e $OUT/gate ]; do sleep 0.05; done"\n')
+        job = lab.detach(file, *sets)
+        lab.wait_wrote("up")
+        there = lab.elsewhere("there")
+        assert there.wait(job, "running")["name"] == lab.status(job)["name"]
+        assert "nightly" in lab.application(job)["applicationTags"]
+        (lab.out / "gate").touch()
+        assert there.wait(job)["state"] == "succeeded"
+        late = lab.elsewhere("late")
+        assert '"exited"' in late.tony("events", job, "--json").stdout
+        assert "working" in late.tony("logs", job).stdout
+        assert lab.wait(job)["state"] == "succeeded"
+    finally:
+        web(lab, "DELETE", "/Projects", "DELETE&recursive=true")
+
+
+def test_what_has_no_record(lab: YarnLab) -> None:
+    """One that waits is told as YARN tells it; what nobody knows is no job."""
+    job = asyncio.run(_unmanaged(lab))
+    try:
+        done = lab.tony("status", job)
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert f"{job} (bare, type OTHER) is ACCEPTED" in done.stderr
+        assert "no record of it in hdfs://127.0.0.1:" in done.stderr
+        assert f"/user/{user()}/.tony/jobs/{job} before its application master has begun." in done.stderr
+    finally:
+        asyncio.run(_kill(lab, job))
+    done = lab.tony("logs", job)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "it ended before it began one, or is no job of tony's" in done.stderr
+    done = lab.tony("status", f"{job}999")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "there is no job" in done.stderr
+    assert lab.jobs() == []
+
+
+async def _unmanaged(lab: YarnLab) -> str:
+    """An application whose master never comes."""
+    async with _cluster(lab).applications() as client:
+        new = await client.new_application()
+        assert new.id is not None
+        context = ApplicationSubmissionContext(
+            application_id=new.id,
+            name="bare",
+            queue="default",
+            application_type="OTHER",
+            unmanaged_am=True,
+            am_container=ContainerLaunchContext(),
+            resource=Resource(memory=128, vcores=1),
+        )
+        await client.submit(context)
+        return ids.application_text(new.id)
+
+
+async def _kill(lab: YarnLab, job: str) -> None:
+    async with _cluster(lab).applications() as client:
+        await client.kill(ids.application_id(job), "not needed any more")
+
+
+def _cluster(lab: YarnLab) -> Cluster:
+    return Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
