@@ -20,7 +20,7 @@ FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom
 
 #: Fields that only tell people something, or that follow from others.
 TOLD = {
-    Task: {"id", "name", "host", "tb_port", "executor_pid", "gone_why", "status", "note"},
+    Task: {"id", "name", "host", "tb_port", "executor_pid", "gone_why", "forced", "status", "note"},
     RoleState: {"name", "spec", "tasks", "counts", "held", "arrived"},
     Container: {"id", "host"},
     State: {

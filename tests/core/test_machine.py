@@ -16,6 +16,7 @@ from tony.errors import InvalidTransition
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.report import FailureClass
 from tony.model.states import (
     AfterCondition,
     DistributedMode,
@@ -1054,3 +1055,20 @@ def test_stopped_from_outside_is_infrastructure() -> None:
     simulation = started(workers(1))
     simulation.exit(TaskId("worker", 0), ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
     assert outcome(simulation) == ("failed", 3, "lost")
+
+
+@pytest.mark.parametrize(
+    ("order", "forced", "said"),
+    [(1, True, "taken back"), (-1, True, "taken back"), (1, False, "its executor was told to end by somebody else")],
+)
+def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said: str) -> None:
+    """Cluster or node may say, before the executor's report or after it; another end of the container is no answer."""
+    simulation = started(workers(2))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
+    exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
+    ended = ev.ContainerEnded(container="c-1", cause="taken back", blameless=forced, forced=forced)
+    for event in (exited, ended)[::order]:
+        simulation.app.handle(event, 5.0)
+    (failure,) = simulation.app.state.failures
+    assert (failure.cause, failure.failure_class) == ("lost", FailureClass.INFRASTRUCTURE)
+    assert failure.reason.startswith(f"worker:0 was stopped from outside: {said}")

@@ -151,6 +151,8 @@ class ContainerEnded(Event):
         blameless: True if it went through no fault of the job (preempted, node lost, refused at launch).
         silent: True if its executor's last connection is over as well: no report can come any more. Schedulers leave
             this to the application master.
+        forced: True if cluster or node ended it, so that the cause says more than its executor can, which was told to
+            end by somebody whom it does not know.
     """
 
     kind: ClassVar[str] = "container-ended"
@@ -158,6 +160,7 @@ class ContainerEnded(Event):
     cause: str
     blameless: bool = False
     silent: bool = False
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

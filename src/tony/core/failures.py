@@ -35,13 +35,21 @@ _CAUSES = {
 }
 
 
-def of_exit(state: State, task: Task, status: ExitStatus) -> Failure:
-    """The failure that a program's end is."""
+#: Who ended it, as far as an executor knows that was told to end, and not by us.
+_SOMEBODY = "its executor was told to end by somebody else"
+
+
+def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "") -> Failure:
+    """The failure that a program's end is.
+
+    Args:
+        forced: why cluster or node have ended its container, if they have told that before.
+    """
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
     infrastructure = outside or status.reason in (ExitReason.PORT_COLLISION, ExitReason.REFUSED)
     said = f"{task.id} {_how(status)}"
     if outside:
-        said = f"{task.id} was stopped from outside: its executor was told to end by somebody else"
+        said = f"{task.id} was stopped from outside: {forced or _SOMEBODY}"
     return _task_failure(
         state,
         task,
@@ -51,6 +59,14 @@ def of_exit(state: State, task: Task, status: ExitStatus) -> Failure:
         at=task.ended_at or 0.0,
         status=status,
     )
+
+
+def know_better(state: State, task: Task, forced: str) -> None:
+    """Why cluster or node have ended a container is told after its executor has reported that somebody did."""
+    state.failures[:] = [
+        replace(each, reason=each.reason.replace(_SOMEBODY, forced)) if each.task == str(task.id) else each
+        for each in state.failures
+    ]
 
 
 def _how(status: ExitStatus) -> str:

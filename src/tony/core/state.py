@@ -27,6 +27,8 @@ class Task:
         since: when its state changed last.
         session, try_, version: of its last `Start`; 0 before the first.
         gone_at: when its container ended while the program was living, until its report comes or is given up.
+        gone_why: what was said of that container's end.
+        forced: the same, if cluster or node ended it; else empty.
         started: its program was seen to run in this session.
         judged: a failure of this try was judged already; its end is no second one.
         launches: containers that went away in this session before the program was started.
@@ -48,6 +50,7 @@ class Task:
     pid: int | None = None
     gone_at: float | None = None
     gone_why: str = ""
+    forced: str = ""
     started: bool = False
     judged: bool = False
     launches: int = 0

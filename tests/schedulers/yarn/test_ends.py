@@ -3,7 +3,7 @@
 import pytest
 
 from tony.hadoop.wire.records import ContainerStatus
-from tony.schedulers.yarn.ends import cause, is_blameless
+from tony.schedulers.yarn.ends import cause, is_blameless, is_forced
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
 ENDS = {
@@ -168,6 +168,7 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     status = ContainerStatus(exit_status=code, diagnostics=said)
     assert cause(status) == sentence
     assert is_blameless(status) is blameless
+    assert is_forced(status) is (-200 < code < 0 or code == -1000)
 
 
 def test_long_words() -> None:

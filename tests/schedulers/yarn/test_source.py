@@ -238,7 +238,7 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
         await played.until(lambda: played.of(ContainerEnded))
         (event,) = played.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
-        assert (cause in event.cause, event.blameless) == (True, blameless)
+        assert (cause in event.cause, event.blameless, event.forced) == (True, blameless, status < 0)
 
 
 async def test_told_twice(tmp_path: Path) -> None:

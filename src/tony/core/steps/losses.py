@@ -24,6 +24,8 @@ def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
     if container is None:
         return
     task = containers.forget(turn, container)
+    if task and event.forced:
+        failures.know_better(state, task, event.cause)
     if task:
         _lost_its_container(turn, task, container, event)
     role = state.roles.get(container.role)
@@ -61,6 +63,7 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
     state = turn.state
     if task.living:
         task.gone_at, task.gone_why = turn.now, event.cause
+        task.forced = event.cause if event.forced else ""
         if container.hold is Hold.KILLED or event.silent or not state.active:
             outcomes.lost(turn, task)
         else:

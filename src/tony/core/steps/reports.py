@@ -52,6 +52,7 @@ def exited(turn: Turn, event: ev.Exited) -> None:
     if task is None:
         return
     status, at = event.status, min(event.at, turn.now)
+    forced = task.forced if task.gone_at is not None else ""
     if not task.started and status.reason not in _NEVER_RAN:
         _seen_to_run(turn, task)
     task.status, task.note = status, status.describe()
@@ -63,5 +64,5 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         programs.over(turn, task, TaskMove.END, at)
     else:
         programs.over(turn, task, TaskMove.FAIL, at)
-        failing.of_task(turn, task, failures.of_exit(state, task, status))
+        failing.of_task(turn, task, failures.of_exit(state, task, status, forced))
     outcomes.task_over(turn, task)

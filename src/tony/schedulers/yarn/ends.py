@@ -67,6 +67,11 @@ def is_blameless(status: ContainerStatus) -> bool:
     return status.exit_status in NOT_THE_PROGRAM
 
 
+def is_forced(status: ContainerStatus) -> bool:
+    """Whether YARN ended it: not its executor by itself, nor somebody on the node by a signal."""
+    return exit_status(status.exit_status) is not None
+
+
 def _usage(pattern: re.Pattern[str], said: str) -> str:
     found = pattern.search(said)
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it asked for"

@@ -352,11 +352,17 @@ class YarnSource(ContainerSource):
         if held is None:
             return
         said = ends.cause(status)
-        self._gone(held, held.cause or said, blameless=not held.cause and ends.is_blameless(status))
+        ours = bool(held.cause)
+        self._gone(
+            held,
+            held.cause or said,
+            blameless=not ours and ends.is_blameless(status),
+            forced=not ours and ends.is_forced(status),
+        )
 
-    def _gone(self, held: _Held, cause: str, *, blameless: bool) -> None:
+    def _gone(self, held: _Held, cause: str, *, blameless: bool, forced: bool = False) -> None:
         if self._forget(held):
-            self._emit(ContainerEnded(container=held.name, cause=cause, blameless=blameless))
+            self._emit(ContainerEnded(container=held.name, cause=cause, blameless=blameless, forced=forced))
 
     def _forget(self, held: _Held) -> bool:
         """It counts no more; False if it did not before."""
