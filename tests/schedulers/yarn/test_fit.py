@@ -13,7 +13,7 @@ OFFER = Offer(
     types=["memory-mb", "vcores", "yarn.io/gpu"],
     labels=["gpu", "ssd"],
     nodes=[BIG, FAST],
-    queue=Queue(running=True),
+    queue=Queue(running=True, labels=["*"]),
     queues=["default", "research"],
 )
 
@@ -89,6 +89,20 @@ def test_unknown_label() -> None:
     assert keys == ["scheduler.yarn.am_node_label", "roles.worker.node_label"]
     problem = told(job(Resources(), node_label="gpu"), replace(OFFER, labels=[]))[0]
     assert problem.message == "the cluster has no such node label; it has none."
+
+
+def test_label_of_another_queue() -> None:
+    """A queue may use some labels, or none; what it may is said. Where there is no queue, that is the trouble."""
+    message = "the queue may not use this node label; it may use %s. Name another queue, or ask who runs the cluster."
+    for labels, may in ((["ssd"], "ssd"), ([], "none"), ([""], "none")):
+        offer = replace(OFFER, queue=Queue(running=True, labels=labels))
+        assert told(job(Resources(), node_label="gpu"), offer) == [
+            Problem(key="roles.worker.node_label", value="gpu", message=message % may)
+        ]
+        assert [problem.key for problem in told(SMALL, offer, am_node_label="gpu")] == ["scheduler.yarn.am_node_label"]
+    assert told(job(Resources(), node_label="gpu"), replace(OFFER, queue=Queue(running=True, labels=["gpu"]))) == []
+    problems = told(job(Resources(), node_label="gpu"), replace(OFFER, queue=None))
+    assert [problem.key for problem in problems] == ["scheduler.yarn.queue"]
 
 
 def test_spread_and_labelled() -> None:

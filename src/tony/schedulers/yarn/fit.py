@@ -106,12 +106,8 @@ def _container(place: str, what: str, wanted: Resource, label: str | None, offer
     ]
     if problems:
         return problems
-    if label and label not in offer.labels:
-        known = f"it has {_some(sorted(offer.labels))}" if offer.labels else "it has none"
-        problem = Problem(
-            key=_key(place, "label"), value=label, message=f"the cluster has no such node label; {known}."
-        )
-        return [problem]
+    if label and (message := _label_problem(label, offer)):
+        return [Problem(key=_key(place, "label"), value=label, message=message)]
     for name, amount in amounts.items():
         most = offer.maximum.get(name)
         if most is not None and amount > most:
@@ -124,6 +120,19 @@ def _container(place: str, what: str, wanted: Resource, label: str | None, offer
                 )
             )
     return problems or _no_node(place, what, amounts, label, offer)
+
+
+def _label_problem(label: str, offer: Offer) -> str:
+    """Why no container of the job can have this label; empty if one can."""
+    if label not in offer.labels:
+        known = f"it has {_some(sorted(offer.labels))}" if offer.labels else "it has none"
+        return f"the cluster has no such node label; {known}."
+    queue = offer.queue
+    if queue is None or not {"*", label}.isdisjoint(queue.labels):
+        return ""
+    may = sorted(each for each in queue.labels if each)
+    known = f"it may use {_some(may)}" if may else "it may use none"
+    return f"the queue may not use this node label; {known}. Name another queue, or ask who runs the cluster."
 
 
 def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer) -> list[Problem]:
