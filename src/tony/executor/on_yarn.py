@@ -17,6 +17,17 @@ from tony.protocol.launch import ContainerPart, LaunchContext
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, TaskPapers
 
+#: What a program needs to find Hadoop's file system, as far as the node gives it.
+_HADOOP = (
+    "HADOOP_CONF_DIR",
+    "HADOOP_TOKEN_FILE_LOCATION",
+    "HADOOP_USER_NAME",
+    "HADOOP_HOME",
+    "HADOOP_COMMON_HOME",
+    "HADOOP_HDFS_HOME",
+    "JAVA_HOME",
+    "CONTAINER_ID",
+)
 #: Of a role that needs nothing: folders to import from, variables.
 _NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
 
@@ -41,10 +52,22 @@ def _context() -> LaunchContext:
             inherit_env=False,
             marker=marker,
             python_path=python_path,
-            python_env=python_env,
+            python_env={**_of_hadoop(os.environ), **python_env},
         ),
         credentials=papers.credentials,
     )
+
+
+def _of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which Hadoop's clients in the user's program work.
+
+    Without security the file system believes a name, and takes that of the process: on many clusters that is the
+    NodeManager's user. YARN says in USER whose the container is.
+    """
+    found = {name: own[name] for name in _HADOOP if own.get(name)}
+    if own.get("USER"):
+        found.setdefault("HADOOP_USER_NAME", own["USER"])
+    return found
 
 
 def _in_a_fork(

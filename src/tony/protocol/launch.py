@@ -81,7 +81,7 @@ class ContainerPart:
         log_folder: where `<task>.s<session>.t<try>.out/err` go.
         inherit_env: give the program the executor's own environment underneath (local), or a bare one (clusters).
         python_path: folders put in front of PATH so that `python` is the job's interpreter.
-        python_env: further variables of the job's interpreter (VIRTUAL_ENV).
+        python_env: further variables of the job's interpreter (VIRTUAL_ENV), and of the cluster (HADOOP_CONF_DIR).
         gpu_devices: what CUDA_VISIBLE_DEVICES shall say, one entry per granted GPU; None: find out by oneself.
         cgroup: folders of a prepared cgroup for the user's program (v1: one per controller); empty: measure instead.
         marker: text in the environment of everything the program starts; the last sweep looks for it.
