@@ -4,17 +4,19 @@ TF_CONFIG, which tony sets, tells TensorFlow who the peers are and which of them
 every process computes gradients on its own share of the batch, and all of them apply the sum: they hold
 the same weights all the time. The chief alone writes to the output folder:
 
-    checkpoints/    read again after a restart, and by evaluate.py
+    checkpoints/    read again after a restart, and by evaluate.py; elsewhere, such as in HDFS, with --checkpoints
     logs/train/     loss and accuracy for TensorBoard
     model.keras     the trained model
 """
 
 import argparse
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import tensorflow as tf
 
+from checkpoints import Checkpoints
 from model import accuracy, build_model, load_data
 
 BATCH = 192  # images per step, over all processes
@@ -24,6 +26,7 @@ CHECKPOINT_EVERY = 20  # steps
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True, help="a folder that every task can see")
+    parser.add_argument("--checkpoints", default="", help="where they are kept, if not in --out")
     parser.add_argument("--steps", type=int, default=240)
     options = parser.parse_args()
     out = options.out.expanduser()
@@ -61,17 +64,16 @@ def main() -> None:
             strategy.reduce(tf.distribute.ReduceOp.MEAN, share, axis=None),
         )
 
-    with tempfile.TemporaryDirectory() as scratch:
-        # Saving is a step that all processes take together; only the chief's copy is kept.
-        folder = out if is_chief else Path(scratch)
-        checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
-        manager = tf.train.CheckpointManager(checkpoint, str(folder / "checkpoints"), max_to_keep=None)
-        latest = tf.train.latest_checkpoint(str(out / "checkpoints"))
-        if latest:
-            checkpoint.restore(latest).assert_consumed()
-            print(f"{me}: continues from step {int(step)} ({latest})", flush=True)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
+    kept = Checkpoints(options.checkpoints or str(out / "checkpoints"))
+    if kept.steps():
+        with kept.reading(kept.steps()[-1]) as folder:
+            checkpoint.read(str(folder / "state")).assert_consumed()
+        print(f"{me}: continues from step {int(step)}", flush=True)
 
-        with tf.summary.create_file_writer(str(folder / "logs" / "train")).as_default():
+    with tempfile.TemporaryDirectory() as scratch:
+        logs = out if is_chief else Path(scratch)  # the chief's summaries alone are kept
+        with tf.summary.create_file_writer(str(logs / "logs" / "train")).as_default():
             while step < options.steps:
                 loss, share = train_step(next(batches))
                 step.assign_add(1)
@@ -79,7 +81,9 @@ def main() -> None:
                 tf.summary.scalar("loss", loss, step=now)
                 tf.summary.scalar("accuracy", share, step=now)
                 if now % CHECKPOINT_EVERY == 0 or now == options.steps:
-                    manager.save(checkpoint_number=now)
+                    # Saving is a step that all processes take together; only the chief's copy is kept.
+                    with kept.writing(now) if is_chief else nullcontext(Path(scratch)) as folder:
+                        checkpoint.write(str(folder / "state"))
                     tf.summary.flush()
                     progress = f"step {now}/{options.steps}, loss {loss:.3f}, accuracy {share:.3f}"
                     if is_chief:

@@ -16,13 +16,17 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from checkpoints import Checkpoints
+
 BATCH = 128  # images per step, over all processes
 RATE = 0.3
+CHECKPOINT_EVERY = 25  # steps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--checkpoints", default="", help="where to keep them, see checkpoints.py; none if empty")
     options = parser.parse_args()
 
     jax.distributed.initialize(
@@ -42,19 +46,25 @@ def main() -> None:
     print(f"process {me}: {me + 1} and the other processes' numbers add up to {total:.0f}", flush=True)
 
     train_x, test_x, train_y, test_y = load_data()
-    weights = jax.device_put(initial_weights(), copied)
-    pick = np.random.default_rng(me)  # each process draws its own part of every batch
-    for step in range(1, options.steps + 1):
+    kept = Checkpoints(options.checkpoints) if options.checkpoints else None
+    done, weights = newest(kept) if kept else (0, initial_weights())
+    if done:
+        print(f"process {me}: continues from step {done}", flush=True)
+    weights = jax.device_put(weights, copied)
+    pick = np.random.default_rng([me, done])  # each process draws its own part of every batch
+    for step in range(done + 1, options.steps + 1):
         mine = pick.integers(len(train_x), size=BATCH // world)
         images = jax.make_array_from_process_local_data(split, train_x[mine])
         labels = jax.make_array_from_process_local_data(split, train_y[mine])
         weights, loss = train_step(weights, images, labels)
-        if me == 0 and step % 25 == 0:
+        if me == 0 and step % CHECKPOINT_EVERY == 0:
             print(f"process 0: step {step}/{options.steps}, loss {loss:.3f}", flush=True)
+            if kept:
+                with kept.writing(step) as folder:
+                    np.savez(folder / "weights.npz", **own_copy(weights))
 
     if me == 0:
-        # Every process holds all the weights, so it can use its copy alone.
-        own = jax.tree.map(lambda weight: weight.addressable_data(0), weights)
+        own = own_copy(weights)
         share = jnp.mean(jnp.argmax(logits_of(own, test_x), axis=1) == test_y)
         print(f"process 0: held-out accuracy {share:.2%}", flush=True)
 
@@ -74,6 +84,20 @@ def loss_of(weights: dict, images: jax.Array, labels: jax.Array) -> jax.Array:
 def logits_of(weights: dict, images: jax.Array) -> jax.Array:
     hidden = jax.nn.relu(images @ weights["first"] + weights["first_bias"])
     return hidden @ weights["second"] + weights["second_bias"]
+
+
+def own_copy(weights: dict) -> dict:
+    """Every process holds all the weights, so it can use its copy alone."""
+    return jax.tree.map(lambda weight: weight.addressable_data(0), weights)
+
+
+def newest(kept: Checkpoints) -> tuple[int, dict]:
+    """The newest checkpoint and its step; step 0 if there is none."""
+    steps = kept.steps()
+    if not steps:
+        return 0, initial_weights()
+    with kept.reading(steps[-1]) as folder, np.load(folder / "weights.npz") as arrays:
+        return steps[-1], dict(arrays)
 
 
 def initial_weights() -> dict:

@@ -16,12 +16,15 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from checkpoints import Checkpoints
+
 BATCH = 64  # images per step, over all ranks
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--checkpoints", default="", help="where to keep them, see checkpoints.py; none if empty")
     options = parser.parse_args()
 
     # Without a limit of ours, a peer that never comes or hangs is waited for half an hour.
@@ -36,7 +39,16 @@ def main() -> None:
     sampler = DistributedSampler(train, seed=1)  # each rank its own share, another one in every epoch
     batches = DataLoader(train, batch_size=BATCH // world, sampler=sampler)
 
-    for epoch in range(options.epochs):
+    kept = Checkpoints(options.checkpoints) if options.checkpoints else None
+    done = kept.steps()[-1] if kept and kept.steps() else 0  # epochs
+    if done:
+        with kept.reading(done) as folder:
+            state = torch.load(folder / "state.pt")
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        print(f"rank {rank}: continues after epoch {done}", flush=True)
+
+    for epoch in range(done, options.epochs):
         sampler.set_epoch(epoch)
         for images, labels in batches:
             optimizer.zero_grad()
@@ -45,6 +57,10 @@ def main() -> None:
             optimizer.step()
         if rank == 0:
             print(f"rank 0: epoch {epoch + 1}/{options.epochs}, loss {loss.item():.3f}", flush=True)
+            if kept:
+                with kept.writing(epoch + 1) as folder:
+                    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+                    torch.save(state, folder / "state.pt")
 
     # Each rank judges every world-th of the held-out images; the sums are everybody's.
     images, labels = test[rank::world]
