@@ -1,0 +1,187 @@
+"""A cluster that shares out: labelled nodes, queues that take back what is theirs, tasks kept apart, many of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.mini_clusters import options
+from tests.yarn.conftest import prove_clean
+from tests.yarn.lab import YarnLab, until
+from tony.mini.cluster import Cluster
+
+if TYPE_CHECKING:
+    from tests.mini_clusters import Clusters
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+_ROOT = "yarn.scheduler.capacity.root"
+_MONITOR = "yarn.resourcemanager.monitor.capacity.preemption"
+SETTINGS = {
+    f"{_ROOT}.queues": "default,other",
+    f"{_ROOT}.default.capacity": "50",
+    f"{_ROOT}.default.user-limit-factor": "2",
+    f"{_ROOT}.default.accessible-node-labels.fast.capacity": "100",
+    f"{_ROOT}.other.capacity": "50",
+    f"{_ROOT}.other.maximum-capacity": "100",
+    f"{_ROOT}.other.user-limit-factor": "2",
+    f"{_ROOT}.other.accessible-node-labels": " ",  # none; nothing at all would mean those of its parent
+    f"{_ROOT}.other.accessible-node-labels.fast.capacity": "0",
+    "yarn.resourcemanager.placement-constraints.handler": "scheduler",
+    "yarn.resourcemanager.scheduler.monitor.enable": "true",
+    f"{_MONITOR}.monitoring_interval": "300",
+    f"{_MONITOR}.max_wait_before_kill": "600",
+    f"{_MONITOR}.total_preemption_per_round": "1.0",
+    f"{_MONITOR}.natural_termination_factor": "1.0",
+    f"{_MONITOR}.max_ignored_over_capacity": "0.0",
+    "yarn.nodemanager.resource.cpu-vcores": "32",
+    "yarn.scheduler.maximum-allocation-vcores": "32",
+    "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
+}
+FAST = "127.0.1.3"
+HOLDS = """
+import os, time
+session, task = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
+open(f"{os.environ['OUT']}/{os.environ['JOB_NAME']}-{task}.{session}", "w")
+while not os.path.exists(os.environ["OUT"] + "/gate"):
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def sharing(clusters: Clusters) -> Cluster:
+    """Two nodes for all and one for who asks for it; the queue `other` may not."""
+    return clusters.with_options(options(SETTINGS, {"fast": "nm3"}))
+
+
+@pytest.fixture
+def lab(sharing: Cluster) -> Iterator[YarnLab]:
+    """One user of it."""
+    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
+    lab = YarnLab(folder, sharing)
+    try:
+        yield lab
+        prove_clean(lab)
+    finally:
+        lab.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
+    """What is told of each event of a kind."""
+    lines = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+    return [line["data"] for line in lines if line["event"] == kind]
+
+
+def hosts(lab: YarnLab, job: str) -> dict[str, str]:
+    """Task -> its host."""
+    return {task: each["host"] for task, each in lab.tasks(job).items()}
+
+
+def test_labels(lab: YarnLab) -> None:
+    """A role goes to the nodes of its label, the others and the master elsewhere; or the master alone goes there."""
+    text = '[roles.worker]\ninstances = 2\nnode_label = "fast"\n[roles.ps]\ninstances = 2\n'
+    job = lab.detach(lab.roles(HOLDS, text))
+    lab.wait_wrote("ps-1.1")
+    on = hosts(lab, job)
+    assert {on["worker:0"], on["worker:1"]} == {FAST}
+    assert FAST not in (on["ps:0"], on["ps:1"])
+    assert not lab.application(job)["amHostHttpAddress"].startswith(FAST)
+    (lab.out / "gate").touch()
+    assert lab.wait(job)["state"] == "succeeded"
+    job = lab.detach(lab.roles("", "[roles.worker]\n"), "--set", "scheduler.yarn.am_node_label=fast")
+    assert lab.wait(job)["state"] == "succeeded"
+    assert hosts(lab, job)["worker:0"] != FAST
+    assert lab.application(job)["amHostHttpAddress"].startswith(FAST)
+
+
+def test_a_label_for_all(lab: YarnLab) -> None:
+    """That of the job holds for the master, and for each role that says nothing."""
+    job = lab.detach(lab.roles("", "[roles.worker]\ninstances = 2\n"), "--set", "scheduler.yarn.node_label=fast")
+    assert lab.wait(job)["state"] == "succeeded"
+    assert set(hosts(lab, job).values()) == {FAST}
+    assert lab.application(job)["amHostHttpAddress"].startswith(FAST)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ('[roles.worker]\nnode_label = "fats"\n', [], ["roles.worker.node_label = fats", "it has fast"]),
+        (
+            '[roles.worker]\nnode_label = "fast"\n',
+            ["queue=other"],
+            ["roles.worker.node_label", "the queue may not use this node label; it may use none"],
+        ),
+        ("", ["queue=other", "am_node_label=fast"], ["scheduler.yarn.am_node_label", "may not use this node label"]),
+        ('[roles.worker]\nnode_label = "fast"\nmemory = "3g"\nvcores = 33\n', [], ["33 vcores", "32 vcores"]),
+        ('[roles.worker]\nspread = true\nnode_label = "fast"\n', [], ["without a label only", "Leave one out"]),
+    ],
+    ids=["unknown", "not-this-queue", "not-for-the-master", "too-large", "spread"],
+)
+def test_labels_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
+    """Exit 2, with the key and what there is; no record here, no application there."""
+    before = lab.applications()
+    sets = [word for each in arguments for word in ("--set", f"scheduler.yarn.{each}")]
+    done = lab.submit(lab.roles("", text), *sets)
+    assert done.returncode == 2, done.stdout + done.stderr
+    told = " ".join(done.stderr.split())
+    assert not [each for each in said if each not in told], told
+    assert (lab.jobs(), lab.applications()) == ([], before)
+
+
+def test_fifty_containers(lab: YarnLab) -> None:
+    """All of them are up at once, in one session; all are told to have ended, and none is left."""
+    program = """
+    import os, time
+    out = os.environ["OUT"]
+    open(f"{out}/{os.environ['TASK_INDEX']}", "w")
+    while len(os.listdir(out)) < 50:
+        time.sleep(0.2)
+    """
+    done = lab.submit(lab.roles(program, '[roles.worker]\ninstances = 50\nmemory = "64m"\n'), timeout=280)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    job = lab.only_job()
+    status = lab.status(job)
+    assert (status["session"], len(status["tasks"])) == (1, 50)
+    assert {task["state"] for task in status["tasks"]} == {"succeeded"}
+    granted, ended = ([each["container"] for each in events(lab, job, kind)] for kind in ("granted", "container-ended"))
+    assert len(granted) == 50
+    assert set(granted) == set(ended)
+    until(lambda: lab.wait_application(job)["finalStatus"] == "SUCCEEDED", "YARN says so")
+
+
+def test_spread(lab: YarnLab) -> None:
+    """No two tasks of the role on one host; more than there are hosts without a label wait in vain, which is said."""
+    text = "[roles.worker]\ninstances = {}\nspread = true\n"
+    job = lab.detach(lab.roles("", text.format(2)))
+    assert lab.wait(job)["state"] == "succeeded"
+    assert sorted(hosts(lab, job).values()) == ["127.0.1.1", "127.0.1.2"]
+    done = lab.submit(lab.roles("", text.format(3), 'allocation_timeout = "4s"'))
+    assert done.returncode == 3, done.stdout + done.stderr
+    failure = lab.failure(lab.jobs()[-1])
+    assert failure["cause"] == "allocation-timeout"
+    assert "worker has 2 of 3 containers" in failure["reason"], failure["reason"]
+
+
+def test_preemption(lab: YarnLab) -> None:
+    """A queue takes back its share: said as what it is, not the program's failure; the next session waits for room."""
+    text = '[roles.worker]\ninstances = 4\nmemory = "1500m"\n'
+    borrower = lab.detach(lab.roles(HOLDS, text, "max_restarts = 1"), "--set", "scheduler.yarn.queue=other")
+    for index in range(4):
+        lab.wait_wrote(f"worker-{index}.1")
+    owner = lab.job('command = "true"\n[roles.owner]\ninstances = 2\nmemory = "1500m"\n', name="owner.toml")
+    assert lab.wait(lab.detach(owner))["state"] == "succeeded"
+    (lab.out / "gate").touch()
+    status = lab.wait(borrower)
+    assert (status["state"], status["session"]) == ("succeeded", 2)
+    taken = [each for each in events(lab, borrower, "container-ended") if each["blameless"]]
+    assert taken
+    assert all("(preemption)" in each["cause"] for each in taken)
+    again = events(lab, borrower, "session-opened")[1]["reason"]
+    assert "was stopped from outside: the scheduler took it back" in again or "was lost: the scheduler" in again, again
