@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab, until, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -32,8 +32,9 @@ time.sleep(3600)
 
 
 def test_one_task(lab: YarnLab) -> None:
-    """A job without roles is one task in one container; YARN, the status and the exit code agree."""
-    done = lab.submit(lab.job('command = "echo $JOB_NAME:$TASK_INDEX in $PWD > $OUT/said"\n'))
+    """A job without roles is one task in one container; YARN, status and exit code agree. HDFS can be found in it."""
+    command = "echo $JOB_NAME:$TASK_INDEX in $PWD > $OUT/said; env > $OUT/env; test -r $HADOOP_TOKEN_FILE_LOCATION"
+    done = lab.submit(lab.job(f'command = "{command}"\n'))
     assert done.returncode == 0, done.stdout + done.stderr
     job = lab.only_job()
     status = lab.status(job)
@@ -41,6 +42,9 @@ def test_one_task(lab: YarnLab) -> None:
     assert [task["task"] for task in status["tasks"]] == ["main:0"]
     assert lab.wrote("said").startswith("main:0 in ")
     assert f"/{job}/container_" in lab.wrote("said")
+    own = dict(line.partition("=")[::2] for line in lab.wrote("env").splitlines())
+    found = (own["HADOOP_CONF_DIR"], own["HADOOP_USER_NAME"], own["CONTAINER_ID"] in lab.wrote("said"))
+    assert found == (str(lab.cluster.conf), user(), True)
     seen = lab.wait_application(job)
     assert (seen["state"], seen["finalStatus"], seen["applicationType"]) == ("FINISHED", "SUCCEEDED", "TONY")
     assert seen["diagnostics"].strip() == "succeeded"

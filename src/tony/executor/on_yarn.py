@@ -52,13 +52,13 @@ def _context() -> LaunchContext:
             inherit_env=False,
             marker=marker,
             python_path=python_path,
-            python_env={**_of_hadoop(os.environ), **python_env},
+            python_env={**of_hadoop(os.environ), **python_env},
         ),
         credentials=papers.credentials,
     )
 
 
-def _of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
+def of_hadoop(own: Mapping[str, str]) -> dict[str, str]:
     """Variables by which Hadoop's clients in the user's program work.
 
     Without security the file system believes a name, and takes that of the process: on many clusters that is the
