@@ -25,6 +25,7 @@ from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.page import Page
 from tony.am.verdict import broken_off
+from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.dataclass import dataclass
@@ -68,6 +69,7 @@ def main() -> int:
 
 def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     """Like `main`, with containers from elsewhere than the job's scheduler."""
+    settle()
     folder = JobFolder(Path(sys.argv[1]))
     hear_signals()
     allow_open_files(open_files.OWN)

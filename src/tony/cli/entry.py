@@ -28,7 +28,7 @@ def main() -> int:
 def _main_with_standby() -> int:
     import gc
 
-    gc.disable()  # nothing of what is loaded ever becomes garbage; `settle` undoes it
+    gc.disable()  # nothing of what is loaded ever becomes garbage; `bootstrap.settle` undoes it
     from tony import bootstrap
     from tony.schedulers.local import standby
 
@@ -59,14 +59,6 @@ def _insist_on_utf8() -> None:
     """
     if sys.getfilesystemencoding() == "ascii" and sys.executable and "utf8" not in sys._xoptions:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-
-
-def settle() -> None:
-    """All is loaded, and from now on we live long: what becomes garbage is collected again."""
-    import gc
-
-    gc.freeze()
-    gc.enable()
 
 
 def _main() -> int:

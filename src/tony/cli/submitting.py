@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tony.bootstrap import settle
 from tony.cli.early import EarlyInterrupts
-from tony.cli.entry import settle
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved

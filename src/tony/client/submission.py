@@ -30,6 +30,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
+from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.base import PreparedJob, Submitter
 
@@ -46,10 +47,14 @@ def check(resolved: Resolved, home: Home) -> Submitter:
         ConfigError: it could not; carries every reason.
     """
     submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
+    _check(resolved, submitter)
+    return submitter
+
+
+def _check(resolved: Resolved, submitter: Submitter) -> None:
     problems = submitter.check(resolved.spec)
     if problems:
         raise ConfigError(with_sources(problems, resolved.sources))
-    return submitter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,11 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
         ConfigError: the scheduler could never run it, or it names files that cannot be staged. Nothing was made.
         StorageError: a file system refused. Nothing is left behind.
     """
-    submitter = check(resolved, home)
+    submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
+    same_host = submitter.capabilities.same_host
+    tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
+    with _made_meanwhile(tls) as credentials:
+        _check(resolved, submitter)
     for sentence in submitter.notices(resolved.spec):
         notice(sentence)
     prepare(home)
@@ -98,11 +107,9 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
     with unfinished.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
-        same_host = submitter.capabilities.same_host
         staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
         record = _record(resolved, folder, staged, now)
-        tls = record.spec.tls is TlsMode.ALWAYS or not same_host
-        write_json(folder.credentials, to_plain(make_credentials(tls=tls)))
+        write_json(folder.credentials, to_plain(credentials()))
         write_json(folder.secret_job, to_plain(record))
         job = PreparedJob(home=home, folder=folder, record=record)
         yield Prepared(job=job, submitter=submitter, accepted=accepted)
@@ -137,6 +144,18 @@ def rendered(resolved: Resolved, home: Home) -> Json:
     folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
     record = _redacted(_record(resolved, folder, StagedJob(), clock.wall()))
     return submitter.render(PreparedJob(home=home, folder=folder, record=record))
+
+
+@contextmanager
+def _made_meanwhile(tls: bool) -> Iterator[Callable[[], JobCredentials]]:
+    """Credentials while the scheduler is asked: to load what makes keys takes as long as a cluster needs to answer."""
+    if not tls:
+        yield lambda: make_credentials(tls=False)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # late: not for jobs of one machine
+
+    with ThreadPoolExecutor(1) as other:
+        yield other.submit(make_credentials, tls=True).result
 
 
 def _new_folder(home: Home, scheduler: str, own_id: str | None, now: float) -> JobFolder:

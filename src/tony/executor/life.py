@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 
+from tony.bootstrap import settle
 from tony.errors import ExitCode
 from tony.executor.executor import Executor
 from tony.executor.link import Connect, reaching
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
     """Runs an executor to its end. The watchdog sweeps if this function is left in any other way."""
+    settle()
     task = context.task
     log.info(
         "executor of %s:%d of job %s, container %s, attempt %d, session %d",

@@ -198,6 +198,5 @@ def _obey(content: bytes, ready: int) -> NoReturn:
     os.close(output)
     os.chdir(folder)
     identity.assume(f"tony.am.main {folder}")
-    gc.freeze()  # what is loaded by now stays: collections need not look at it
-    gc.enable()
+    bootstrap.settle()
     bootstrap.enter([*argv, str(ready)])

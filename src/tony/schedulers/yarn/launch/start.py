@@ -1,5 +1,6 @@
 """Runs `main()` of one of our modules: start.py MODULE. Must be read by any Python 3, so that an old one can say so."""
 
+import gc
 import os
 import sys
 
@@ -32,6 +33,7 @@ if sys.version_info < MINIMUM:
         'ship your own with scheduler.yarn.python = "own".'
     )
 
+gc.disable()  # nothing of what is loaded ever becomes garbage; `bootstrap.settle` undoes it
 here = os.path.dirname(os.path.abspath(__file__))
 programs = os.path.join(here, "programs-" + sys.implementation.cache_tag + ".zip")
 sys.path.insert(0, programs if os.path.exists(programs) else os.path.join(here, "programs.zip"))
