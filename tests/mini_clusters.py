@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import tony
@@ -69,14 +69,22 @@ def why_not() -> str | None:
     return None
 
 
+Maker = Callable[[Home], Cluster]
+
+
+def ordinary(home: Home) -> Cluster:
+    """A cluster as users have it."""
+    return Cluster(home, os.environ)
+
+
 class Running:
     """A cluster with the process that watches over it. Ended by `stop`, or by the end of this process."""
 
-    def __init__(self, wanted: Options) -> None:
+    def __init__(self, wanted: Options, make: Maker) -> None:
         """Starts it, in a home of its own with a short path."""
         self.options = wanted
         home = Path(tempfile.mkdtemp(prefix="tony-mini-"))
-        self.cluster = Cluster(Home(home), os.environ)
+        self.cluster = make(Home(home))
         source = str(Path(tony.__file__).parents[1])
         self._watch = subprocess.Popen(
             [sys.executable, "-c", _WATCH, source, str(home)], stdin=subprocess.PIPE, start_new_session=True
@@ -114,16 +122,20 @@ class Clusters:
     def shared(self) -> Cluster:
         """The one for all tests."""
         if self._shared is None:
-            self._shared = Running(options(SHARED))
+            self._shared = Running(options(SHARED), ordinary)
         return self._shared.mended()
 
-    def with_options(self, wanted: Options) -> Cluster:
-        """One of these options, empty unless the test before asked for the same."""
+    def with_options(self, wanted: Options, make: Maker = ordinary) -> Cluster:
+        """One of these options, empty unless the test before asked for the same.
+
+        Args:
+            make: what knows how it is started.
+        """
         if self._special is not None and self._special.options != wanted:
             self._special.stop()
             self._special = None
         if self._special is None:
-            self._special = Running(wanted)
+            self._special = Running(wanted, make)
         return self._special.mended()
 
     def stop(self) -> None:

@@ -85,7 +85,7 @@ class YarnLab(Lab):
         """The same user on another machine: an empty home, and a copy of the cluster's configuration."""
         root = self.root / name
         root.mkdir()
-        there = YarnLab(root, self.cluster)
+        there = type(self)(root, self.cluster)
         conf = root / "conf"
         shutil.copytree(self.cluster.conf, conf)
         there.env["HADOOP_CONF_DIR"] = str(conf)

@@ -7,9 +7,12 @@ that of the process's user. HADOOP_PROXY_USER acts for somebody else, if the clu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -110,10 +113,28 @@ class Logins:
         self._fallback = not self.is_secure or settings.get_bool("ipc.client.fallback-to-simple-auth-allowed")
         self._use_ip = settings.get_bool("hadoop.security.token.service.use_ip", True)
 
-    @property
+    @cached_property
     def user(self) -> str:
-        """The name that is believed (and on secure clusters: that of the process's user)."""
-        return user_name(self._settings, self._environ)
+        """The name that is believed; on a secure cluster that of whom we can prove to be, as far as we can tell.
+
+        There Hadoop makes a user's name of a principal: its first part, unless `hadoop.security.auth_to_local` has
+        rules of its own, which are not looked at here.
+        """
+        principal = self._principal() if self.is_secure else None
+        return re.split("[/@]", principal)[0] if principal else user_name(self._settings, self._environ)
+
+    def _principal(self) -> str | None:
+        """Whose tokens we have, or whose ticket."""
+        # Late: only secure clusters need it, and programs inside one have no ticket.
+        from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+
+        for token in self.credentials.of_kind(HDFS_DELEGATION):
+            with contextlib.suppress(Malformed):
+                if isinstance(told := identify(token), HdfsDelegationIdentifier):
+                    return told.owner
+        from tony.hadoop.sasl.gssapi import ticket_holder
+
+        return ticket_holder()
 
     def service_of(self, daemon: Daemon) -> str:
         """What tokens for this daemon have as their service. May ask the DNS."""

@@ -34,6 +34,8 @@ _SIMPLE_NAMES: dict[str, type[RemoteError]] = {
     "RecoveryInProgressException": BeingWrittenError,
     "LeaseExpiredException": BeingWrittenError,
 }
+#: How a message begins that tells of an exception while the NameNode found out who asks.
+_NO_USER = "Failed to obtain user group information:"
 #: HDFS has no class of its own for these: a plain IOException, and its words.
 _NO_SPACE = ("could only be written to 0 of", "could only be replicated to 0 nodes", "No space left on device")
 
@@ -46,6 +48,7 @@ def file_system_error(class_name: str, message: str, *, where: str = "") -> Remo
         message: as on the wire.
         where: whom we asked for what.
     """
+    class_name, message = _unwrapped(class_name, message)
     kind = _SIMPLE_NAMES.get(class_name.rpartition(".")[2])
     if kind is None and any(words in message[:2000] for words in _NO_SPACE):
         kind = NoSpaceError
@@ -53,3 +56,13 @@ def file_system_error(class_name: str, message: str, *, where: str = "") -> Remo
         return kind(class_name, message, where=where)
     error = remote_error(class_name, message, where=where)
     return error
+
+
+def _unwrapped(class_name: str, message: str) -> tuple[str, str]:
+    """The exception in a SecurityException: over HTTP a refused token comes in one, and a standby NameNode in both."""
+    if not message.startswith(_NO_USER):
+        return class_name, message
+    inner, _, said = message.removeprefix(_NO_USER).strip().partition(": ")
+    if said.startswith("StandbyException") or inner.endswith("StandbyException"):
+        return "org.apache.hadoop.ipc.StandbyException", said
+    return inner, said

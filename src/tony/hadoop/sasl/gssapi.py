@@ -1,7 +1,7 @@
 """Kerberos through the system's GSSAPI library, loaded when first needed; nothing to compile, nothing to install.
 
-Six functions of libgssapi_krb5 through ctypes (RFC 2744), and the SASL mechanism on top of them (RFC 4752). A step may
-ask the KDC, and so block: call it in a thread.
+A few functions of libgssapi_krb5 through ctypes (RFC 2744), and the SASL mechanism on top of them (RFC 4752). A step
+may ask the KDC, and so block: call it in a thread.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class _Library:
                 *(ctypes.POINTER(ctypes.c_int), number),
             ],
             "gss_inquire_context": [number, pointer, pointer, pointer, number, pointer, number, pointer, pointer],
+            "gss_inquire_cred": [number, pointer, pointer, number, pointer, pointer],
             "gss_display_name": [number, pointer, ctypes.POINTER(_Buffer), pointer],
             "gss_display_status": [
                 *(number, ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(_Oid), number, ctypes.POINTER(_Buffer)),
@@ -162,6 +163,21 @@ def _advice(major: int, reason: str) -> str:
             " Look at the daemon's principal in the settings, and at rdns and dns_canonicalize_hostname in krb5.conf."
         )
     return ""
+
+
+def ticket_holder() -> str | None:
+    """The principal of the ticket that a login would use; None without a ticket, or without Kerberos here."""
+    try:
+        library = _get_library()
+        minor, name = ctypes.c_uint32(), ctypes.c_void_p()
+        major = library.gss.gss_inquire_cred(ctypes.byref(minor), None, ctypes.byref(name), None, None, None)
+        library.check(major, minor, "no ticket")
+        try:
+            return library.displayed(name)
+        finally:
+            library.release(name)
+    except SaslFailure:
+        return None
 
 
 class GssapiClient:

@@ -1,0 +1,221 @@
+"""On a cluster that believes nobody: Kerberos for the client, delegation tokens for everything in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import tony
+from tests.hadoop import kerberos
+from tests.hadoop.kerberos import Kdc
+from tests.mini_clusters import Clusters
+from tests.yarn.conftest import prove_clean
+from tests.yarn.lab import ENDED, until, user
+from tests.yarn.secure import SecureCluster, SecureLab, as_if, secure_options
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.hdfs.namenode import NameNode
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
+from tony.hadoop.services import name_node
+from tony.hadoop.tokens.credentials import Credentials, write_file
+from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.url_string import from_url_string, to_url_string
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.tokens import credentials_of_job
+
+pytestmark = pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing())
+
+#: Uses HDFS in three ways that know nothing of each other, with nothing but the token file of its container.
+PROGRAM = """
+import asyncio, json, os, subprocess, sys, time, urllib.request
+from pathlib import Path
+sys.path.append(os.environ["SRC"])
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.services import name_node
+from tony.hadoop.tokens.credentials import read_file
+from tony.hadoop.tokens.url_string import to_url_string
+
+out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
+file = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
+credentials = read_file(file)
+(token,) = credentials.tokens.values()
+(out / "token").touch(mode=0o600)
+(out / "token").write_text(to_url_string(token))
+(out / "seen").write_text(json.dumps([token.kind, sorted(credentials.secrets), oct(file.stat().st_mode & 0o777)]))
+
+def ask(method, url, data=None):
+    return urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=60).read()
+
+path = os.environ["FOLDER"] + "/web"
+url = f"http://{os.environ['WEB']}/webhdfs/v1{path}?delegation={to_url_string(token)}&noredirect=true&op="
+ask("PUT", json.loads(ask("PUT", url + "CREATE"))["Location"], b"over HTTP")
+(out / "web").write_bytes(ask("GET", json.loads(ask("GET", url + "OPEN"))["Location"]))
+
+async def rename():
+    async with name_node(Configuration.load(conf, {}), os.environ) as client:
+        await client.rename(path, path + ".renamed")
+        return (await client.status(path + ".renamed")).owner
+(out / "rpc").write_text(asyncio.run(rename()))
+
+java = [os.environ["JAVA_HOME"] + "/bin/java", "-Xmx96m", "-cp", f"{conf}:{os.environ['JARS']}/*"]
+shell = [*java, "org.apache.hadoop.fs.FsShell", "-cat", path + ".renamed"]
+done = subprocess.run(shell, capture_output=True, text=True)
+(out / "java").write_text(done.stdout or done.stderr)
+print("done with HDFS", flush=True)
+while not (out / "go").exists():
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    """A KDC for this file's tests."""
+    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    try:
+        kdc.start()
+        yield kdc
+    finally:
+        kdc.stop()
+
+
+@pytest.fixture
+def secure(clusters: Clusters, kdc: Kdc) -> SecureCluster:
+    """The cluster, shared by this file's tests."""
+    found = clusters.with_options(secure_options(kdc), lambda home: SecureCluster(home, kdc))
+    return cast(SecureCluster, found)
+
+
+@pytest.fixture
+def lab(secure: SecureCluster) -> Iterator[SecureLab]:
+    """A user with a ticket."""
+    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
+    lab = SecureLab(folder, secure)
+    try:
+        yield lab
+        prove_clean(lab)
+    finally:
+        lab.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def with_ticket(secure: SecureCluster) -> Iterator[Cluster]:
+    """The cluster as a client in this process sees it, which has a ticket."""
+    with as_if(secure.client_environment(user())):
+        yield Cluster.of(Configuration.load(secure.conf, {}), {})
+
+
+def test_a_job(lab: SecureLab) -> None:
+    """Submitted, run, followed, read elsewhere; its program uses HDFS; no token shows; YARN ends the job's token."""
+    folder = f"/user/{user()}/{lab.root.name}"
+    places = {
+        "SRC": str(Path(tony.__file__).parents[1]),
+        "FOLDER": folder,
+        "WEB": lab.cluster.state.address("nn.web"),
+        "JARS": lab.cluster.state.jars,
+    }
+    job = lab.detach(lab.roles(PROGRAM, '[roles.worker]\nmemory = "512m"', **places))
+    until(lambda: lab.wrote("java") or lab.status(job)["state"] in ENDED, "the program used HDFS")
+    assert lab.wrote("java") == "over HTTP", lab.status(job)
+    assert lab.wrote("web") == "over HTTP"
+    assert lab.wrote("rpc") == user()
+    assert lab.wrote("seen") == '["HDFS_DELEGATION_TOKEN", [], "0o600"]'
+    token = from_url_string(lab.wrote("token"))
+    told = identify(token)
+    assert isinstance(told, HdfsDelegationIdentifier)
+    assert told.renewer == "rm"
+    _prove_hidden(lab, job, token)
+
+    # Another machine, where nothing is known of the job, and one without a ticket.
+    there = lab.elsewhere("there")
+    assert there.status(job)["state"] == "running"
+    assert "done with HDFS" in there.tony("logs", job).stdout
+    nobody = there.tony("status", job, env={"KRB5CCNAME": "FILE:/nowhere", "TONY_HOME": str(lab.root / "nobody")})
+    assert nobody.returncode != 0
+    assert "Get a ticket with kinit" in nobody.stderr
+
+    (lab.out / "go").touch()
+    lab.wait(job, "succeeded")
+    assert {"summary.json", "events.1.jsonl"} <= set(lab.listed(f"/user/{user()}/.tony/jobs/{job}"))
+    assert lab.elsewhere("again").status(job)["state"] == "succeeded"
+    _wait_cancelled(places["WEB"], token)
+
+
+def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
+    """Neither logs nor variables nor arguments have a token, and files only where nobody else reads them."""
+    password = token.password
+    forms = (password, base64.b64encode(password), base64.urlsafe_b64encode(password), to_url_string(token).encode())
+    looked = 0
+    for folder in (*lab.folders(job).values(), *lab.logs(job).values()):
+        for path in (each for each in folder.rglob("*") if each.is_file()):
+            looked += 1
+            if any(form in path.read_bytes() for form in forms):
+                assert path.name == "container_tokens", path
+                assert path.stat().st_mode & 0o077 == 0, path
+    for pid in lab.processes(job):
+        seen = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert not any(form in seen for form in forms), pid
+    for path in (each for each in lab.home.rglob("*") if each.is_file()):
+        assert not any(form in path.read_bytes() for form in forms), path
+    assert looked > 4
+
+
+def _wait_cancelled(web: str, token: Token) -> None:
+    with WebHdfs([f"http://{web}"], WebLogin(token=to_url_string(token))) as files:
+
+        def refused() -> bool:
+            try:
+                files.find("/")
+            except InvalidTokenError:
+                return True
+            return False
+
+        until(refused, "YARN cancels the token of a job that has ended")
+
+
+def test_a_token_that_has_ended_is_replaced(with_ticket: Cluster) -> None:
+    """Who follows a job for longer than a token lives notices nothing."""
+    with with_ticket.web_files() as files:
+        assert files.find("/user") is not None
+        first = with_ticket.file_login(None)
+        asyncio.run(_on_name_node(with_ticket, lambda client: client.cancel_token(from_url_string(first.token))))
+        assert files.find("/user") is not None
+        assert with_ticket.file_login(None) != first
+
+
+def test_without_a_ticket(with_ticket: Cluster, lab: SecureLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token file is enough for HDFS; its token goes to the job as it is; who has neither is told what to do."""
+    settings = with_ticket.configuration
+    credentials = asyncio.run(credentials_of_job(settings, with_ticket.logins, ()))
+    (token,) = credentials.tokens.values()
+    write_file(lab.root / "tokens", credentials)
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
+    brought = Cluster.of(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
+    assert brought.user == user()
+    assert asyncio.run(brought.credentials_of_job(())).tokens == {token.service: token}
+    path = f"/user/{user()}/{lab.root.name}"
+    with brought.web_files() as files:
+        files.create(path, b"one")
+        brought.recover_lease(path)
+        files.append(path, b"two")
+        assert files.read(path) == b"onetwo"
+        files.delete(path)
+    with pytest.raises(LoginError, match="Get a ticket with kinit"), Cluster.of(settings, {}).web_files() as files:
+        files.find("/")
+    web = brought.configuration.get("dfs.namenode.http-address")
+    with pytest.raises(LoginError, match="401"), WebHdfs([f"http://{web}"], WebLogin(user=user())) as files:
+        files.find("/")
+
+
+async def _on_name_node(cluster: Cluster, work: Callable[[NameNode], object]) -> None:
+    async with name_node(cluster.configuration, os.environ, credentials=Credentials()) as client:
+        await work(client)  # type: ignore[misc]
