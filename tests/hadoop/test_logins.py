@@ -59,6 +59,14 @@ def test_a_name_is_enough_where_nothing_is_proved() -> None:
     assert mine == user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 
+def test_the_name_of_who_has_a_token() -> None:
+    """The owner's: without a ticket, and whatever the process's user is called."""
+    identifier = b"\0" + b"".join(
+        [*(bytes([len(each)]) + each for each in (b"ann/node1@EXAMPLE.COM", b"rm", b"")), b"\1\2\3\4"]
+    )
+    assert "ann" == logins(KERBEROS, {}, replace(HDFS_TOKEN, identifier=identifier)).user
+
+
 def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """In images, users are often only numbers."""
 

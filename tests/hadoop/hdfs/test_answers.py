@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from tony.hadoop.hdfs.answers import file_status, listed, parsed, refusal
 from tony.hadoop.hdfs.files import FileKind
-from tony.hadoop.ipc.errors import AccessControlError, HadoopError, LoginError, ProtocolError
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    HadoopError,
+    InvalidTokenError,
+    LoginError,
+    ProtocolError,
+    RemoteError,
+    StandbyError,
+)
 
 #: As a real NameNode (3.4.2) writes it.
 REAL = {
@@ -70,6 +78,25 @@ def test_garbage(value: Any, data: bytes, status: int) -> None:
             listed(parsed(body, "here"), "here")
         except ProtocolError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("org.apache.hadoop.security.token.SecretManager$InvalidToken: token can't be found", InvalidTokenError),
+        ("org.apache.hadoop.security.token.SecretManager$InvalidToken: StandbyException", StandbyError),
+        ("org.apache.hadoop.ipc.StandbyException: not now", StandbyError),
+        ("", RemoteError),
+    ],
+)
+def test_what_a_token_meets(message: str, kind: type[RemoteError]) -> None:
+    """While the NameNode finds out whose token it is, it says everything with a SecurityException."""
+    told = {
+        "javaClassName": "java.lang.SecurityException",
+        "message": f"Failed to obtain user group information: {message}",
+    }
+    error = refusal(403, json.dumps({"RemoteException": told}).encode(), "here")
+    assert type(error) is kind
 
 
 def test_refusals_without_an_exception() -> None:

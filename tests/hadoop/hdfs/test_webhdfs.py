@@ -28,6 +28,7 @@ from tony.hadoop.ipc.errors import (
     FileExistsAlreadyError,
     FileMissingError,
     HadoopError,
+    InvalidTokenError,
     ProtocolError,
     QuotaExceededError,
     RetriableError,
@@ -275,6 +276,33 @@ def test_logins(cluster: PlayedWebHdfs) -> None:
             client.create("/f", b"")
         assert "secret-token" not in str(caught.value)
         assert client.delegation_token("yarn") == "token-of-yarn"
+
+
+def test_a_token_that_ended(cluster: PlayedWebHdfs) -> None:
+    """Whoever has another one is asked for it, once; without another it is an error."""
+    asked: list[WebLogin | None] = []
+
+    def source(refused: WebLogin | None) -> WebLogin:
+        asked.append(refused)
+        return WebLogin(token=f"token-{len(asked)}")
+
+    with WebHdfs([cluster.url], source) as client:
+        assert asked == []
+        client.status("/")
+        client.status("/")
+        cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN)
+        client.status("/")
+        assert asked == [None, WebLogin(token="token-1")]
+        assert cluster.queries[-1]["delegation"] == "token-2"
+        cluster.fail_next("CREATE", Trouble.NO_TOKEN)
+        client.create("/f", b"x")
+        cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN, Trouble.NO_TOKEN)
+        with pytest.raises(InvalidTokenError):
+            client.status("/")
+    with WebHdfs([cluster.url], WebLogin(token="only")) as client:
+        cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN)
+        with pytest.raises(InvalidTokenError):
+            client.status("/")
 
 
 @pytest.mark.parametrize("url", ["namenode:9870", "hdfs://namenode", "http://", "http://a@b", "http://nn?x=y"])

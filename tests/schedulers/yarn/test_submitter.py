@@ -12,6 +12,8 @@ import pytest
 from tests.schedulers.yarn.samples import papers, record
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.tokens.credentials import Credentials, from_bytes
+from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.records import FinalStatus
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ApplicationRejected
@@ -68,6 +70,22 @@ async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     async with scene(tmp_path, monkeypatch) as made:
         await made.submitter.submit(made.job)
         assert made.state() is ApplicationState.ACCEPTED
+
+
+@pytest.mark.parametrize("brings", [False, True])
+async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brings: bool) -> None:
+    """Those that were fetched for the job; never those that the user has brought, of which others may have need."""
+    async with scene(tmp_path, monkeypatch) as made:
+        token = Token(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
+        brought = Credentials(tokens={"hive": token}) if brings else Credentials()
+        known = made.submitter._cluster
+        assert known is not None
+        made.submitter._cluster = Cluster.of(known.configuration, {"HADOOP_USER_NAME": "ann"}, brought)
+        await made.submitter.submit(made.job)
+        context = made.cluster.applications[ID].context
+        assert (not brings) == context.cancel_tokens_when_complete
+        assert context.am_container is not None
+        assert from_bytes(context.am_container.tokens or b"").tokens == brought.tokens
 
 
 @pytest.mark.parametrize("method", ["submitApplication", "getApplicationReport"])

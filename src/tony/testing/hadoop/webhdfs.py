@@ -38,6 +38,11 @@ class Trouble(Enum):
     QUOTA = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: The DiskSpace quota of /q is exceeded"
     NO_SPACE = "java.io.IOException: File /f could only be written to 0 of the 1 minReplication nodes."
     BEING_WRITTEN = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException: owned by somebody else"
+    #: The token has ended. HTTP has its own words for it.
+    NO_TOKEN = (
+        "java.lang.SecurityException: Failed to obtain user group information: org.apache.hadoop.security.token."
+        "SecretManager$InvalidToken: token can't be found in cache"
+    )
     FORBIDDEN = "org.apache.hadoop.security.AccessControlException: Permission denied"
     #: The DataNode hangs up: before it took anything, after it wrote half, after it wrote all.
     HANG_UP = "hang up"
