@@ -12,6 +12,7 @@ OFFER = Offer(
     maximum={"memory-mb": 8192, "vcores": 32, "yarn.io/gpu": 8},
     types=["memory-mb", "vcores", "yarn.io/gpu"],
     labels=["gpu", "ssd"],
+    shared_labels=["gpu", "ssd"],
     nodes=[BIG, FAST],
     queue=Queue(running=True, labels=["*"]),
     queues=["default", "research"],
@@ -168,6 +169,19 @@ def test_larger_than_any_labelled_node() -> None:
             message="a task of worker asks for 6144m, and the only node with the label gpu has 4096m. Ask for less.",
         )
     ]
+
+
+def test_labelled_nodes_that_take_nothing_else() -> None:
+    """What names no label goes to the other nodes only, unless its queue stands for a label."""
+    offer = replace(OFFER, shared_labels=["ssd"])
+    assert told(job(Resources(memory=4 * GIB, vcores=16, gpus=4), node_label="gpu"), offer) == []
+    message = "a task of worker asks for 4 vcores, and the only node without a label has 2 vcores. Ask for less."
+    assert [problem.message for problem in told(job(Resources(vcores=4)), offer)] == [message]
+    of_gpu = replace(offer, queue=Queue(running=True, labels=["gpu"], label="gpu"))
+    assert told(job(Resources(vcores=4)), of_gpu) == []
+    message = "the application master asks for 6144m, and the only node with the label gpu has 4096m. Ask for less."
+    assert [problem.message for problem in told(SMALL, of_gpu, am_memory=6 * GIB)] == [message]
+    assert [problem.message for problem in told(job(Resources(vcores=4), spread=True), of_gpu)] != []
 
 
 def test_no_node_has_all_of_it() -> None:

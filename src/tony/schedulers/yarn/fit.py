@@ -35,11 +35,13 @@ class Queue:
 
     Attributes:
         labels: node labels that it may use; `*` for all.
+        label: of its containers that name none; empty for no label.
         children: queues below; jobs go to queues without any.
     """
 
     running: bool
     labels: Collection[str] = ()
+    label: str = ""
     children: Sequence[str] = ()
 
 
@@ -51,6 +53,7 @@ class Offer:
         maximum: the most that one container may have, by YARN's names.
         types: names of all resources that it counts.
         labels: names of all node labels.
+        shared_labels: those whose nodes also take what names no label.
         queue: None if there is none of the name.
         queues: names of all queues that take jobs.
     """
@@ -58,6 +61,7 @@ class Offer:
     maximum: Mapping[str, int]
     types: Collection[str]
     labels: Collection[str]
+    shared_labels: Collection[str]
     nodes: Sequence[Node]
     queue: Queue | None
     queues: Sequence[str]
@@ -66,12 +70,14 @@ class Offer:
 def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem]:
     """What of a job this cluster can never give, even when nothing else runs."""
     problems = _queue_problems(settings, offer)
-    label = settings.am_node_label or settings.node_label
+    usual = settings.node_label or (offer.queue.label if offer.queue else "")
+    label: str | None = settings.am_node_label or usual
     problems += _container("scheduler.yarn.am", "the application master", master_capability(settings), label, offer)
     for name, role in spec.effective_roles.items():
         if role.instances:
             wanted, label = capability(role.resources), role.node_label or settings.node_label
-            problems += _container(f"roles.{name}", f"a task of {name}", wanted, label, offer)
+            where = label if role.spread else label or usual
+            problems += _container(f"roles.{name}", f"a task of {name}", wanted, where, offer)
             if label and role.spread:
                 message = (
                     f"YARN spreads tasks over nodes without a label only, and {name} wants {label}. Leave one out."
@@ -136,10 +142,10 @@ def _label_problem(label: str, offer: Offer) -> str:
 
 
 def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer) -> list[Problem]:
-    nodes = [node for node in offer.nodes if not label or label in node.labels]
+    nodes = [node for node in offer.nodes if _takes(node, label, offer)]
     if not nodes or any(all(node.has.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
         return []  # a cluster without nodes is one that waits for them
-    having = f" with the label {label}" if label else ""
+    having = f" with the label {label}" if label else " without a label" if len(nodes) < len(offer.nodes) else ""
     for name, amount in amounts.items():
         largest = max(node.has.get(name, 0) for node in nodes)
         if amount > largest:
@@ -154,6 +160,11 @@ def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | Non
         none = f"the only node{having} has not all of that"
     message = f"{what} asks for {wanted} together, and {none}. Ask for less."
     return [Problem(key=_key(place, MEMORY), value=_amount(MEMORY, amounts[MEMORY]), message=message)]
+
+
+def _takes(node: Node, label: str | None, offer: Offer) -> bool:
+    """Whether it is there for a container with this label, or with none."""
+    return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
 
 
 def _largest(nodes: int) -> str:

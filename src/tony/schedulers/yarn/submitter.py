@@ -90,6 +90,7 @@ class YarnSubmitter(Submitter):
             maximum=new.maximum.amounts(),
             types=[each.name for each in types],
             labels=[label.name or "" for label in labels],
+            shared_labels=[label.name or "" for label in labels if not label.exclusive],
             nodes=[
                 Node(
                     host=node.id.host or "" if node.id else "",
@@ -296,6 +297,7 @@ def _queue(info: QueueInfo | None) -> Queue | None:
     return Queue(
         running=info.state in (None, QueueState.RUNNING),
         labels=info.accessible_node_labels,
+        label=info.default_node_label_expression or "",
         children=[child.name or "" for child in info.children],
     )
 
