@@ -41,7 +41,8 @@ SETTINGS = {
     f"{_MONITOR}.natural_termination_factor": "1.0",
     f"{_MONITOR}.max_ignored_over_capacity": "0.0",
     "yarn.nodemanager.resource.cpu-vcores": "32",
-    "yarn.scheduler.maximum-allocation-vcores": "32",
+    "nm3:yarn.nodemanager.resource.cpu-vcores": "40",
+    "yarn.scheduler.maximum-allocation-vcores": "40",
     "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
 }
 FAST = "127.0.1.3"
@@ -85,28 +86,22 @@ def hosts(lab: YarnLab, job: str) -> dict[str, str]:
 
 
 def test_labels(lab: YarnLab) -> None:
-    """A role goes to the nodes of its label, the others and the master elsewhere; or the master alone goes there."""
-    text = '[roles.worker]\ninstances = 2\nnode_label = "fast"\n[roles.ps]\ninstances = 2\n'
-    job = lab.detach(lab.roles(HOLDS, text))
-    lab.wait_wrote("ps-1.1")
-    on = hosts(lab, job)
-    assert {on["worker:0"], on["worker:1"]} == {FAST}
-    assert FAST not in (on["ps:0"], on["ps:1"])
-    assert not lab.application(job)["amHostHttpAddress"].startswith(FAST)
-    (lab.out / "gate").touch()
-    assert lab.wait(job)["state"] == "succeeded"
-    job = lab.detach(lab.roles("", "[roles.worker]\n"), "--set", "scheduler.yarn.am_node_label=fast")
-    assert lab.wait(job)["state"] == "succeeded"
-    assert hosts(lab, job)["worker:0"] != FAST
-    assert lab.application(job)["amHostHttpAddress"].startswith(FAST)
-
-
-def test_a_label_for_all(lab: YarnLab) -> None:
-    """That of the job holds for the master, and for each role that says nothing."""
-    job = lab.detach(lab.roles("", "[roles.worker]\ninstances = 2\n"), "--set", "scheduler.yarn.node_label=fast")
-    assert lab.wait(job)["state"] == "succeeded"
-    assert set(hosts(lab, job).values()) == {FAST}
-    assert lab.application(job)["amHostHttpAddress"].startswith(FAST)
+    """A role goes to the nodes of its label, and what has none elsewhere. That of the job holds for all of it."""
+    mixed = '[roles.worker]\ninstances = 2\nnode_label = "fast"\n[roles.ps]\ninstances = 2\n'
+    jobs = [
+        lab.detach(lab.roles("", text), *words)
+        for text, words in (
+            (mixed, []),
+            ("[roles.worker]\n", ["--set", "scheduler.yarn.am_node_label=fast"]),
+            ("[roles.worker]\ninstances = 2\n", ["--set", "scheduler.yarn.node_label=fast"]),
+        )
+    ]
+    assert [lab.wait(job)["state"] for job in jobs] == ["succeeded"] * 3
+    by_role, of_master, of_all = ({task: host == FAST for task, host in hosts(lab, job).items()} for job in jobs)
+    assert by_role == {"worker:0": True, "worker:1": True, "ps:0": False, "ps:1": False}
+    assert (of_master, of_all) == ({"worker:0": False}, {"worker:0": True, "worker:1": True})
+    masters = [lab.application(job)["amHostHttpAddress"].startswith(FAST) for job in jobs]
+    assert masters == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +114,7 @@ def test_a_label_for_all(lab: YarnLab) -> None:
             ["roles.worker.node_label", "the queue may not use this node label; it may use none"],
         ),
         ("", ["queue=other", "am_node_label=fast"], ["scheduler.yarn.am_node_label", "may not use this node label"]),
-        ('[roles.worker]\nnode_label = "fast"\nmemory = "3g"\nvcores = 33\n', [], ["33 vcores", "32 vcores"]),
+        ("[roles.worker]\nvcores = 36\n", [], ["36 vcores", "the largest of 2 nodes without a label has 32 vcores"]),
         ('[roles.worker]\nspread = true\nnode_label = "fast"\n', [], ["without a label only", "Leave one out"]),
     ],
     ids=["unknown", "not-this-queue", "not-for-the-master", "too-large", "spread"],
@@ -159,12 +154,12 @@ def test_fifty_containers(lab: YarnLab) -> None:
 def test_spread(lab: YarnLab) -> None:
     """No two tasks of the role on one host; more than there are hosts without a label wait in vain, which is said."""
     text = "[roles.worker]\ninstances = {}\nspread = true\n"
-    job = lab.detach(lab.roles("", text.format(2)))
-    assert lab.wait(job)["state"] == "succeeded"
-    assert sorted(hosts(lab, job).values()) == ["127.0.1.1", "127.0.1.2"]
-    done = lab.submit(lab.roles("", text.format(3), 'allocation_timeout = "4s"'))
-    assert done.returncode == 3, done.stdout + done.stderr
-    failure = lab.failure(lab.jobs()[-1])
+    too_many = lab.detach(lab.roles("", text.format(3), 'allocation_timeout = "4s"'))
+    fits = lab.detach(lab.roles("", text.format(2)))
+    assert lab.wait(fits)["state"] == "succeeded"
+    assert sorted(hosts(lab, fits).values()) == ["127.0.1.1", "127.0.1.2"]
+    assert lab.wait(too_many)["exit_code"] == 3
+    failure = lab.failure(too_many)
     assert failure["cause"] == "allocation-timeout"
     assert "worker has 2 of 3 containers" in failure["reason"], failure["reason"]
 
