@@ -9,6 +9,8 @@
     ├── InfraError                cluster, network, machine                                  exit 3
     │   ├── ConnectionFailed      the other side cannot be reached, or went away
     │   ├── SchedulerError        the scheduler said no, or gave no answer
+    │   │   ├── SchedulerLost     it gives no answer any more, in the midst of a job
+    │   │   └── AttemptLost       it has given up the application master, and the job with it
     │   └── StorageError          a file system said no (full, read-only, missing)
     ├── KilledError               somebody killed the job                                    exit 4
     └── PlatformError             our bug                                                    exit 70
@@ -118,6 +120,14 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
 
 class SchedulerError(InfraError):
     """The scheduler refused, or gave no answer."""
+
+
+class SchedulerLost(SchedulerError):  # noqa: N818 - a noun reads better where it is raised
+    """The scheduler gives no answer any more, and the job cannot go on without it."""
+
+
+class AttemptLost(SchedulerError):  # noqa: N818 - as above
+    """The scheduler has given up an application master, without anybody having asked for that, and the job with it."""
 
 
 class StorageError(InfraError):

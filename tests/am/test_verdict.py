@@ -7,12 +7,14 @@ import pytest
 from tony.am.verdict import broken_off
 from tony.errors import (
     ArchiveError,
+    AttemptLost,
     ConfigError,
     ConnectionFailed,
     InvalidTransition,
     PlatformError,
     Problem,
     SchedulerError,
+    SchedulerLost,
     StorageError,
 )
 from tony.model.report import AmReport, Failure, FailureClass, JobReport, TaskReport
@@ -42,6 +44,8 @@ def standing(*tasks: TaskReport, failure: Failure | None = None) -> JobReport:
 CAUSES = [
     (SchedulerError("the cluster is away"), INFRASTRUCTURE, "refused", 3, "the cluster is away"),
     (ConnectionFailed("nobody there"), INFRASTRUCTURE, "refused", 3, "nobody there"),
+    (SchedulerLost("the RM is away"), INFRASTRUCTURE, "scheduler-lost", 3, "the RM is away"),
+    (AttemptLost("its node is lost"), INFRASTRUCTURE, "am-lost", 3, "its node is lost"),
     (StorageError("no space"), INFRASTRUCTURE, "storage", 3, "no space"),
     (ConfigError([Problem(key="tls", message="final.")]), USER, "refused", 2, "tls: final."),
     (ArchiveError("env.tar.gz is damaged"), USER, "refused", 2, "env.tar.gz is damaged"),

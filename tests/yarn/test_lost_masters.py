@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.yarn.lab import YarnLab
+from tests.yarn.lab import CEILING, YarnLab
 from tests.yarn.test_jobs import FAMILY
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
@@ -24,6 +24,7 @@ def test_a_second_master_tells_that_the_first_was_lost(lab: YarnLab) -> None:
     os.kill(lab.master_of(job), signal.SIGKILL)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["attempt"]) == ("failed", 3, 2)
+    assert status["failure"]["cause"] == "am-lost"
     assert "the application master of attempt 1 was lost" in status["failure"]["reason"]
     assert "attempt 1 was lost" in lab.wait_application(job)["diagnostics"]
     assert lab.tony("events", job, "--json").stdout.count('"granted"') == 1
@@ -45,3 +46,18 @@ async def _kill(lab: YarnLab, job: str) -> None:
     cluster = Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
         await client.kill(ids.application_id(job), "killed by hand")
+
+
+def test_given_up_by_yarn(lab: YarnLab) -> None:
+    """As when the master's node is missed: nobody killed the job, the cluster failed it, and that is what is said."""
+    job = lab.detach(lab.roles(FAMILY))
+    lab.wait_wrote("0")
+    follower = lab.follow("logs", job, "--follow")
+    cli = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+    attempt = f"{job.replace('application', 'appattempt')}_000001"
+    assert lab.cluster.tool(cli, "applicationattempt", "-fail", attempt).returncode == 0
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
+    assert lab.elsewhere("there").status(job)["exit_code"] == 3
+    assert "killed" not in follower.communicate(timeout=CEILING)[1]
+    lab.wait_gone(job)

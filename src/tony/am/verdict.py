@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tony.dataclass import replace
-from tony.errors import ConfigError, ExitCode, InfraError, StorageError, TonyError, UserError
+from tony.errors import (
+    AttemptLost,
+    ConfigError,
+    ExitCode,
+    InfraError,
+    SchedulerLost,
+    StorageError,
+    TonyError,
+    UserError,
+)
 from tony.linux import refusals
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
+
+_CAUSES: Mapping[type[InfraError], str] = {
+    AttemptLost: "am-lost",
+    SchedulerLost: "scheduler-lost",
+    StorageError: "storage",
+}
 
 
 def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
@@ -45,7 +62,8 @@ def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
     if isinstance(error, UserError):
         return FailureClass.USER, "refused", error.exit_code
     if isinstance(error, InfraError):
-        return FailureClass.INFRASTRUCTURE, "storage" if isinstance(error, StorageError) else "refused", error.exit_code
+        cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), "refused")
+        return FailureClass.INFRASTRUCTURE, cause, error.exit_code
     if refusals.explain(error):
         return FailureClass.INFRASTRUCTURE, "limit", ExitCode.INFRASTRUCTURE
     return FailureClass.PLATFORM, "bug", ExitCode.BUG

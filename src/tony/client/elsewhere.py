@@ -26,6 +26,7 @@ from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.model.states import JobState
 from tony.schedulers import registry
 from tony.schedulers.base import Sight, Submitter
 
@@ -164,6 +165,10 @@ async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sig
             raise
     ended = read_summary(folder)
     if ended is not None:
+        if ended.failure and sight.note and (ended.state, sight.result) == (JobState.KILLED, JobState.KILLED):
+            # The master may have heard no more than a signal; the scheduler knows whose it was.
+            ended = replace(ended, failure=replace(ended.failure, reason=sight.note))
+            write_summary(folder, ended)
         return keep(folder, ended)
     if sight.note and not folder.am_log.exists():
         folder.am_log.write_text(f"{sight.note}\n", encoding="utf-8")

@@ -12,13 +12,16 @@ from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.ids import container_id
 from tony.hadoop.tokens.credentials import Credentials, from_bytes
 from tony.hadoop.tokens.token import Token
+from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
 from tony.hadoop.wire.records import ContainerId, NodeId
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.model.job import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.base import PreparedJob
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, unpacked
 from tony.schedulers.yarn.source import YarnSource
+from tony.testing.hadoop.ipc_server import FakeIpcServer
 from tony.testing.hadoop.node_manager import FakeNodeManager
 from tony.testing.hadoop.resource_manager import FakeResourceManager
 from tony.testing.hadoop.webhdfs import PlayedWebHdfs
@@ -34,10 +37,14 @@ class Played:
 
     Attributes:
         patience: seconds for which the source looks for its ResourceManager; set before `source` is made.
+        reports: what clients are told of the application, one look after the other; the last one for ever.
     """
 
     def __init__(self, folder: Path, job: PreparedJob, attempt: int) -> None:
         self.manager = FakeResourceManager()
+        self.clients_door = FakeIpcServer()
+        self.clients_door.on(GET_APPLICATION_REPORT, self._report)
+        self.reports = [ApplicationReport(state=ApplicationState.KILLED)]
         self.nodes = [FakeNodeManager(self.manager.node_tokens, self.ends) for _ in range(2)]
         self.files = PlayedWebHdfs()
         self.job = job
@@ -106,6 +113,10 @@ class Played:
         """Likewise, its papers."""
         return unpacked(TaskPapers, self.tokens_of(container).secrets[TASK])
 
+    def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:
+        report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
+        return GetApplicationReportResponse(report=report)
+
     def file(self, name: str) -> bytes | None:
         """A file of the job's record in HDFS."""
         found = self.files.files.get(f"{FOLDER}/{name}")
@@ -122,6 +133,7 @@ class Played:
                 "fs.defaultFS": "hdfs://127.0.0.1:8020",
                 "dfs.namenode.http-address": web,
                 "yarn.resourcemanager.scheduler.address": f"{door.host}:{door.port}",
+                "yarn.resourcemanager.address": str(self.clients_door.address),
                 "yarn.resourcemanager.connect.max-wait.ms": "300",
                 "yarn.client.failover-sleep-base-ms": "10",
                 "yarn.client.failover-sleep-max-ms": "20",
@@ -153,7 +165,7 @@ async def playing(folder: Path, *, attempt: int = 1, opens: bool = True) -> Asyn
     played = Played(folder, prepared_job(folder / "home", two_roles(), JOB), attempt)
     async with AsyncExitStack() as stack:
         stack.enter_context(played.files)
-        for server in (played.manager.server, *(node.server for node in played.nodes)):
+        for server in (played.manager.server, played.clients_door, *(node.server for node in played.nodes)):
             await stack.enter_async_context(server)
         played.make()
         if opens:

@@ -12,9 +12,10 @@ from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
 from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import replace
-from tony.errors import SchedulerError
+from tony.errors import AttemptLost, SchedulerError
 from tony.hadoop.ids import container_id
-from tony.hadoop.wire.records import ContainerStatus, FinalStatus
+from tony.hadoop.wire.records import ApplicationAttemptId, ContainerStatus, FinalStatus
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.history.record import pending_report, write_summary
 from tony.model.job import MIB, Resources, Role
 from tony.model.report import JobReport
@@ -254,6 +255,38 @@ async def test_told_twice(tmp_path: Path) -> None:
         assert len(played.causes()) == 1
 
 
+async def test_its_node_knows_first(tmp_path: Path) -> None:
+    """One that should end is asked for at its node, too; what the ResourceManager tells later is no second end."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source.set_demand("worker", 0)
+        played.source.release(container, 60.0)
+        node = played.node(container)
+        await node.server.wait_called("getContainerStatuses")
+        assert played.causes() == []
+        del node.running[container]
+        node.ended[container] = 0
+        await played.until(lambda: played.of(ContainerEnded))
+        played.manager.complete(container_id(container), 0)
+        beats = len(played.manager.server.named("allocate"))
+        await played.manager.server.wait_called("allocate", beats + 2)
+        assert len(played.causes()) == 1
+
+
+async def test_a_node_that_says_nothing(tmp_path: Path) -> None:
+    """Is asked no more: the ResourceManager will tell."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source.set_demand("worker", 0)
+        node = played.node(container)
+        node.server.order(NO, method="getContainerStatuses", times=100)
+        played.source.release(container, 60.0)
+        await node.server.wait_called("getContainerStatuses")
+        played.manager.complete(container_id(container), 0)
+        await played.until(lambda: played.of(ContainerEnded))
+        assert len(node.server.named("getContainerStatuses")) == 1
+
+
 async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
     """Then the ResourceManager is asked to."""
     async with playing(tmp_path) as played:
@@ -296,6 +329,39 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
         await played.source.close()
         assert played.running() == []
         await played.source.finish(_report(played))
+
+
+async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN tells that it runs until it has ended it: killed. The same if it does not tell."""
+    monkeypatch.setattr(sources, "_ASK_AGAIN", 0.01)
+    async with playing(tmp_path) as played:
+        played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
+        played.manager.server.order(GONE, times=1000)
+        await played.until(lambda: played.of(UserCommand))
+    monkeypatch.setattr(sources, "_ASKED", 0.1)
+    async with playing(tmp_path / "other") as played:
+        await played.clients_door.stop()
+        played.manager.server.order(GONE, times=1000)
+        await played.until(lambda: played.of(UserCommand))
+
+
+@pytest.mark.parametrize(
+    ("state", "attempt"), [(ApplicationState.FAILED, 1), (ApplicationState.ACCEPTED, 2), (ApplicationState.RUNNING, 2)]
+)
+async def test_yarn_gives_the_master_up(tmp_path: Path, state: ApplicationState, attempt: int) -> None:
+    """Nobody had it killed, and another attempt is to begin, or none: its own failure, with YARN's words."""
+    async with playing(tmp_path) as played:
+        await played.launched(1)
+        number = ApplicationAttemptId(number=attempt)
+        played.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
+        played.manager.server.order(GONE, times=1000)
+        with pytest.raises(
+            AttemptLost, match=r"given up the application master.*: on a \*lost\* node\. Submit it again"
+        ):
+            await played.source.watch()
+        assert played.of(UserCommand) == []
+        await played.source.close()
+        assert played.running() == []
 
 
 async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:

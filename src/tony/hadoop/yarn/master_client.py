@@ -176,6 +176,7 @@ class MasterClient:
         self._is_ending = False
         self._changed_at = -math.inf
         self._sent_at = -math.inf
+        self._heard_at = -math.inf
         self._odd = 0
 
     # -- what the caller wants
@@ -230,6 +231,11 @@ class MasterClient:
         """The next heartbeat goes out now, and the following ones soon."""
         self._changed_at = asyncio.get_running_loop().time()
         self._woken.set()
+
+    @property
+    def silence(self) -> float:
+        """Seconds for which a heartbeat has waited for its answer; 0 if none waits."""
+        return asyncio.get_running_loop().time() - self._sent_at if self._heard_at < self._sent_at else 0.0
 
     # -- registration
 
@@ -332,6 +338,7 @@ class MasterClient:
             await self._bear(error)
             return News()
         self._odd = 0
+        self._heard_at = asyncio.get_running_loop().time()
         return await self._take(response)
 
     async def _take(self, response: AllocateResponse) -> News:

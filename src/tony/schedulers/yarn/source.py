@@ -7,6 +7,7 @@ container counts from its grant until the ResourceManager has told its end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Coroutine, Sequence
@@ -15,15 +16,18 @@ from typing import Any
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import dataclass, replace
-from tony.errors import InfraError, SchedulerError
+from tony.errors import AttemptLost, InfraError, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
 from tony.hadoop.wire.placement import apart
-from tony.hadoop.wire.records import Container, ContainerStatus, FinalStatus
+from tony.hadoop.wire.records import Container, ContainerState, ContainerStatus, FinalStatus
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.asks import Ask, News
 from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, Registration, scheduler_proxy
 from tony.hadoop.yarn.node_client import NodeClients
@@ -46,8 +50,16 @@ from tony.schedulers.yarn.tokens import for_programs
 _PRIORITY = 1
 #: Seconds that the last containers may take to end.
 _LAST_WAIT = 20.0
+#: Seconds after which a ResourceManager that does not answer is not waited for: the nodes have ended the containers.
+_SILENCE = 2.0
+#: Seconds after which, again and again, the node of a container that should end is asked whether it has.
+_LOOKS = (0.1, 0.15, 0.25, 0.5, 0.5)
 #: Seconds until missing containers are told of: before, they are probably just on their way.
 _QUEUED_AFTER = 2.0
+#: Seconds between two looks whether the ResourceManager answers, when the last containers are to end.
+_LOOK = 0.5
+#: Seconds for YARN to tell why it wants us no more, and between two questions.
+_ASKED, _ASK_AGAIN = 5.0, 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +77,7 @@ class _Held:
     Attributes:
         cause: why we end it; empty as long as we do not.
         force: ends it when the patience of `release` is over.
+        look: asks its node whether it has ended.
     """
 
     container: Container
@@ -73,6 +86,7 @@ class _Held:
     stage: _Stage = _Stage.GRANTED
     cause: str = ""
     force: asyncio.TimerHandle | None = None
+    look: asyncio.Task[None] | None = None
 
 
 class YarnSource(ContainerSource):
@@ -146,7 +160,7 @@ class YarnSource(ContainerSource):
             cluster.web_files, self._papers, self._job.folder, own_log, recover=cluster.recover_lease
         )
         if self._inside.attempt > 1:
-            raise SchedulerError(
+            raise AttemptLost(
                 f"the application master of attempt {self._inside.attempt - 1} was lost, and the job with it: YARN has "
                 "ended its containers, and a job does not begin anew by itself. Submit it again"
             )
@@ -155,11 +169,44 @@ class YarnSource(ContainerSource):
     async def _beat(self, master: MasterClient) -> None:
         try:
             await master.run(self._heard)
-        except AttemptOver as error:  # somebody had YARN end the application
+        except AttemptOver as error:
             _log.error("%s", error)
-            self._emit(UserCommand(actor=f"YARN: {error}", what="kill-now"))
+            await self._given_up(error)
         except HadoopError as error:
-            raise SchedulerError(f"the ResourceManager is lost: {error}") from error
+            raise SchedulerLost(f"the ResourceManager is lost: {error}") from error
+
+    async def _given_up(self, error: AttemptOver) -> None:
+        """Somebody had YARN end the application, or it has lost our node: it tells us the same, but not others.
+
+        Where it cannot be asked, as on clusters that know only its owner by a ticket, it was somebody.
+        """
+        why = str(error)
+        try:
+            async with asyncio.timeout(_ASKED):
+                report = await self._last_word()
+        except (InfraError, TimeoutError) as unknown:
+            _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
+        else:
+            said = "" if report.diagnostics in ("", "N/A") else shown(report.diagnostics).strip()
+            if report.state is not ApplicationState.KILLED:
+                raise AttemptLost(
+                    "YARN has given up the application master, as it does when it misses its node, and the job with "
+                    f"it{f': {said}' if said else ''}. Submit it again"
+                ) from error
+            why = said or why
+        self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
+
+    async def _last_word(self) -> ApplicationReport:
+        """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
+        application = ids.application_id(self._job.record.job_id)
+        cluster = Cluster.of(self._configuration, {"HADOOP_USER_NAME": self._papers.user})
+        async with cluster.applications() as client:
+            while True:
+                report = await client.report(application)
+                now = (report.current_attempt and report.current_attempt.number) or 0
+                if report.state in ENDED or now > self._inside.attempt:
+                    return report
+                await asyncio.sleep(_ASK_AGAIN)
 
     async def watch(self) -> None:
         if self._beating:
@@ -311,6 +358,8 @@ class YarnSource(ContainerSource):
                     held.force.cancel()
                 cause = f"it was given back, and its executor did not end within {patience:g} s"
                 held.force = loop.call_later(patience, self._end, held, cause)
+            if held.look is None:
+                held.look = self._spawn(self._look_after(held))
 
     def kill(self, container: str, reason: str) -> None:
         held = self._held.get(container)
@@ -347,6 +396,27 @@ class YarnSource(ContainerSource):
             _log.warning("%s cannot be stopped by its node: %s", held.name, error)
         self._rm.release(held.container.id)
 
+    async def _look_after(self, held: _Held) -> None:
+        """Hears of its end from its node, where the ResourceManager does not tell it first.
+
+        A node tells an end at once, but of two within milliseconds the second with its next regular heartbeat.
+        """
+        assert held.container.id is not None
+        assert held.container.node is not None
+        assert self._nodes is not None
+        for pause in _LOOKS:
+            await asyncio.sleep(pause)
+            try:
+                found = await self._nodes.statuses(held.container.node, [held.container.id])
+            except HadoopError as error:
+                _log.info("%s: its node does not say whether it has ended: %s", held.name, error)
+                return
+            status = found.get(held.container.id)
+            if isinstance(status, ContainerStatus) and status.state is ContainerState.COMPLETE:
+                held.look = None
+                self._completed(status)
+                return
+
     def _completed(self, status: ContainerStatus) -> None:
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
@@ -368,6 +438,8 @@ class YarnSource(ContainerSource):
         """It counts no more; False if it did not before."""
         if held.force:
             held.force.cancel()
+        if held.look:
+            held.look.cancel()
         if self._held.pop(held.name, None) is None:
             return False
         if self._sink:
@@ -390,9 +462,11 @@ class YarnSource(ContainerSource):
             self._end(held, "the job is over")
         try:
             async with asyncio.timeout(_LAST_WAIT):
-                while self._held and self._beating and not self._beating.done():
+                while self._held and self._beating and not self._beating.done() and not self._is_all_asked():
                     self._empty.clear()
-                    await self._empty.wait()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK):
+                            await self._empty.wait()
                 await asyncio.gather(*self._tasks, return_exceptions=True)  # no ResourceManager tells: the nodes do
         except TimeoutError:
             _log.error("%d containers do not end; YARN ends them with the application", len(self._held))
@@ -400,6 +474,10 @@ class YarnSource(ContainerSource):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._nodes.close()
+
+    def _is_all_asked(self) -> bool:
+        """Whether every node has done what it was told, and nobody is there who could tell us of the ends."""
+        return not self._tasks and self._rm.silence > _SILENCE
 
     async def finish(self, report: JobReport) -> None:
         if self._master is None:  # the job broke off before it began: YARN knows nothing of us yet
@@ -437,10 +515,11 @@ class YarnSource(ContainerSource):
         if self._sink:
             self._sink(event)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _looked_up(host: str) -> list[Any]:

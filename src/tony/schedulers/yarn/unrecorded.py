@@ -51,7 +51,8 @@ def why(report: ApplicationReport, user: str, record: str) -> str:
     """
     job = ids.application_text(report.id) if report.id else "the application"
     if report.user and report.user != user:
-        return f"{job} ({shown(report.name or '')}) is {report.user}'s, and its record is for them alone; you are {user}."
+        name = shown(report.name or "")
+        return f"{job} ({name}) is {report.user}'s, and its record is for them alone; you are {user}."
     state = report.state.name if report.state else "of unknown state"
     said = "" if report.diagnostics in ("", "N/A") else f": {shown(report.diagnostics).strip()}"
     begin = f"{job} ({shown(report.name or '')}, type {shown(report.application_type or '')}) is {state}{said}\n"
