@@ -22,6 +22,7 @@ def main() -> int:
     set_not_dumpable()
     try:
         papers, inside = Inside.look(os.environ).take(JOB, JobPapers)
+        papers = in_cluster_time(papers, inside)
         folder = Home(inside.folder / "tony-home").job(papers.record.job_id)
         _furnish(folder, papers, inside)
     except TonyError as error:
@@ -29,6 +30,13 @@ def main() -> int:
         return error.exit_code
     sys.argv[1:] = [str(folder.path)]
     return run(lambda job: YarnSource(job, papers, inside))
+
+
+def in_cluster_time(papers: JobPapers, inside: Inside) -> JobPapers:
+    """The job's time counts from its acceptance: as the cluster saw that, for the submitter's clock may be wrong."""
+    if inside.submitted is None:
+        return papers
+    return replace(papers, record=replace(papers.record, submitted=inside.submitted))
 
 
 def _furnish(folder: JobFolder, papers: JobPapers, inside: Inside) -> None:

@@ -27,6 +27,8 @@ class Inside:
         http: host:port of the NodeManager's pages; empty if it has none.
         tokens: the file of credentials.
         credentials: what was in it.
+        submitted: when the ResourceManager took the application, by its clock, seconds since 1970; None in containers
+            of tasks, which are not told.
     """
 
     container: str
@@ -37,6 +39,7 @@ class Inside:
     http: str
     tokens: Path
     credentials: Credentials = field(repr=False)
+    submitted: float | None = None
 
     @classmethod
     def look(cls, environ: Mapping[str, str]) -> Inside:
@@ -57,6 +60,7 @@ class Inside:
                 http=f"{host}:{port}" if port else "",
                 tokens=tokens,
                 credentials=read_file(tokens),
+                submitted=_seconds(environ.get("APP_SUBMIT_TIME_ENV", "")),
             )
         except KeyError as error:
             raise PlatformError(f"this is no container of YARN: {error.args[0]} is not set") from None
@@ -90,3 +94,7 @@ class Inside:
         left = replace(self.credentials, secrets=secrets)
         write_file(self.tokens, left)
         return papers, replace(self, credentials=left)
+
+
+def _seconds(milliseconds: str) -> float | None:
+    return int(milliseconds) / 1000 if milliseconds.isascii() and milliseconds.isdecimal() else None
