@@ -283,6 +283,13 @@ def _not_connected(origin: Origin, error: OSError) -> ConnectError:
         return ConnectError(f"{origin}: no such host ({error.strerror}).", ConnectFailure.UNKNOWN_HOST)
     if isinstance(error, TimeoutError):
         return ConnectError(f"{origin} does not answer.", ConnectFailure.TIMED_OUT)
+    if type(error).__name__ == "SSLCertVerificationError":  # by name: without https that module is not loaded
+        reason = one_line(getattr(error, "verify_message", "") or str(error))
+        return ConnectError(
+            f"{origin}: its certificate is not trusted here: {reason}. SSL_CERT_FILE names a file with certificates of "
+            "authorities to trust.",
+            ConnectFailure.UNREACHABLE,
+        )
     return ConnectError(f"{origin} cannot be reached: {one_line(str(error))}.", ConnectFailure.UNREACHABLE)
 
 
