@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,10 @@ from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.records import NodeState
 from tony.hadoop.wire.reports import ApplicationReport
 from tony.mini.cluster import Cluster
-from tony.mini.options import Options
+from tony.mini.daemons import Daemon
+from tony.mini.java import find_java
+from tony.mini.options import DEFAULT_HADOOP, Options
+from tony.mini.sites import to_xml
 from tony.mini.state import State
 from tony.model.layout import Home
 
@@ -39,16 +43,24 @@ _KEYS = {
     "nm": ("yarn.nodemanager.principal", "yarn.nodemanager.keytab"),
     "HTTP": ("dfs.web.authentication.kerberos.principal", "dfs.web.authentication.kerberos.keytab"),
 }
+#: Of the key store, in which nothing is secret.
+_PASSWORD = "changeit"
 _WEB = "hadoop.http.authentication"
 
 
-def secure_options(kdc: Kdc) -> Options:
-    """Two nodes, and Kerberos everywhere."""
+def secure_options(kdc: Kdc, certificate: Path) -> Options:
+    """Two nodes, Kerberos everywhere, and https for HDFS with this certificate."""
     settings = {
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
         "dfs.block.access.token.enable": "true",
-        "ignore.secure.ports.for.testing": "true",
+        # Everything said by RPC is encrypted, and so is HDFS over HTTP; data goes to DataNodes that proved themselves.
+        "hadoop.rpc.protection": "privacy",
+        "dfs.data.transfer.protection": "authentication",
+        "dfs.http.policy": "HTTPS_ONLY",
+        "dfs.namenode.https-address": "${dfs.namenode.http-address}",
+        "dfs.datanode.https.address": "${dfs.datanode.http.address}",
+        "yarn.nodemanager.admin-env.SSL_CERT_FILE": str(certificate),
         # For it a secure NodeManager needs Hadoop's native library, which is in no archive of Maven's; else it ends.
         "yarn.log-aggregation-enable": "false",
     }
@@ -62,17 +74,52 @@ def secure_options(kdc: Kdc) -> Options:
     return options(settings, nodes=2)
 
 
+class Keys:
+    """A key and its certificate, which is its own authority, for every page of the cluster.
+
+    Attributes:
+        certificate: as a PEM file.
+        environment: what makes clients trust it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Makes them in the folder."""
+        self._store, self.certificate = folder / "keys.p12", folder / "certificate.pem"
+        self.environment = {"SSL_CERT_FILE": str(self.certificate)}
+        tool = find_java(os.environ, DEFAULT_HADOOP).home / "bin" / "keytool"
+        common = ["-alias", "all", "-keystore", str(self._store), "-storetype", "pkcs12", "-storepass", _PASSWORD]
+        new = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1,dns:localhost"]
+        export = ["-exportcert", "-rfc", "-file", str(self.certificate)]
+        for command in (new, export):
+            subprocess.run([tool, *command, *common], check=True, capture_output=True, timeout=60)
+
+    def write_settings(self, conf: Path) -> None:
+        """Where Java finds them."""
+        for side in ("server", "client"):
+            settings = {}
+            for store in ("keystore", "truststore"):
+                settings[f"ssl.{side}.{store}.location"] = str(self._store)
+                settings[f"ssl.{side}.{store}.password"] = _PASSWORD
+                settings[f"ssl.{side}.{store}.type"] = "pkcs12"
+            settings[f"ssl.{side}.keystore.keypassword"] = _PASSWORD
+            (conf / f"ssl-{side}.xml").write_text(to_xml(settings))
+
+
 class SecureCluster(Cluster):
     """A small cluster that wants proofs of everybody: `secure_options`. Its KDC has to run."""
 
-    def __init__(self, home: Home, kdc: Kdc) -> None:
+    def __init__(self, home: Home, kdc: Kdc, keys: Keys) -> None:
         """Nothing is started yet."""
         super().__init__(home, os.environ)
-        self._kdc = kdc
+        self._kdc, self._keys = kdc, keys
 
     def client_environment(self, principal: str) -> dict[str, str]:
         """What a client has in its environment, beside the configuration's folder."""
-        return {**self._kdc.environment, "KRB5CCNAME": self._kdc.ticket(principal, lifetime="1d")}
+        return {
+            **self._kdc.environment,
+            "KRB5CCNAME": self._kdc.ticket(principal, lifetime="1d"),
+            **self._keys.environment,
+        }
 
     def ask(self, work: Callable[[Configuration], Coroutine[None, None, T]], principal: str = _SUPERUSER) -> T:
         """Does something over RPC as somebody; their ticket lies where the system's Kerberos looks for it."""
@@ -82,6 +129,10 @@ class SecureCluster(Cluster):
     def _variables(self, state: State) -> dict[str, str]:
         conf = self._kdc.environment["KRB5_CONFIG"]
         return {**super()._variables(state), "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={conf}"}
+
+    def _spawn(self, state: State, daemon: Daemon) -> State:
+        self._keys.write_settings(self.conf)
+        return super()._spawn(state, daemon)
 
     def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
         """Over RPC: Hadoop's pages want a ticket as well."""

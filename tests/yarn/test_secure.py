@@ -19,7 +19,7 @@ from tests.hadoop.kerberos import Kdc
 from tests.mini_clusters import Clusters
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import ENDED, until, user
-from tests.yarn.secure import SecureCluster, SecureLab, as_if, secure_options
+from tests.yarn.secure import Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
@@ -56,7 +56,7 @@ def ask(method, url, data=None):
     return urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=60).read()
 
 path = os.environ["FOLDER"] + "/web"
-url = f"http://{os.environ['WEB']}/webhdfs/v1{path}?delegation={to_url_string(token)}&noredirect=true&op="
+url = f"https://{os.environ['WEB']}/webhdfs/v1{path}?delegation={to_url_string(token)}&noredirect=true&op="
 ask("PUT", json.loads(ask("PUT", url + "CREATE"))["Location"], b"over HTTP")
 (out / "web").write_bytes(ask("GET", json.loads(ask("GET", url + "OPEN"))["Location"]))
 
@@ -87,10 +87,17 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
         kdc.stop()
 
 
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    """For https."""
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
 @pytest.fixture
-def secure(clusters: Clusters, kdc: Kdc) -> SecureCluster:
+def secure(clusters: Clusters, kdc: Kdc, keys: Keys) -> SecureCluster:
     """The cluster, shared by this file's tests."""
-    found = clusters.with_options(secure_options(kdc), lambda home: SecureCluster(home, kdc))
+    wanted = secure_options(kdc, keys.certificate)
+    found = clusters.with_options(wanted, lambda home: SecureCluster(home, kdc, keys))
     return cast(SecureCluster, found)
 
 
@@ -121,6 +128,7 @@ def test_a_job(lab: SecureLab) -> None:
         "SRC": str(Path(tony.__file__).parents[1]),
         "FOLDER": folder,
         "WEB": lab.cluster.state.address("nn.web"),
+        "SSL_CERT_FILE": lab.env["SSL_CERT_FILE"],
         "JARS": lab.cluster.state.jars,
     }
     job = lab.detach(lab.roles(PROGRAM, '[roles.worker]\nmemory = "512m"', **places))
@@ -147,7 +155,8 @@ def test_a_job(lab: SecureLab) -> None:
     lab.wait(job, "succeeded")
     assert {"summary.json", "events.1.jsonl"} <= set(lab.listed(f"/user/{user()}/.tony/jobs/{job}"))
     assert lab.elsewhere("again").status(job)["state"] == "succeeded"
-    _wait_cancelled(places["WEB"], token)
+    with as_if(lab.secure.client_environment(user())):
+        _wait_cancelled(places["WEB"], token)
 
 
 def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
@@ -170,7 +179,7 @@ def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
 
 
 def _wait_cancelled(web: str, token: Token) -> None:
-    with WebHdfs([f"http://{web}"], WebLogin(token=to_url_string(token))) as files:
+    with WebHdfs([f"https://{web}"], WebLogin(token=to_url_string(token))) as files:
 
         def refused() -> bool:
             try:
@@ -212,7 +221,7 @@ def test_without_a_ticket(with_ticket: Cluster, lab: SecureLab, monkeypatch: pyt
     with pytest.raises(LoginError, match="Get a ticket with kinit"), Cluster.of(settings, {}).web_files() as files:
         files.find("/")
     web = brought.configuration.get("dfs.namenode.http-address")
-    with pytest.raises(LoginError, match="401"), WebHdfs([f"http://{web}"], WebLogin(user=user())) as files:
+    with pytest.raises(LoginError, match="401"), WebHdfs([f"https://{web}"], WebLogin(user=user())) as files:
         files.find("/")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tony.errors import PlatformError
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials, write_file
@@ -119,3 +120,10 @@ def test_the_setting() -> None:
     assert ("hdfs://logs", "hdfs://nn2:8020") == settings.file_systems
     with pytest.raises(ConfigurationError, match="is no HDFS"):
         asyncio.run(of_job({"fs.defaultFS": "hdfs://127.0.0.1:1", **ALWAYS}, ANN, "s3a://bucket"))
+
+
+async def test_file_login_in_a_loop() -> None:
+    """It would hold up everything else, so it says what the machine lacks."""
+    secure = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1", **KERBEROS})
+    with pytest.raises(PlatformError, match="start a thread"):
+        FileLogin(secure, Logins(secure, ANN, Credentials()))(None)

@@ -8,12 +8,13 @@ and cancels those that were fetched for it when it has ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tony.errors import SchedulerError
+from tony.errors import PlatformError, SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
 from tony.hadoop.failover import Policy
@@ -88,6 +89,13 @@ async def fetched(settings: Configuration, logins: Logins, service: NameService)
         return await client.delegation_token(renewer(settings, logins.user))
 
 
+def _refuse_loops() -> None:
+    """Work that blocks is done in threads; in the loop only where the machine has no room for one more."""
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise PlatformError("this machine lets nobody start a thread now, and a token of HDFS is needed; try again")
+
+
 class FileLogin:
     """As whom the default file system is asked over HTTP: by name, or by a token. See `LoginSource`.
 
@@ -121,6 +129,7 @@ class FileLogin:
         service = name_service(self._settings)
         token = self._logins.file_token(service)
         if token is None:
+            _refuse_loops()
             token = asyncio.run(fetched(self._settings, self._logins, service))
         if token is None:
             raise SchedulerError(f"{service.uri} gives no delegation token, and believes no name")
