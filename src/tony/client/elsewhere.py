@@ -55,6 +55,9 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
     note_master(folder, sight)
     if not folder.credentials.exists():
         await submitter.fetch(folder)
+        if read_summary(folder) is not None:  # it has ended meanwhile, and somebody else has forgotten them
+            forget_secrets(folder)
+            return None
     try:
         report = await ask_report(folder)
     except ConnectionFailed as error:
@@ -92,6 +95,7 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
     forget_secrets(folder)
     if read_summary(folder) is None:
         write_summary(folder, report)
+    forget_secrets(folder)  # once more: somebody who looked in between may have fetched them again
     return report
 
 

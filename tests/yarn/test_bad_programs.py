@@ -1,0 +1,96 @@
+"""Programs and names that behave as none should, on a real cluster: many of them in few jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.yarn.lab import YarnLab
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: As long as a name may be, with everything that somebody could take for something else.
+_ODD_NAME = "../../pwned $(touch pwned) `id` %s {role} <b>&amp;</b> 'x', \"y\" ☃ 漢字 \U0001f680 Grüße "
+NAME = _ODD_NAME.ljust(200, "n")
+RAW = rb"ok \xff\xfe \xc3( \xed\xa0\x80 end"
+#: Bytes of a line without an end.
+LONG = 20_000_000
+
+ODD = """
+[roles.long]
+command = "head -c 20000000 /dev/zero | tr '\\\\0' x"
+
+[roles.bytes]
+command = '''printf 'ok \\377\\376 \\303( \\355\\240\\200 end\\n' '''
+
+[roles.daemon]
+command = "(setsid sleep 3600 > /dev/null 2>&1 &); sleep 3601 & sleep 0.2"
+
+[roles.mute]
+command = "exec >&- 2>&-; sleep 0.2; touch $OUT/$JOB_ID"
+"""
+
+
+def test_programs_that_end_well_all_the_same(lab: YarnLab) -> None:
+    """A line of 20 MB, bytes that are no text, a daemon, a closed output; two jobs of one name, the oddest there is."""
+    name = json.dumps(NAME, ensure_ascii=False)
+    file = lab.job(f"name = {name}\n{ODD}")
+    jobs = [lab.detach(file) for _ in range(2)]
+    assert [lab.wait(job)["exit_code"] for job in jobs] == [0, 0]
+    assert sorted(path.name for path in lab.out.iterdir()) == sorted(jobs)
+    for job in jobs:
+        status = lab.status(job)
+        assert (status["name"], status["state"], lab.application(job)["name"]) == (NAME, "succeeded", NAME)
+    notes = {task["task"]: task["note"] for task in lab.status(jobs[0])["tasks"]}
+    assert "it left 2 processes running, which were ended (sleep)" in notes["daemon:0"]
+    assert notes["mute:0"] == "exit code 0"
+    away = lab.elsewhere("away")
+    lines = [json.loads(line) for line in away.tony("logs", jobs[0], "--json").stdout.splitlines()]
+    said = {task: "".join(line["line"] for line in lines if line["task"] == task) for task in ("long:0", "bytes:0")}
+    assert said["long:0"] == "x" * LONG
+    assert said["bytes:0"] == RAW.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+    assert NAME in lab.tony("list", "--scheduler", "yarn").stdout
+    assert not list(lab.root.rglob("pwned*"))
+
+
+def test_programs_that_fail(lab: YarnLab) -> None:
+    """A signal is named, a program deaf to SIGTERM has its grace; what cannot be started says so, and where."""
+    crash = lab.detach(
+        lab.job(
+            '[roles.worker]\ncommand = "while [ ! -e $OUT/deaf ]; do sleep 0.05; done; kill -SEGV $$"\n'
+            "[roles.deaf]\ncommand = \"trap '' TERM; touch $OUT/deaf; sleep 3600 & wait; wait\"\n",
+            name="crash.toml",
+        ),
+        "--set",
+        "stop_grace=500ms",
+    )
+    missing = lab.detach(lab.job('command = ["nonesuch", "--option"]\n', name="missing.toml"))
+    python = lab.detach(lab.job('command = "python3 -c 1"\npython = "/opt/no/such/python3"\n', name="python.toml"))
+    status = lab.wait(crash)
+    assert (status["exit_code"], status["failure"]["task"], status["failure"]["signal"]) == (1, "worker:0", "SIGSEGV")
+    deaf = lab.tasks(crash)["deaf:0"]
+    assert (deaf["state"], deaf["signal"]) == ("stopped", "SIGKILL")
+    assert "it did not end within 0.5 s of SIGTERM and was killed" in deaf["note"]
+    status = lab.wait(missing)
+    assert (status["exit_code"], status["failure"]["cause"]) == (1, "launch")
+    assert "failed: command not found: nonesuch (it is in no folder of PATH) on 127.0.1." in status["failure"]["reason"]
+    status = lab.wait(python)
+    assert (status["exit_code"], status["failure"]["cause"]) == (3, "launch")
+    assert 'python = "/opt/no/such/python3": there is no /opt/no/such/python3 on ' in status["failure"]["reason"]
+    for job in (crash, missing, python):
+        assert lab.wait_application(job)["finalStatus"] == "FAILED"
+
+
+def test_a_home_that_takes_nothing(lab: YarnLab) -> None:
+    """Nothing is submitted, and nothing can be brought from the cluster: both told with the way out."""
+    job = lab.detach(lab.job('command = "true"\n', name="other.toml"))
+    assert lab.wait(job)["state"] == "succeeded"
+    before = lab.applications()
+    closed = {"TONY_HOME": "/dev/null/x"}
+    for words in (("submit", str(lab.job('command = "true"\n')), "--scheduler", "yarn"), ("status", job)):
+        done = lab.tony(*words, env=closed)
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert "cannot make /dev/null/x: Not a directory" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert lab.applications() == before
