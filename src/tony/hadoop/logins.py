@@ -123,6 +123,11 @@ class Logins:
         principal = self._principal() if self.is_secure else None
         return re.split("[/@]", principal)[0] if principal else user_name(self._settings, self._environ)
 
+    @property
+    def acts_for(self) -> str:
+        """Whom we act for, if not for ourselves."""
+        return self._environ.get("HADOOP_PROXY_USER", "").strip()
+
     def _principal(self) -> str | None:
         """Whose tokens we have, or whose ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
@@ -197,7 +202,7 @@ class Logins:
         return bool(self.credentials.of_kind(kind))
 
     def _login(self, token: Token | None, principal_key: str) -> Login:
-        acting_for = self._environ.get("HADOOP_PROXY_USER") or None
+        acting_for = self.acts_for or None
         if token is not None:
             user = None if self.is_secure else self.user
             return Login.with_token(token, protections=self._protections, fallback_to_simple=self._fallback, user=user)

@@ -14,6 +14,7 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.token import Token
+from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.settings import read_settings
 from tony.schedulers.yarn.tokens import FileLogin, credentials_of_job, for_programs, renewer
 from tony.testing.hadoop.ipc_server import FakeIpcServer
@@ -52,6 +53,29 @@ async def test_one_for_each_file_system() -> None:
     assert {first, second} == set(found.tokens)
     assert {"HDFS_DELEGATION_TOKEN"} == {each.kind for each in found.tokens.values()}
     assert [first, second] == [each.service for each in found.tokens.values()]
+
+
+async def test_one_for_a_pair_of_name_nodes() -> None:
+    """Whichever is active; its service is the pair's name, by which Hadoop's own clients find it."""
+    async with name_node() as active:
+        pair = {
+            "fs.defaultFS": "hdfs://ns1",
+            "dfs.nameservices": "ns1",
+            "dfs.ha.namenodes.ns1": "a,b",
+            "dfs.namenode.rpc-address.ns1.a": "127.0.0.1:1",
+            "dfs.namenode.rpc-address.ns1.b": active,
+        }
+        found = await of_job({**pair, **ALWAYS}, ANN)
+    assert ["ha-hdfs:ns1"] == [each.service for each in found.tokens.values()] == list(found.tokens)
+
+
+def test_for_somebody_else() -> None:
+    """Who acts for another one is known as that one, and proves to be oneself."""
+    settings = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
+    cluster = Cluster.of(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
+    login = cluster.file_login(None)
+    assert ("bob", "/user/bob/.tony") == (cluster.user, cluster.path(".tony"))
+    assert {"user.name": "ann", "doas": "bob"} == login.query()
 
 
 async def test_none_where_names_are_believed() -> None:

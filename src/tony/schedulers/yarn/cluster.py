@@ -43,8 +43,8 @@ class Cluster:
 
     @property
     def user(self) -> str:
-        """Who we are there."""
-        return self.logins.user
+        """Who we are there, or for whom we act."""
+        return self.logins.acts_for or self.logins.user
 
     @classmethod
     def of(

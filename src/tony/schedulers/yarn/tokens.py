@@ -125,7 +125,7 @@ class FileLogin:
         from tony.hadoop.tokens.url_string import to_url_string
 
         if not self._logins.is_secure:  # there, HDFS's pages look at names alone, whatever token comes with them
-            return WebLogin(user=self._logins.user)
+            return WebLogin(user=self._logins.user, act_for=self._logins.acts_for)
         service = name_service(self._settings)
         token = self._logins.file_token(service)
         if token is None:
