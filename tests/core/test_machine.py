@@ -1072,3 +1072,15 @@ def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said:
     (failure,) = simulation.app.state.failures
     assert (failure.cause, failure.failure_class) == ("lost", FailureClass.INFRASTRUCTURE)
     assert failure.reason.startswith(f"worker:0 was stopped from outside: {said}")
+
+
+def test_why_a_session_begins_is_corrected() -> None:
+    """Who ended the container may be told while the other programs still stop."""
+    simulation = started(workers(2, max_restarts=1))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
+    simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0), 5.0)
+    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", forced=True), 5.0)
+    status = ExitStatus(reason=ExitReason.STOPPED)
+    actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
+    (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]
+    assert opened.reason.startswith("worker:0 was stopped from outside: taken back")

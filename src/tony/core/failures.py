@@ -67,6 +67,8 @@ def know_better(state: State, task: Task, forced: str) -> None:
         replace(each, reason=each.reason.replace(_SOMEBODY, forced)) if each.task == str(task.id) else each
         for each in state.failures
     ]
+    if state.restart_reason.startswith(f"{task.id} "):
+        state.restart_reason = state.restart_reason.replace(_SOMEBODY, forced)
 
 
 def _how(status: ExitStatus) -> str:
