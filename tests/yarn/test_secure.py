@@ -154,7 +154,9 @@ def test_a_job(lab: SecureLab) -> None:
     (lab.out / "go").touch()
     lab.wait(job, "succeeded")
     assert {"summary.json", "events.1.jsonl"} <= set(lab.listed(f"/user/{user()}/.tony/jobs/{job}"))
-    assert lab.elsewhere("again").status(job)["state"] == "succeeded"
+    again = lab.elsewhere("again")
+    assert again.status(job)["state"] == "succeeded"
+    assert "wants a Kerberos login for its pages" in again.tony("logs", job).stderr
     with as_if(lab.secure.client_environment(user())):
         _wait_cancelled(places["WEB"], token)
 

@@ -201,6 +201,8 @@ class NodeWeb:
         said = answer.body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
             raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
+        if answer.status == 401:
+            raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
         words = one_line(said.rpartition("Exception:")[2].partition('"')[0]) or "no words"
         gone = answer.status == 404 or "NotFoundException" in said
         raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=gone)
