@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +17,17 @@ from tony.client.killing import kill
 from tony.client.master import whereabouts
 from tony.client.post_mortem import last_report
 from tony.core.events import Event
-from tony.errors import ConnectionFailed, Problem
-from tony.model.codec import Json
+from tony.dataclass import replace
+from tony.errors import ConnectionFailed, Problem, SchedulerError
+from tony.history.record import read_summary
+from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
 from tony.schedulers.base import PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 
@@ -123,6 +131,80 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
         assert (killing_it.done(), submitter.swept) == (False, 0)
     await killing_it
     assert submitter.swept == 1
+
+
+class Bringing(Elsewhere):
+    """It brings files, each time it is asked."""
+
+    def __init__(self, folder: JobFolder, sight: Sight | None, files: Mapping[Path, str]) -> None:
+        super().__init__(folder, sight)
+        self._files = files
+
+    async def fetch(self, folder: JobFolder) -> None:
+        for path, text in self._files.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+    async def unrecorded(self, job_id: str) -> str:
+        return f"{job_id} is ACCEPTED"
+
+    def owns(self, job_id: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("result", [JobState.KILLED, None])
+async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
+    """The master has heard a signal only; where the scheduler was told to end the job, it knows why."""
+    folder, record = recorded(home)
+    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    submitter = Bringing(folder, Sight(alive=False, result=result, note="by user bob"), {folder.summary: killed})
+    report = await elsewhere.look(folder, record, submitter)
+    assert report is not None
+    assert report.failure is not None
+    assert report.failure.reason == ("by user bob" if result else "killed by signal SIGTERM")
+    assert read_summary(folder) == report
+
+
+async def test_secrets_that_come_back(home: Home) -> None:
+    """The job has ended, told by another process of ours, while this one fetched them once more: they go again."""
+    folder, record = recorded(home)
+    ended = closed(folder, record, JobState.KILLED, "killed by user ann")
+    brought = {folder.credentials: "{}", folder.summary: ended}
+    elsewhere.forget_secrets(folder)
+    submitter = Bringing(folder, Sight(alive=True, address="tls:far:1", host="far", attempt=1), brought)
+    assert await elsewhere.look(folder, record, submitter) is None
+    assert not folder.secret.exists()
+
+
+async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log tells how the job stood; that nobody has told of the end yet is said, and is no error."""
+    folder, _ = recorded(home)
+    logged(folder, started())
+    monkeypatch.setattr(facts, "PATIENCE", 0.1)
+    sight = Sight(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
+    monkeypatch.setattr(facts, "submitter_of", lambda *_: Elsewhere(folder, sight))
+    report = await facts.report(home, JOB)
+    assert report.state is JobState.RUNNING
+    assert report.waiting == (
+        "its application master does not listen at unix:/no/such/socket any more, and its end has not been told yet"
+    )
+
+
+async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler tells how it stands; nothing of it is kept here."""
+    folder = home.job(JOB)
+    place = SimpleNamespace(submitter=lambda _: Bringing(folder, None, {}))
+    monkeypatch.setattr(registry, "load", lambda _: place)
+    with pytest.raises(SchedulerError, match=f"^{JOB} is ACCEPTED$"):
+        await elsewhere.adopt(home, JOB)
+    assert not folder.path.exists()
+
+
+def closed(folder: JobFolder, record: JobRecord, state: JobState, reason: str) -> str:
+    """The summary that a master has written."""
+    failure = Failure(failure_class=FailureClass.KILLED, cause="killed", reason=reason, session=1, at=1.0)
+    report = replace(standing(folder, record, state, TaskState.STOPPED), failure=failure, exit_code=4)
+    return json.dumps(to_plain(report))
 
 
 async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import ipaddress
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tony.errors import StorageError
 from tony.hadoop.hdfs.content import Pieces
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
-from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.files import FileKind, Usage
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
+    CallTimeout,
     ConnectError,
     ConnectFailure,
     ConnectionLost,
@@ -216,6 +218,36 @@ def test_nobody_there() -> None:
     assert caught.value.failure is ConnectFailure.REFUSED
     with pytest.raises(ConnectError):
         WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(patience=0.3)).status("/")
+
+
+def test_whose_namenode_is_not_there() -> None:
+    """Who is told of it learns which file system it is, who names it, and what to do."""
+    client = WebHdfs([_NOBODY], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")
+    with pytest.raises(ConnectError) as caught:
+        client.status("/")
+    assert caught.value.failure is ConnectFailure.REFUSED
+    assert str(caught.value) == (
+        "HDFS does not answer: http://127.0.0.1:1 refuses connections: nobody listens there.\n"
+        "It is hdfs://nn (fs.defaultFS, core-site.xml:3). Wait until its NameNode runs, or correct the address: the "
+        "web pages' is dfs.namenode.http-address."
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        impatient = WebOptions(http=HttpOptions(timeout=0.1))
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(CallTimeout, match=r"(?s)^HDFS does not answer: .* gave no answer in time.*It is nn\. Wait"):
+            WebHdfs([url], WebLogin(), impatient, known_as="It is nn").status("/")
+
+
+def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+    """Quotas of names and bytes, where there are some; and what there is room for in all."""
+    client.make_directories("/a")
+    client.create("/a/f", b"12345")
+    assert client.usage("/a") == Usage(names=2, most_names=None, space=5, most_space=None)
+    cluster.files["/a"].most_names, cluster.files["/a"].most_space = 7, 0
+    assert client.usage("/a") == Usage(names=2, most_names=7, space=5, most_space=0)
+    assert client.remaining() == 1 << 20
+    with pytest.raises(FileMissingError):
+        client.usage("/b")
 
 
 def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: PlayedWebHdfs) -> None:

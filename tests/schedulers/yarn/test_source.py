@@ -375,6 +375,22 @@ async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None
         assert played.causes() == ["killed: the job was killed"]
 
 
+async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a job the nodes have ended the containers: whoever follows need not wait until YARN says so."""
+    monkeypatch.setattr(sources, "_LAST_WAIT", 60.0)
+    monkeypatch.setattr(sources, "_SILENCE", 0.1)
+    monkeypatch.setattr(sources, "_LOOK", 0.02)
+    async with playing(tmp_path) as played:
+        await played.launched(2)
+        hold = Hold()
+        played.manager.server.order(hold, method="allocate")
+        await hold.is_held.wait()
+        async with asyncio.timeout(20):
+            await played.source.close()
+        assert played.running() == []
+        hold.release()
+
+
 async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
     """Whoever watches hears why; the containers are ended all the same, and soon."""
     async with playing(tmp_path) as played:

@@ -37,7 +37,12 @@ _SIMPLE_NAMES: dict[str, type[RemoteError]] = {
 #: How a message begins that tells of an exception while the NameNode found out who asks.
 _NO_USER = "Failed to obtain user group information:"
 #: HDFS has no class of its own for these: a plain IOException, and its words.
-_NO_SPACE = ("could only be written to 0 of", "could only be replicated to 0 nodes", "No space left on device")
+_NO_SPACE = (
+    "could only be written to 0 of",
+    "could only be replicated to 0 nodes",
+    "No space left on device",
+    "Failed to find datanode",  # as WebHDFS says it before it takes any byte
+)
 
 
 def file_system_error(class_name: str, message: str, *, where: str = "") -> RemoteError:
