@@ -35,6 +35,8 @@ _IMPATIENT = Policy(patience=0.0, shortest=0.1, longest=0.2)
 _PATIENT = Policy(patience=60.0, shortest=0.1, longest=0.5)
 #: Who may do everything in HDFS.
 _SUPERUSER = "nn/localhost"
+#: Who has a home in HDFS, and no account on this machine.
+OTHER = "alice"
 #: Daemon -> the settings of its principal and of its keytab.
 _KEYS = {
     "nn": ("dfs.namenode.kerberos.principal", "dfs.namenode.keytab.file"),
@@ -156,7 +158,8 @@ class SecureCluster(Cluster):
 
     async def _make_folders(self, settings: Configuration) -> None:
         async with services.name_node(settings, {}, policy=_PATIENT) as client:
-            folders = (f"/user/{user()}", 0o755, user()), ("/tmp", 0o1777, ""), ("/app-logs", 0o1777, "")
+            homes = [(f"/user/{name}", 0o755, name) for name in (user(), OTHER)]
+            folders = *homes, ("/tmp", 0o1777, ""), ("/app-logs", 0o1777, "")
             for path, mode, owner in folders:
                 await client.make_folder(path, mode)
                 await client.set_permission(path, mode)

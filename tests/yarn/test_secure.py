@@ -19,7 +19,7 @@ from tests.hadoop.kerberos import Kdc
 from tests.mini_clusters import Clusters
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import ENDED, until, user
-from tests.yarn.secure import Keys, SecureCluster, SecureLab, as_if, secure_options
+from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
@@ -118,7 +118,12 @@ def lab(secure: SecureCluster) -> Iterator[SecureLab]:
 def with_ticket(secure: SecureCluster) -> Iterator[Cluster]:
     """The cluster as a client in this process sees it, which has a ticket."""
     with as_if(secure.client_environment(user())):
-        yield Cluster.of(Configuration.load(secure.conf, {}), {})
+        yield as_cluster(secure)
+
+
+def as_cluster(secure: SecureCluster) -> Cluster:
+    """As a client sees it that has no token file."""
+    return Cluster.of(Configuration.load(secure.conf, {}), {})
 
 
 def test_a_job(lab: SecureLab) -> None:
@@ -159,6 +164,20 @@ def test_a_job(lab: SecureLab) -> None:
     assert "wants a Kerberos login for its pages" in again.tony("logs", job).stderr
     with as_if(lab.secure.client_environment(user())):
         _wait_cancelled(places["WEB"], token)
+
+
+def test_another_name(lab: SecureLab) -> None:
+    """Who submits is who has the ticket, whatever the account is called."""
+    lab.env |= lab.secure.client_environment(OTHER)
+    done = lab.submit(lab.job('command = "echo hello"\n[roles.worker]'))
+    assert done.returncode == 0, done.stderr
+    job = lab.only_job()
+    with as_if(lab.secure.client_environment(OTHER)), as_cluster(lab.secure).web_files() as files:
+        (record,) = (each for each in files.list(f"/user/{OTHER}/.tony/jobs") if each.name == job)
+        assert (record.owner, record.permission) == (OTHER, 0o700)
+    there = lab.elsewhere("there")
+    there.env |= lab.secure.client_environment(OTHER)
+    assert there.status(job)["state"] == "succeeded"
 
 
 def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
