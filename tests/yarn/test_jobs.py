@@ -188,18 +188,6 @@ def test_killed_before_the_master_is_up(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
-def test_many_containers(lab: YarnLab) -> None:
-    """As many as the cluster has room for, at once: each runs, each is seen, none is left."""
-    text = '[roles.worker]\ninstances = 22\nmemory = "64m"\n'
-    done = lab.submit(lab.job(f'command = "echo $TASK_INDEX > $OUT/$TASK_INDEX"\n{text}'), timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(int(path.name) for path in lab.out.iterdir()) == list(range(22))
-    job = lab.only_job()
-    assert {task["state"] for task in lab.status(job)["tasks"]} == {"succeeded"}
-    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 22
-    assert until(lambda: lab.application(job)["finalStatus"] == "SUCCEEDED", "YARN says so")
-
-
 def test_nothing_survives_a_successful_end(lab: YarnLab) -> None:
     """A program that leaves daemons in sessions of their own behind and succeeds: the job succeeds, they are ended."""
     done = lab.submit(lab.roles(FAMILY.replace("time.sleep(3600)\n", ""), "[roles.worker]\ninstances = 2\n"))
