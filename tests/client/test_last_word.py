@@ -16,7 +16,7 @@ from tony.client import elsewhere, facts, killing, unfinished
 from tony.client.killing import kill
 from tony.client.master import whereabouts
 from tony.client.post_mortem import last_report
-from tony.core.events import Event
+from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.record import read_summary
@@ -163,6 +163,20 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     assert report.failure is not None
     assert report.failure.reason == ("by user bob" if result else "killed by signal SIGTERM")
     assert read_summary(folder) == report
+
+
+@pytest.mark.parametrize(
+    ("actor", "told"), [("signal SIGTERM", "by user bob"), ("ann", "killed by ann"), ("YARN: no", "killed by YARN: no")]
+)
+async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor: str, told: str) -> None:
+    """The same for a master that could write no summary; who is named in the log has the word."""
+    folder, record = recorded(home)
+    logged(folder, [*started(), UserCommand(actor=actor, what="kill-now")])
+    submitter = Elsewhere(folder, Sight(alive=False, result=JobState.KILLED, note="by user bob"))
+    report = await elsewhere.look(folder, record, submitter)
+    assert report is not None
+    assert report.failure is not None
+    assert (report.exit_code, report.failure.reason) == (4, told)
 
 
 async def test_secrets_that_come_back(home: Home) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 
 import pytest
 
@@ -56,6 +58,19 @@ def test_what_has_no_record(lab: YarnLab) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "there is no job" in done.stderr
     assert lab.jobs() == []
+
+
+def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
+    """Two hours behind the cluster's: the job has all of its time, and took no longer than it did."""
+    late = "import time\nreal = time.time\ntime.time = lambda: real() - 7200\n"
+    lab.file("late/sitecustomize.py", late)
+    job = lab.detach(
+        lab.job('job_timeout = "10m"\ncommand = "true"\n'), env={"PYTHONPATH": str(lab.root / "project/late")}
+    )
+    assert json.loads((lab.home / "jobs" / job / "job.json").read_bytes())["submitted"] < time.time() - 7000
+    status = lab.wait(job)
+    assert status["state"] == "succeeded"
+    assert status["ended"] - status["submitted"] < 600
 
 
 async def _unmanaged(lab: YarnLab) -> str:

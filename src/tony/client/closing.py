@@ -8,11 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tony.dataclass import replace
 from tony.history.record import read_summary, write_summary
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.model.states import JobState
 from tony.schedulers.base import Sight, Submitter
 
 
@@ -40,9 +42,23 @@ async def close_lost(
         from tony.client.post_mortem import last_report
 
         report = await beside(last_report, folder, record, sight)
+        report = whose_signal(report, sight) if sight else report
         _remove_secrets(folder)
         write_summary(folder, report)
         return report
+
+
+def by_a_signal(report: JobReport) -> bool:
+    """Whether a job was killed through its application master, which cannot know who sent the signal."""
+    reason = report.failure.reason if report.failure else ""
+    return report.state is JobState.KILLED and reason.startswith("killed by signal ")
+
+
+def whose_signal(report: JobReport, sight: Sight) -> JobReport:
+    """The report with the scheduler's words in it, if the scheduler was told to end the job and did so by a signal."""
+    if report.failure is None or not sight.note or sight.result is not JobState.KILLED or not by_a_signal(report):
+        return report
+    return replace(report, failure=replace(report.failure, reason=sight.note))
 
 
 @contextmanager

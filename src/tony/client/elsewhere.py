@@ -13,7 +13,7 @@ import shutil
 
 from tony import clock
 from tony.client import unfinished
-from tony.client.closing import close_lost
+from tony.client.closing import by_a_signal, close_lost, whose_signal
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
@@ -26,7 +26,6 @@ from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
-from tony.model.states import JobState
 from tony.schedulers import registry
 from tony.schedulers.base import Sight, Submitter
 
@@ -63,6 +62,8 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
     except ConnectionFailed as error:
         if not error.gone:
             raise
+        return None
+    if by_a_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
         return None
     return replace(report, folder=str(folder.path))
 
@@ -169,11 +170,10 @@ async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sig
             raise
     ended = read_summary(folder)
     if ended is not None:
-        if ended.failure and sight.note and (ended.state, sight.result) == (JobState.KILLED, JobState.KILLED):
-            # The master may have heard no more than a signal; the scheduler knows whose it was.
-            ended = replace(ended, failure=replace(ended.failure, reason=sight.note))
-            write_summary(folder, ended)
-        return keep(folder, ended)
+        known = whose_signal(ended, sight)
+        if known != ended:
+            write_summary(folder, known)
+        return keep(folder, known)
     if sight.note and not folder.am_log.exists():
         folder.am_log.write_text(f"{sight.note}\n", encoding="utf-8")
     return await close_lost(folder, record, submitter, sight)
