@@ -199,7 +199,8 @@ class YarnSource(ContainerSource):
     async def _last_word(self) -> ApplicationReport:
         """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
         application = ids.application_id(self._job.record.job_id)
-        cluster = Cluster.of(self._configuration, {"HADOOP_USER_NAME": self._papers.user})
+        environ = {"HADOOP_USER_NAME": self._papers.user}
+        cluster = Cluster.of(self._configuration, environ, self._inside.credentials)
         async with cluster.applications() as client:
             while True:
                 report = await client.report(application)
