@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.yarn.lab import YarnLab, until, user
+from tests.yarn.lab import YarnLab, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
