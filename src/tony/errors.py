@@ -122,6 +122,10 @@ class SchedulerError(InfraError):
     """The scheduler refused, or gave no answer."""
 
 
+class UnrecordedJobError(SchedulerError):
+    """A job that its scheduler knows, and of which there is no record to look at (yet)."""
+
+
 class SchedulerLost(SchedulerError):  # noqa: N818 - a noun reads better where it is raised
     """The scheduler gives no answer any more, and the job cannot go on without it."""
 

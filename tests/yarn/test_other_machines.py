@@ -49,6 +49,8 @@ def test_what_has_no_record(lab: YarnLab) -> None:
         assert f"{job} (bare, type OTHER) is ACCEPTED" in done.stderr
         assert "no record of it in hdfs://127.0.0.1:" in done.stderr
         assert f"/user/{user()}/.tony/jobs/{job} before its application master has begun." in done.stderr
+        done = lab.tony("kill", job)  # not of our type: it may be anybody's
+        assert done.returncode == 3, done.stdout + done.stderr
     finally:
         asyncio.run(_kill(lab, job))
     done = lab.tony("logs", job)
@@ -58,6 +60,15 @@ def test_what_has_no_record(lab: YarnLab) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert "there is no job" in done.stderr
     assert lab.jobs() == []
+
+
+def test_killed_elsewhere_before_it_began(lab: YarnLab) -> None:
+    """Whoever is tired of waiting for a full queue needs nothing of Hadoop's, on no machine."""
+    job = asyncio.run(_unmanaged(lab, "TONY"))
+    done = lab.elsewhere("there").tony("kill", job)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == f"job {job} had not begun; it is being ended\n"
+    assert lab.wait_application(job)["finalStatus"] == "KILLED"
 
 
 def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
@@ -73,7 +84,7 @@ def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
     assert status["ended"] - status["submitted"] < 600
 
 
-async def _unmanaged(lab: YarnLab) -> str:
+async def _unmanaged(lab: YarnLab, kind: str = "OTHER") -> str:
     """An application whose master never comes."""
     async with _cluster(lab).applications() as client:
         new = await client.new_application()
@@ -82,7 +93,7 @@ async def _unmanaged(lab: YarnLab) -> str:
             application_id=new.id,
             name="bare",
             queue="default",
-            application_type="OTHER",
+            application_type=kind,
             unmanaged_am=True,
             am_container=ContainerLaunchContext(),
             resource=Resource(memory=128, vcores=1),

@@ -17,7 +17,7 @@ from tony.client.closing import by_a_signal, close_lost, whose_signal
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
-from tony.errors import ConnectionFailed, InfraError, SchedulerError
+from tony.errors import ConnectionFailed, InfraError, UnrecordedJobError
 from tony.history.files import write_json
 from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
@@ -141,7 +141,8 @@ async def adopt(home: Home, job_id: str) -> bool:
     """Makes a folder here for a job that somebody submitted elsewhere, if a scheduler knows the id.
 
     Raises:
-        SchedulerError: it cannot be asked, or knows the job and has no record of it; says how that stands.
+        UnrecordedJobError: it knows the job and has no record of it; says how that stands.
+        SchedulerError: it cannot be asked.
     """
     folder = home.job(job_id)
     for name in registry.names():
@@ -156,9 +157,19 @@ async def adopt(home: Home, job_id: str) -> bool:
             if not folder.job.exists():
                 shutil.rmtree(folder.path, ignore_errors=True)
         if not folder.job.exists() and (why := await submitter.unrecorded(job_id)):
-            raise SchedulerError(why)
+            raise UnrecordedJobError(why)
         return folder.job.exists()
     return False
+
+
+async def end_unrecorded(home: Home, job_id: str) -> bool:
+    """Has the scheduler end a job that `adopt` found without a record; False if that is none of ours for certain.
+
+    Raises:
+        SchedulerError: it cannot be asked.
+    """
+    submitters = (registry.load(name).submitter(home) for name in registry.names())
+    return await next(each for each in submitters if each.owns(job_id)).end_unrecorded(job_id)
 
 
 async def _ended(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport | None:

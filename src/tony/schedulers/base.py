@@ -287,6 +287,14 @@ class Submitter(ABC):
         """
         return ""
 
+    async def end_unrecorded(self, job_id: str) -> bool:
+        """Ends a job that `unrecorded` tells of, if it is one of ours for certain and has not ended.
+
+        Raises:
+            SchedulerError: it cannot be asked.
+        """
+        return False
+
     async def fetch_logs(  # noqa: B027 - as above
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink
     ) -> None:

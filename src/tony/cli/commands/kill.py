@@ -6,9 +6,12 @@ import asyncio
 
 import click
 
+from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
 from tony.client.failure import outcome
+from tony.errors import UnrecordedJobError
+from tony.model.states import JobState
 
 
 @click.command("kill")
@@ -22,7 +25,16 @@ def command(job: str, now: bool, as_json: bool) -> None:
     """
     from tony.client.killing import kill
 
-    home, name = job_id(job)
+    try:
+        home, name = job_id(job)
+    except UnrecordedJobError:
+        if not _ended_by_scheduler(job):
+            raise
+        if as_json:
+            print_json({"job": job, "asked": True, "state": JobState.SUBMITTED.value})
+        else:
+            say(f"job {job} had not begun; it is being ended")
+        return
     report = asyncio.run(kill(home, name, now=now))
     if as_json:
         print_json({"job": name, "asked": not report.state.ended, "state": report.state.value})
@@ -30,3 +42,10 @@ def command(job: str, now: bool, as_json: bool) -> None:
         say(f"nothing to end: {outcome(report)}")
     else:
         say(f"job {name} ({report.name}) is being ended{' at once' if now else ''}; see: tony status {name}")
+
+
+def _ended_by_scheduler(job: str) -> bool:
+    """A job of another machine that has not begun: only its scheduler knows it."""
+    from tony.client.elsewhere import end_unrecorded
+
+    return asyncio.run(end_unrecorded(own_home(), job))

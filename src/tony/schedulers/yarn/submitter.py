@@ -199,6 +199,15 @@ class YarnSubmitter(Submitter):
         staging = cluster.path(staging_of(report.tags) or YarnSettings().staging)
         return why(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
 
+    async def end_unrecorded(self, job_id: str) -> bool:
+        report = await self._report(job_id)
+        ours = report is not None and report.application_type == YarnSettings().application_type
+        if report is None or not ours or report.state in ENDED:
+            return False
+        async with self._found(job_id).applications() as client:
+            await client.kill(ids.application_id(job_id), "its user wants it no more")
+        return True
+
     async def _report(self, job_id: str) -> ApplicationReport | None:
         """What the ResourceManager says; None if it does not know the application."""
         async with self._found(job_id).applications() as client:
