@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,12 @@ from tests.client.played_master import (
     write_log,
 )
 from tony import clock
+from tony.client import facts
 from tony.client.following import follow
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line
 from tony.core.events import SessionOpened
-from tony.errors import ProtocolError, UnknownJobError
+from tony.errors import ProtocolError, SchedulerError, UnknownJobError
 from tony.history.files import write_json
 from tony.history.record import pending_report, write_summary
 from tony.model.layout import Home, JobFolder
@@ -137,6 +139,43 @@ async def test_before_the_master_comes_up(home: Home) -> None:
             await master.finish(succeeded(folder, record))
         await following
     assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+
+
+async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else tells of a job in a queue: it is said once, and asked again. After long silence that is an error."""
+    recorded(home)
+    diary = Diary()
+    ask, away = facts.report, [True]
+    asked = 0
+
+    async def report(*arguments: Any) -> JobReport:
+        nonlocal asked
+        asked += 1
+        if away[0]:
+            raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: nobody listens there")
+        return await ask(*arguments)
+
+    monkeypatch.setattr(facts, "report", report)
+    with pytest.raises(SchedulerError, match="no ResourceManager answers"):
+        await follow(home, JOB, diary)
+    job = folder, record = recorded(home, submitted=clock.wall())
+
+    def asked_often() -> bool:
+        return asked > 2
+
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        for _ in range(2):  # from the beginning, and later
+            asked, away[0] = 0, True
+            await until(asked_often)
+            diary.reports.clear()
+            away[0] = False
+            await until(lambda: diary.reports)
+        async with PlayedMaster(folder, running(job)) as master:
+            await until(lambda: master.watched)
+            await master.finish(succeeded(folder, record))
+        assert (await following).state is JobState.SUCCEEDED
+    assert diary.notices == 2 * ["no ResourceManager answers for 10 s; looking again"]
 
 
 async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded) -> None:

@@ -204,6 +204,51 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     )
 
 
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
+    """A master of which we know is asked without it; where that one is gone as well, it is the scheduler's trouble."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    back = asyncio.Event()
+
+    class Away(Elsewhere):
+        async def look(self, job_id: str) -> Sight | None:
+            if hangs:
+                await back.wait()
+            raise SchedulerError("nobody answers")
+
+    async with PlayedMaster(folder, running) as master:
+        assert await elsewhere.look(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
+        by_signal = Failure(
+            failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
+        )
+        master.change(replace(running, state=JobState.KILLED, failure=by_signal))
+        back.set()
+        with pytest.raises(SchedulerError, match="nobody answers"):
+            await elsewhere.look(folder, record, Away(folder))
+    with pytest.raises(SchedulerError, match="nobody answers"):
+        await elsewhere.look(folder, record, Away(folder))
+
+
+async def test_a_scheduler_that_began_anew(home: Home) -> None:
+    """It knows the job, and no master of it again yet: one that we know tells, else the log. The job has begun."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    submitter = Elsewhere(folder, Sight(alive=True))
+    pending = await elsewhere.look(folder, record, submitter)
+    assert pending is not None
+    assert (pending.state, pending.waiting) == (JobState.SUBMITTED, "waiting for its application master")
+    logged(folder, started())
+    async with PlayedMaster(folder, running):
+        assert await elsewhere.look(folder, record, submitter) == replace(running, folder=str(folder.path))
+    told = await elsewhere.look(folder, record, submitter)
+    assert told is not None
+    assert (told.state, told.waiting) == (
+        JobState.RUNNING,
+        "its scheduler has not heard of its application master again",
+    )
+
+
 async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler tells how it stands; nothing of it is kept here."""
     folder = home.job(JOB)

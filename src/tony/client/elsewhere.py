@@ -17,7 +17,7 @@ from tony.client.closing import by_a_signal, close_lost, whose_signal
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
 from tony.dataclass import replace
-from tony.errors import ConnectionFailed, InfraError, UnrecordedJobError
+from tony.errors import ConnectionFailed, InfraError, ProtocolError, UnrecordedJobError
 from tony.history.files import write_json
 from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
@@ -32,25 +32,27 @@ from tony.schedulers.base import Sight, Submitter
 #: Seconds that a master may take to write the end of its record after it has told it.
 _LAST_WORDS = 20.0
 _LOOK_AGAIN = 0.1
+#: Seconds that a scheduler may take to say where a master is; then the master is asked where it was last.
+_HELD_UP = 1.0
 
 
 async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """How the job stands; None if things are changing right now and the next look will tell.
 
     Raises:
-        SchedulerError: the scheduler cannot be asked.
+        SchedulerError: the scheduler cannot be asked, nor the master without it.
         ConnectionFailed: the master is there, but cannot be reached.
     """
     submitting = unfinished.is_under_way(Home(folder.path.parent.parent), folder.job_id)
-    sight = await submitter.look(folder.job_id)
-    assert sight is not None
+    sight = await _sight(folder, submitter)
+    if isinstance(sight, JobReport):
+        return sight
     if submitting and not sight.address:  # what is not known yet has not ended
         return replace(pending_report(folder, record), waiting="it is being submitted")
     if sight.alive is False:
         return await _ended(folder, record, submitter, sight)
     if not sight.address:
-        waiting = sight.note or "waiting for its application master"
-        return replace(pending_report(folder, record), waiting=waiting)
+        return await _unregistered(folder, record, sight)
     note_master(folder, sight)
     if not folder.credentials.exists():
         await submitter.fetch(folder)
@@ -66,6 +68,45 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
     if by_a_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
         return None
     return replace(report, folder=str(folder.path))
+
+
+async def _sight(folder: JobFolder, submitter: Submitter) -> Sight | JobReport:
+    """What the scheduler says; what a master of which we know says itself, if the scheduler is away or takes long."""
+    asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    try:
+        await asyncio.wait([asking], timeout=_HELD_UP)
+        if not asking.done() or asking.exception():
+            report = await _from_itself(folder)
+            if report is not None:
+                return report
+        sight = await asking
+        assert sight is not None
+        return sight
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _from_itself(folder: JobFolder) -> JobReport | None:
+    """What a master says of which we know, whatever its scheduler does; None if it says nothing that counts."""
+    try:
+        report = await ask_report(folder)
+    except (ConnectionFailed, ProtocolError):
+        return None
+    return None if by_a_signal(report) else replace(report, folder=str(folder.path))
+
+
+async def _unregistered(folder: JobFolder, record: JobRecord, sight: Sight) -> JobReport:
+    """A job that lives, and whose scheduler knows no master of it: not yet, or not again since it began anew itself."""
+    if not segments(folder.path) and not folder.am.exists():
+        return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
+    report = await _from_itself(folder)
+    if report is None:
+        from tony.client.post_mortem import as_logged  # late: it loads the whole machine
+
+        waiting = sight.note or "its scheduler has not heard of its application master again"
+        report = replace(await beside(as_logged, folder, record), waiting=waiting)
+    return report
 
 
 async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:

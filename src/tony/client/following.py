@@ -19,11 +19,12 @@ from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.client.remote_logs import RemoteLogs, bring, bringing
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailed, InfraError, StorageError
 from tony.history.record import record_of
 from tony.history.sessions import session_reasons
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
 from tony.model.report import JobReport
 
 #: Seconds for which more lines gather before they are read: who was silent is heard at once, and eight tasks with two
@@ -34,6 +35,8 @@ _GATHER = 0.02
 _SOON, _LATER = 0.05, 1.0
 #: Of a master on another machine nothing tells us that it comes up: for some seconds we look often.
 _SLOWER = 1.03
+#: Seconds for which a scheduler may be away that has taken the job, or told of it: as long as its own programs bear it.
+_AWAY = 900.0
 
 
 class Viewer(Protocol):
@@ -142,22 +145,25 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
         ProtocolError: the application master refuses us.
     """
     folder = home.job(job_id)
-    far = not facts.submitter_of(home, record_of(home, job_id)).capabilities.same_host
+    record = record_of(home, job_id)
+    far = not facts.submitter_of(home, record).capabilities.same_host
     with FolderWatch() as changes:
         changes.add(folder.path)
         pause = _SOON
+        asker = _Asker(home, record, notice)
         while True:
             try:
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pause = _SOON
+                        asker.heard()
                         yield keep(folder, message.report) if message.final and far else message.report
                         if message.final:
                             return
                 broken = None
             except ConnectionFailed as error:
                 broken = None if error.gone else error
-            report = await _ask(home, job_id, notice)
+            report = await asker.ask()
             if report is not None:
                 yield report
                 if folder.summary.exists():
@@ -168,12 +174,37 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
             pause = min(_SLOWER * pause if far else 2 * pause, _LATER)
 
 
-async def _ask(home: Home, job_id: str, notice: _Notice) -> JobReport | None:
-    try:
-        return await facts.report(home, job_id)
-    except ConnectionFailed as error:
-        notice(f"{error}; looking again")
-        return None
+class _Asker:
+    """Asks how a job stands of which nobody tells by himself. A scheduler that was there may be away for a while."""
+
+    def __init__(self, home: Home, record: JobRecord, notice: _Notice) -> None:
+        self._home, self._job_id, self._notice = home, record.job_id, notice
+        self._give_up = clock.monotonic() + _AWAY - (clock.wall() - record.submitted)
+        self._is_away = False
+
+    def heard(self) -> None:
+        """Somebody has told how it stands."""
+        self._give_up = clock.monotonic() + _AWAY
+        self._is_away = False
+
+    async def ask(self) -> JobReport | None:
+        """How it stands; None if that is not to be known now."""
+        try:
+            report = await facts.report(self._home, self._job_id)
+        except ConnectionFailed as error:
+            self._notice(f"{error}; looking again")
+            return None
+        except StorageError:
+            raise
+        except InfraError as error:
+            if clock.monotonic() > self._give_up:
+                raise
+            if not self._is_away:
+                self._is_away = True
+                self._notice(f"{str(error).partition(chr(10))[0].rstrip(':')}; looking again")
+            return None
+        self.heard()
+        return report
 
 
 async def _wait_change(changes: FolderWatch, patience: float) -> None:
