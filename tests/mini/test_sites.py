@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tony.dataclass import replace
 from tony.errors import UserError
 from tony.mini import ports
 from tony.mini.daemons import Daemon, command, daemons, parse
@@ -139,6 +140,21 @@ def test_a_nodes_own_folder_goes_first() -> None:
     line = command(Daemon("nn"), Path("/java"), Path("/jars"), PLACES, "-format")
     assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/web:")
     assert "-format" == line[-1]
+
+
+def test_daemons_beside_those_of_the_options() -> None:
+    """As a pair of ResourceManagers has them: named, with settings of their own, found first on their class path."""
+    own = Setting(key="yarn.resourcemanager.ha.id", value="rm2", daemon="rm2")
+    state = replace(state_of(Options(nodes=1, settings=(own,))), others=("rm2",))
+    assert ["rm2", "nn", "rm", "dn1", "nm1"] == [daemon.name for daemon in state.daemons]
+    texts = render(state, PLACES, "me")
+    assert "rm2" == read(texts["rm2/conf/yarn-site.xml"])[own.key]
+    assert own.key not in read(texts["conf/yarn-site.xml"])
+    line = command(Daemon("rm2"), Path("/java"), Path("/jars"), PLACES)
+    assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/rm2/conf:")
+    assert Daemon("rm2") == parse("rm2", 1, 1, state.daemons)
+    with pytest.raises(UserError, match=r"it has nn, rm, dn1, nm1\."):
+        parse("rm2", 1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "key", "=value", "nm0:a=b", "rm:a=b", "a b=c"])

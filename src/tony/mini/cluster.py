@@ -156,7 +156,7 @@ class Cluster:
             InfraError: it does not end.
         """
         state = self.state
-        daemon = parse(name, state.options.nodes, state.options.datanodes)
+        daemon = parse(name, state.options.nodes, state.options.datanodes, map(Daemon, state.others))
         with self._alone():
             process = self.state.living().get(daemon.name)
             if process is None:
@@ -174,7 +174,7 @@ class Cluster:
             InfraError: it died or is not ready in time.
         """
         state = self.state
-        daemon = parse(name, state.options.nodes, state.options.datanodes)
+        daemon = parse(name, state.options.nodes, state.options.datanodes, map(Daemon, state.others))
         with self._alone():
             old = self.state.living().get(daemon.name)
             if old is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 
@@ -104,16 +104,19 @@ def daemons(nodes: int, datanodes: int) -> tuple[Daemon, ...]:
     return tuple(map(Daemon, names))
 
 
-def parse(text: str, nodes: int, datanodes: int) -> Daemon:
+def parse(text: str, nodes: int, datanodes: int, others: Iterable[Daemon] = ()) -> Daemon:
     """The daemon that a person named; `dn` and `nm` serve where there is one.
+
+    Args:
+        others: what the cluster has beside its own.
 
     Raises:
         UserError: there is none of that name.
     """
-    known = daemons(nodes, datanodes)
+    known = (*daemons(nodes, datanodes), *others)
     only = {"dn": datanodes, "nm": nodes}.get(text)
     found = Daemon(f"{text}1" if only == 1 else text)
-    if not re.fullmatch(r"nn|rm|(dn|nm)\d+", found.name, re.ASCII) or found not in known:
+    if found not in known:
         raise UserError(f"{text!r} is no daemon of this cluster; it has {', '.join(each.name for each in known)}.")
     return found
 
@@ -125,13 +128,9 @@ def command(daemon: Daemon, java: Path, jars: Path, places: Places, *arguments: 
         java: a Java's home.
         arguments: `-format` for a NameNode.
     """
-    before = {
-        Kind.NAME_NODE: [places.web],
-        Kind.DATA_NODE: [places.web, places.own_conf(daemon.name)],
-        Kind.NODE_MANAGER: [places.own_conf(daemon.name)],
-        Kind.RESOURCE_MANAGER: [],
-    }[daemon.kind]
-    return java_command(java, jars, [*before, places.conf], places, _HEAP[daemon.kind], _MAIN[daemon.kind], *arguments)
+    web = [places.web] if daemon.kind in (Kind.NAME_NODE, Kind.DATA_NODE) else []
+    folders = [*web, places.own_conf(daemon.name), places.conf]
+    return java_command(java, jars, folders, places, _HEAP[daemon.kind], _MAIN[daemon.kind], *arguments)
 
 
 def tool_command(java: Path, jars: Path, places: Places, main: str, *arguments: str) -> list[str]:

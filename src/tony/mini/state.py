@@ -45,6 +45,7 @@ class State:
         ports: `nn.rpc`, `nm1.web`... -> port; fixed for the cluster's life.
         processes: daemon -> its last process, living or not.
         ready: whether it once was.
+        others: daemons beside those of the options, such as `rm2`: of whoever makes a cluster of another kind.
     """
 
     options: Options
@@ -54,11 +55,12 @@ class State:
     ports: Mapping[str, int]
     processes: Mapping[str, Process] = field(default_factory=dict)
     ready: bool = False
+    others: tuple[str, ...] = ()
 
     @property
     def daemons(self) -> tuple[Daemon, ...]:
         """All that belong to it, running or not."""
-        return daemons(self.options.nodes, self.options.datanodes)
+        return (*map(Daemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
 
     def living(self) -> dict[str, Process]:
         """The daemons that run."""
