@@ -93,15 +93,19 @@ class YarnLab(Lab):
 
     # --- questions ------------------------------------------------------------------------------------------------
 
+    def page(self, daemon: str) -> str:
+        """The address of the pages of `rm` or `nn`."""
+        return self.cluster.state.address(f"{daemon}.web")
+
     def application(self, job: str) -> dict[str, Any]:
         """What the ResourceManager says of a job."""
-        answer = send(self.cluster.state.address("rm.web"), "GET", f"/ws/v1/cluster/apps/{job}")
+        answer = send(self.page("rm"), "GET", f"/ws/v1/cluster/apps/{job}")
         found: dict[str, Any] = json.loads(answer)["app"]
         return found
 
     def applications(self) -> set[str]:
         """The ids of all applications that the ResourceManager knows."""
-        found = json.loads(send(self.cluster.state.address("rm.web"), "GET", "/ws/v1/cluster/apps"))["apps"]
+        found = json.loads(send(self.page("rm"), "GET", "/ws/v1/cluster/apps"))["apps"]
         return {each["id"] for each in (found or {}).get("app", [])}
 
     def wait_application(self, job: str) -> dict[str, Any]:
@@ -153,7 +157,7 @@ class YarnLab(Lab):
 
     def _files(self, path: str) -> dict[str, dict[str, Any]]:
         with contextlib.suppress(Exception):
-            answer = send(self.cluster.state.address("nn.web"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
+            answer = send(self.page("nn"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
             return {each["pathSuffix"]: each for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
         return {}
 

@@ -1,0 +1,233 @@
+"""A real cluster whose masters are pairs: two ResourceManagers and two NameNodes, one of each active; and users of it.
+
+Nobody but a test says who is active: there is no ZooKeeper, and no controller that would take over by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+from tests.mini_clusters import options
+from tests.yarn.lab import YarnLab, until, user
+from tony.dataclass import replace
+from tony.hadoop.address import parse
+from tony.hadoop.ipc.blocking import BlockingConnection
+from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.ipc.login import Login
+from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import ENUM, Message, optional, required
+from tony.mini import ports
+from tony.mini.cluster import Cluster
+from tony.mini.daemons import Daemon
+from tony.mini.options import Options, Setting
+from tony.mini.places import Places
+from tony.mini.state import State
+from tony.model.layout import Home
+
+#: The members of each pair, as the cluster's daemons are called.
+PAIRS: Final = {"rm": ("rm", "rm2"), "nn": ("nn", "nn2")}
+#: The name of the file system, which is no host's.
+FILES: Final = "pair"
+#: Where Hadoop's settings without an id would lead, which count for nobody here.
+_NOWHERE = "127.0.0.1:1"
+#: Ports of a ResourceManager, and the settings of them.
+_DOORS = {
+    "client": "address",
+    "scheduler": "scheduler.address",
+    "tracker": "resource-tracker.address",
+    "admin": "admin.address",
+    "web": "webapp.address",
+}
+_HA_PROTOCOL = "org.apache.hadoop.ha.HAServiceProtocol"
+
+
+class Standing(IntEnum):
+    """What a member of a pair is."""
+
+    INITIALIZING = 0
+    ACTIVE = 1
+    STANDBY = 2
+
+
+class _Asker(IntEnum):
+    USER = 0
+
+
+class _RequestInfo(Message):
+    asker: _Asker = required(1, ENUM(_Asker))
+
+
+class _ChangeRequest(Message):
+    info: _RequestInfo = required(1, _RequestInfo)
+
+
+class _StatusResponse(Message):
+    standing: Standing | None = optional(1, ENUM(Standing))
+
+
+class Nothing(Message):
+    """Where nothing is asked, or said."""
+
+
+_STATUS = Method(protocol=_HA_PROTOCOL, name="getServiceStatus", request=Nothing, response=_StatusResponse)
+_CHANGES = {
+    standing: Method(protocol=_HA_PROTOCOL, name=name, request=_ChangeRequest, response=Nothing)
+    for standing, name in ((Standing.ACTIVE, "transitionToActive"), (Standing.STANDBY, "transitionToStandby"))
+}
+
+
+def paired_options() -> Options:
+    """What a `PairedCluster` is to be; the addresses are its own business."""
+    settings = {
+        "fs.defaultFS": f"hdfs://{FILES}",
+        "dfs.nameservices": FILES,
+        f"dfs.ha.namenodes.{FILES}": ",".join(map(_id, PAIRS["nn"])),
+        f"dfs.client.failover.proxy.provider.{FILES}": (
+            "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        ),
+        "dfs.ha.standby.checkpoints": "false",
+        "dfs.namenode.rpc-address": _NOWHERE,
+        "dfs.namenode.http-address": _NOWHERE,
+        "yarn.resourcemanager.ha.enabled": "true",
+        "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
+        "yarn.resourcemanager.ha.rm-ids": ",".join(map(_id, PAIRS["rm"])),
+        "yarn.resourcemanager.cluster-id": "pair",
+        **{f"yarn.resourcemanager.{door}": _NOWHERE for door in _DOORS.values()},
+        "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
+    }
+    return options(settings, nodes=2)
+
+
+class PairedCluster(Cluster):
+    """A small cluster of `paired_options`. The first of each pair is active when it has started."""
+
+    def __init__(self, home: Home) -> None:
+        """Nothing is started yet."""
+        super().__init__(home, os.environ)
+
+    def standing(self, name: str) -> Standing | None:
+        """What a member of a pair is; None if it does not answer."""
+        return _standing(self.state, name)
+
+    def active(self, pair: str) -> str | None:
+        """The member of a pair that is active, if one is."""
+        return _active(self.state, pair)
+
+    def activate(self, name: str) -> None:
+        """Makes a member of a pair the active one; the other one standby, if it lives."""
+        for other in PAIRS[Daemon(name).kind.value]:
+            if other != name and self.standing(other) is Standing.ACTIVE:
+                self.tell(other, Standing.STANDBY)
+        if self.standing(name) is not Standing.ACTIVE:
+            self.tell(name, Standing.ACTIVE)
+        self.wait()
+
+    def tell(self, name: str, standing: Standing) -> None:
+        """Has a member of a pair be active, or standby, whatever the other one is."""
+        _tell(self.state, name, standing)
+
+    def _planned(self, options: Options, java: str, jars: str) -> State:
+        others = tuple(name for pair in PAIRS.values() for name in pair[1:])
+        state = replace(super()._planned(options, java, jars), others=others)
+        state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
+        return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
+
+    def _spawn(self, state: State, daemon: Daemon) -> State:
+        folder = self.places.of(daemon.name)
+        if daemon.name == "nn2" and not (folder / "name").exists():  # the first was just formatted
+            shutil.copytree(self.places.of("nn") / "name", folder / "name")
+        return super()._spawn(state, daemon)
+
+    def _missing(self, state: State, since: Mapping[str, float]) -> str | None:
+        """Whoever lives has come up, and one of each pair is active, the first if nobody is; then as ever."""
+        living = state.living()
+        for pair, members in PAIRS.items():
+            there = [name for name in members if name in living]
+            for name in there:
+                if _standing(state, name) not in (Standing.ACTIVE, Standing.STANDBY):
+                    return f"{name} is starting"
+            if _active(state, pair) is None:
+                try:
+                    _tell(state, there[0], Standing.ACTIVE)
+                except HadoopError as error:
+                    return f"{there[0]} does not become active: {error}"
+        return super()._missing(_as_seen(state), since)
+
+    def _furnish(self, state: State) -> None:
+        super()._furnish(_as_seen(state))
+
+
+class PairedLab(YarnLab):
+    """One user. What others ask of Hadoop's pages is asked of those who are active."""
+
+    def __init__(self, root: Path, cluster: Cluster) -> None:
+        """The cluster runs."""
+        super().__init__(root, cluster)
+        assert isinstance(cluster, PairedCluster)
+        self.pairs = cluster
+
+    def page(self, daemon: str) -> str:
+        return self.cluster.state.address(f"{until(lambda: self.pairs.active(daemon), 'one is active')}.web")
+
+
+def _id(name: str) -> str:
+    """What Hadoop's configuration calls a member: `rm1`."""
+    return name if name[-1].isdigit() else f"{name}1"
+
+
+def _addresses(state: State, places: Places) -> list[Setting]:
+    """Where each member listens, and for each who it is itself."""
+    found = [Setting(key="dfs.namenode.shared.edits.dir", value=(places.path / "edits").as_uri())]
+    for name in PAIRS["rm"]:
+        found += [
+            Setting(key=f"yarn.resourcemanager.{door}.{_id(name)}", value=state.address(f"{name}.{port}"))
+            for port, door in _DOORS.items()
+        ]
+        found.append(Setting(key="yarn.resourcemanager.ha.id", value=_id(name), daemon=name))
+    for name in PAIRS["nn"]:
+        for port, door in (("rpc", "rpc-address"), ("web", "http-address")):
+            key = f"dfs.namenode.{door}.{FILES}.{_id(name)}"
+            found.append(Setting(key=key, value=state.address(f"{name}.{port}")))
+        found.append(Setting(key="dfs.ha.namenode.id", value=_id(name), daemon=name))
+        found.append(
+            Setting(key="dfs.namenode.name.dir", value=(places.of(name) / "name").as_uri(), daemon=name),
+        )
+    return found
+
+
+def _as_seen(state: State) -> State:
+    """A cluster without pairs: those who are active stand for them."""
+    known = dict(state.ports)
+    for pair, members in PAIRS.items():
+        active = _active(state, pair) or members[0]
+        known |= {f"{pair}.{port.partition('.')[2]}": state.ports[port] for port in Daemon(active).ports}
+    return replace(state, ports=known)
+
+
+def _active(state: State, pair: str) -> str | None:
+    living = state.living()
+    found = (name for name in PAIRS[pair] if name in living and _standing(state, name) is Standing.ACTIVE)
+    return next(found, None)
+
+
+def _standing(state: State, name: str) -> Standing | None:
+    try:
+        with _connection(state, name) as connection:
+            return connection.call(_STATUS, Nothing(), timeout=10.0).standing
+    except HadoopError:
+        return None
+
+
+def _tell(state: State, name: str, standing: Standing) -> None:
+    with _connection(state, name) as connection:
+        connection.call(_CHANGES[standing], _ChangeRequest(info=_RequestInfo(asker=_Asker.USER)))
+
+
+def _connection(state: State, name: str) -> BlockingConnection:
+    port = "rpc" if Daemon(name).kind.value == "nn" else "admin"
+    return BlockingConnection(parse(state.address(f"{name}.{port}"), 0), Login.simple(user()), protocol=_HA_PROTOCOL)
