@@ -211,6 +211,25 @@ class Broken(FakeSource):
         raise OSError("the disk is gone")
 
 
+class Slow(FakeSource):
+    """One whose scheduler is away when it is to be told."""
+
+    told = False
+
+    async def finish(self, report: JobReport) -> None:
+        await asyncio.sleep(3 * am.CLOSING)
+        Slow.told = True
+
+
+def test_a_scheduler_that_is_away_at_the_end_is_told_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes: it would take the job for lost."""
+    monkeypatch.setattr(am, "CLOSING", 0.1)
+    attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, Slow))
+    assert Slow.told
+
+
 @pytest.mark.parametrize("make", [Stuck, Broken])
 def test_an_end_that_fails_does_not_hide_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[FakeSource]

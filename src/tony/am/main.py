@@ -254,8 +254,7 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
             await parts.page.close()
     if parts.source:
         with _whatever_happens("telling the scheduler"):
-            async with asyncio.timeout(CLOSING):
-                await parts.source.finish(report)
+            await parts.source.finish(report)
 
 
 @contextlib.contextmanager

@@ -133,7 +133,10 @@ class ContainerSource(ABC):
         """Ends every container that is left, gives everything back, leaves no process and no file behind."""
 
     async def finish(self, report: JobReport) -> None:  # noqa: B027 - few schedulers want to know
-        """Tells the scheduler how the job ended: the last call of all, after the summary was written."""
+        """Tells the scheduler how the job ended: the last call of all, after the summary was written.
+
+        Nobody limits its time: who is not told takes the job for lost. It ends when it has given up.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import prepared, record
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.wire.records import Url
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.schedulers import registry
+from tony.schedulers.yarn.contexts import master_container
+from tony.schedulers.yarn.papers import Uploaded
 from tony.schedulers.yarn.rendering import rendered
+from tony.schedulers.yarn.settings import YarnSettings
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "yarn"
 CASES: dict[str, JobRecord] = {
@@ -49,6 +54,14 @@ def test_as_written_down(name: str) -> None:
     """A change of one letter is seen."""
     text = json.dumps(rendered(CASES[name]), indent=2) + "\n"
     assert text == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+
+
+def test_names_of_services_keep_their_letters() -> None:
+    """A pair of NameNodes is known by the very letters of `dfs.nameservices`, unlike a host."""
+    archive = Uploaded(url="hdfs://HDPProd/user/ann/x.zip", size=1, timestamp=1)
+    (resource,) = master_container(YarnSettings(), {"tony": archive}, Credentials()).local_resources
+    assert resource.value
+    assert resource.value.resource == Url(scheme="hdfs", host="HDPProd", port=-1, file="/user/ann/x.zip")
 
 
 def test_by_the_submitter(tmp_path: Path) -> None:

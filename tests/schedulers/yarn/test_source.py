@@ -577,6 +577,17 @@ async def test_a_second_attempt_tells_that_the_first_was_lost(tmp_path: Path) ->
         assert played.manager.asks == {}
 
 
+async def test_a_second_attempt_after_the_end(tmp_path: Path) -> None:
+    """The first had told how the job ended before it was lost: that stays."""
+    async with playing(tmp_path, attempt=2, opens=False) as played:
+        played.files.files[f"{scene.FOLDER}/summary.json"] = PlayedFile(content=b"succeeded")
+        with pytest.raises(SchedulerError):
+            await played.source.open(played.events.append)
+        await played.source.close()
+        await played.source.finish(replace(_report(played), state=JobState.FAILED))
+        assert played.file("summary.json") == b"succeeded"
+
+
 def _report(played: Played, *, write: bool = True) -> JobReport:
     """How the job ended; also where the master keeps it."""
     report = replace(pending_report(played.job.folder, played.job.record), state=JobState.SUCCEEDED, exit_code=0)

@@ -22,6 +22,7 @@ from tony.model.states import JobState
 from tony.schedulers.base import PreparedJob
 from tony.schedulers.yarn import submitter as submitters
 from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submitter import YarnSubmitter, sight
 from tony.testing.hadoop.applications import PlayedApplications
 from tony.testing.hadoop.faults import Hold
@@ -143,3 +144,13 @@ def test_why_an_application_waits_is_told_without_numbers() -> None:
     )
     ended = sight(ApplicationReport(state=ApplicationState.FAILED, diagnostics=said))
     assert ended.note == said.strip()
+
+
+def test_a_configuration_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job names a folder of the machine that submitted it; on others the environment does."""
+    site = "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>"
+    (tmp_path / "core-site.xml").write_text(site)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(submitters, "recorded_settings", lambda _: YarnSettings(conf="/nowhere/conf"))
+    found = YarnSubmitter(Home(tmp_path))._found("application_1700000000000_0007")
+    assert found.files.uri == "hdfs://nn:8020"

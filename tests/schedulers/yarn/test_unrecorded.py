@@ -8,7 +8,8 @@ import pytest
 
 from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.unrecorded import staging_of, why, with_staging
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.unrecorded import all_tags, is_ours, staging_of, why
 
 JOB = "application_1795000000000_0007"
 
@@ -23,7 +24,7 @@ JOB = "application_1795000000000_0007"
 )
 def test_a_staging_folder_is_told_and_found(staging: str, tag: str) -> None:
     """By a tag that survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
-    tags = with_staging(("nightly",), staging)
+    tags = all_tags(YarnSettings(tags=("nightly",), staging=staging))
     assert tags == ("nightly", tag)
     assert tag == tag.lower()
     assert staging_of(tags) == staging
@@ -32,11 +33,22 @@ def test_a_staging_folder_is_told_and_found(staging: str, tag: str) -> None:
 def test_what_needs_no_tag_or_has_no_room_for_it() -> None:
     """The usual folder; ten tags already; a name of more than a tag's length."""
     ten = tuple(map(str, range(10)))
-    assert with_staging(("a",), ".tony") == ("a",)
-    assert with_staging(ten, "/x") == ten
-    assert len(with_staging((), "/" + "x" * 86)) == 1
-    assert with_staging((), "/" + "x" * 87) == ()
+    assert all_tags(YarnSettings(tags=("a",))) == ("a",)
+    assert all_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
+    assert all_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (*ten[1:], "tony-staging:/x")
+    assert len(all_tags(YarnSettings(staging="/" + "x" * 86))) == 1
+    assert all_tags(YarnSettings(staging="/" + "x" * 87)) == ()
     assert staging_of(ten) is None
+
+
+@pytest.mark.parametrize(
+    "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
+)
+def test_ours_are_known(settings: YarnSettings) -> None:
+    """By their type, or by a tag."""
+    found = report(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=all_tags(settings))
+    assert is_ours(found)
+    assert not is_ours(report(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
 
 
 def report(state: ApplicationState | None, **more: object) -> ApplicationReport:

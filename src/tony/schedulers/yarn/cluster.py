@@ -10,7 +10,7 @@ from tony.dataclass import dataclass, field
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
-from tony.hadoop.failover import Proxy
+from tony.hadoop.failover import Proxy, connection_options
 from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire import application_client
@@ -77,6 +77,7 @@ class Cluster:
                 login=self.logins.for_resource_manager,
                 protocol=application_client.PROTOCOL,
                 policy=POLICY,
+                options=connection_options(self.configuration),
             )
         )
 

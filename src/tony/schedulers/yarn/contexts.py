@@ -30,7 +30,7 @@ from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
-from tony.schedulers.yarn.unrecorded import with_staging
+from tony.schedulers.yarn.unrecorded import all_tags
 
 MIB = 1024**2
 #: YARN's name for GPUs.
@@ -80,11 +80,11 @@ def submission(
         application_id=application,
         name=record.spec.name,
         queue=settings.queue,
-        priority=Priority(priority=settings.priority),
+        priority=None if settings.priority is None else Priority(priority=settings.priority),
         am_container=container,
         max_attempts=settings.max_attempts,
         application_type=settings.application_type[:_TYPE_LENGTH],
-        tags=with_staging(settings.tags, settings.staging),
+        tags=all_tags(settings),
         resource=master_capability(settings),
         am_requests=(
             ResourceRequest(
@@ -151,10 +151,11 @@ def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...
 
 def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
     where = urlsplit(uploaded.url)
+    host = where.netloc.rpartition("@")[2].partition(":")[0]  # `hostname` is in lower case, names of services are not
     return NamedLocalResource(
         key=key,
         value=LocalResource(
-            resource=Url(scheme=where.scheme, host=where.hostname or "", port=where.port or -1, file=where.path or "/"),
+            resource=Url(scheme=where.scheme, host=host, port=where.port or -1, file=where.path or "/"),
             size=uploaded.size,
             timestamp=uploaded.timestamp,
             type=kind,

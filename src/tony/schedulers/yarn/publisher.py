@@ -185,7 +185,7 @@ class Publisher:
             self._finish_events,
             self._put_own_log,
             lambda: self._files.delete(f"{self._papers.folder}/access.json"),
-            lambda: self._send("summary.json", self._folder.summary.read_bytes()),
+            self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             try:
@@ -212,6 +212,12 @@ class Publisher:
         trouble = self._log.trouble
         self._log.close(0.0)
         raise StorageError(f"the last events are missing there: {trouble or 'it is slow'}")
+
+    def _put_summary(self) -> None:
+        """An earlier attempt that has told the end knew more of it than one that found it gone."""
+        if self._work is None and self._files.find(f"{self._papers.folder}/summary.json"):
+            return
+        self._send("summary.json", self._folder.summary.read_bytes())
 
     def _put_own_log(self) -> None:
         with contextlib.suppress(FileNotFoundError), self._own_log.open("rb") as file:

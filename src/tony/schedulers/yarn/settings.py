@@ -28,7 +28,7 @@ SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting(
         name="priority",
         type=SettingType.INT,
-        default="0",
+        default="the queue's",
         meaning="Priority among the applications of a queue; higher is sooner.",
     ),
     _text("tags", "none", "Tags of the application, divided by commas."),
@@ -105,7 +105,7 @@ class YarnSettings:
 
     conf: str | None = None
     queue: str = "default"
-    priority: int = 0
+    priority: int | None = None
     tags: tuple[str, ...] = ()
     application_type: str = "TONY"
     node_label: str | None = None

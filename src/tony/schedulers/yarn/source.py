@@ -21,6 +21,7 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.logins import protections
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
@@ -145,8 +146,9 @@ class YarnSource(ContainerSource):
         token = select(self._inside.credentials, AM_RM)
         if token is None:
             raise SchedulerError(f"{self._inside.tokens} holds no token for the ResourceManager")
-        self._master = MasterClient(scheduler_proxy(configuration, token))
-        self._nodes = NodeClients(self._master.node_tokens)
+        wanted = protections(configuration)
+        self._master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
+        self._nodes = NodeClients(self._master.node_tokens, protections=wanted)
         host, _, port = self.master_address.removeprefix("tls:").rpartition(
             ":"
         )  # empty: nobody listens, and never will

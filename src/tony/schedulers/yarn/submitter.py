@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 
+from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
@@ -34,7 +36,7 @@ from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
-from tony.schedulers.yarn.unrecorded import staging_of, why
+from tony.schedulers.yarn.unrecorded import is_ours, staging_of, why
 from tony.schedulers.yarn.upload import Depot
 from tony.storage.cache import Cache
 
@@ -201,8 +203,7 @@ class YarnSubmitter(Submitter):
 
     async def end_unrecorded(self, job_id: str) -> bool:
         report = await self._report(job_id)
-        ours = report is not None and report.application_type == YarnSettings().application_type
-        if report is None or not ours or report.state in ENDED:
+        if report is None or not is_ours(report) or report.state in ENDED:
             return False
         async with self._found(job_id).applications() as client:
             await client.kill(ids.application_id(job_id), "its user wants it no more")
@@ -236,6 +237,8 @@ class YarnSubmitter(Submitter):
         """The cluster that a job went to: what its record says, or what the environment does."""
         if self._cluster is None:
             settings = recorded_settings(self._home.job(job_id))
+            if settings.conf and not os.path.isdir(settings.conf):  # a folder of the machine that submitted it
+                settings = replace(settings, conf=None)
             self._cluster = find_cluster(settings, self._home)
         return self._cluster
 

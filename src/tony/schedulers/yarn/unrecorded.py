@@ -19,22 +19,31 @@ from tony.schedulers.yarn.settings import YarnSettings
 _PREFIX = "tony-staging:"
 _MOST_TAGS, _LONGEST = 10, 100
 _PLAIN = re.compile(rb"[a-z0-9/._~-]")
-_USUAL = YarnSettings().staging
+_USUAL = YarnSettings()
+#: Of applications that cannot be known by their type.
+_OURS = "tony"
 
 
-def with_staging(tags: Collection[str], staging: str) -> tuple[str, ...]:
-    """An application's tags, with one more that names its staging folder if that is not the usual one.
+def all_tags(settings: YarnSettings) -> tuple[str, ...]:
+    """An application's tags: the user's, and what others have to know where it is not as usual.
 
-    A folder whose name is too long for a tag is not told; nor is one of a job that has ten tags of its own.
+    That is its staging folder, and under another type whose it is. A folder whose name is too long for a tag is not
+    told; nor is anything of a job that has ten tags of its own.
     """
-    given = tuple(tags)
-    if staging == _USUAL:
-        return given
-    text = "".join(
-        chr(byte) if _PLAIN.match(bytes((byte,))) else f"%{byte:02x}" for byte in staging.encode("utf-8", "replace")
-    )
-    tag = f"{_PREFIX}{text}"
-    return given if len(given) >= _MOST_TAGS or len(tag) > _LONGEST else (*given, tag)
+    own = []
+    if settings.staging != _USUAL.staging:
+        letters = (bytes((byte,)) for byte in settings.staging.encode("utf-8", "replace"))
+        text = "".join(each.decode() if _PLAIN.match(each) else f"%{each[0]:02x}" for each in letters)
+        own.append(f"{_PREFIX}{text}")
+    if settings.application_type != _USUAL.application_type:
+        own.append(_OURS)
+    return (*settings.tags, *(tag for tag in own if len(tag) <= _LONGEST))[: max(_MOST_TAGS, len(settings.tags))]
+
+
+def is_ours(report: ApplicationReport) -> bool:
+    """Whether an application is a job for certain."""
+    own = report.application_type == _USUAL.application_type
+    return own or _OURS in report.tags or staging_of(report.tags) is not None
 
 
 def staging_of(tags: Collection[str]) -> str | None:
