@@ -17,18 +17,20 @@ from tony.hadoop.wire.application_master import (
     RegisterRequest,
     StrictPreemption,
 )
-from tony.hadoop.wire.placement import NODE, apart
+from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, ResourceSizing, apart
+from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.records import Container, ContainerId, ContainerStatus, NodeId, NodeReport, Resource
-from tony.hadoop.yarn.asks import Ask, AskTable, News, Refused
+from tony.hadoop.yarn.asks import Ask, AskTable, News, Refused, Rejected
 from tony.testing.hadoop.ipc_server import Refusal
 from tony.testing.hadoop.resource_manager import FakeResourceManager
 
 SMALL = Ask(resource=Resource(memory=512, vcores=1))
 BIG = Ask(resource=Resource(memory=99999, vcores=1))
+APART = Ask(resource=Resource(memory=1), tags=("w",), constraint=apart(NODE, "w"))
 ON_HOSTS = Ask(resource=Resource(memory=512, vcores=1), hosts=("node-1", "node-2"), racks=("/r1",))
 
 
-def registered(**how: bool) -> FakeResourceManager:
+def registered(**how: bool | int) -> FakeResourceManager:
     manager = FakeResourceManager(**how)  # type: ignore[arg-type]
     manager.register(RegisterRequest())
     return manager
@@ -253,10 +255,9 @@ def test_a_good_ask_that_becomes_a_bad_one_is_taken_back() -> None:
 
 
 def test_scheduling_requests() -> None:
-    """Tags and constraints are asked for the newer way; a cluster may turn them down."""
-    ask = Ask(resource=Resource(memory=1), tags=("w",), constraint=apart(NODE, "w"))
+    """Tags and constraints are asked for the newer way."""
     table, manager = AskTable(), registered()
-    table.want(1, 2, ask)
+    table.want(1, 2, APART)
     (request,) = table.request().scheduling_requests
     assert (request.allocation_request_id, request.sizing and request.sizing.count) == (1, 2)
     assert request.execution_type is not None
@@ -266,12 +267,80 @@ def test_scheduling_requests() -> None:
     table.want(1, 0)
     beat(table, manager)
     assert (table.outstanding(1), manager.outstanding(1)) == (0, 0)
-    table, manager = AskTable(), FakeResourceManager(takes_constraints=False)
+
+
+def rejected(count: int) -> Rejected:
+    return Rejected(key=1, count=count, reason="could not place on node")
+
+
+def counts_apart(request: AllocateRequest) -> list[int | None]:
+    return [each.sizing.count for each in request.scheduling_requests if each.sizing]
+
+
+def test_what_finds_no_place_now_is_asked_for_again() -> None:
+    """Only that, for such a ResourceManager adds up; what was granted beside it is kept."""
+    table, manager = AskTable(), registered(places=1)
+    table.want(1, 3, APART)
+    news = beat(table, manager)
+    assert (len(news.granted), news.rejected, news.is_any, news.refused) == (1, (rejected(2),), True, ())
+    assert (table.outstanding(1), table.is_changed) == (2, False)
+    table.again(1)
+    manager.places = 1
+    assert (table.is_changed, counts_apart(table.request())) == (True, [2])
+    news = beat(table, manager)
+    assert (len(news.granted), news.rejected) == (1, (rejected(1),))
+    manager.places = 5
+    for _ in range(3):
+        news = beat(table, manager)
+        table.again(1)
+    assert (table.outstanding(1), table.is_changed, len(manager.live)) == (0, False, 3)
+
+
+def test_rejections_of_what_is_wanted_no_more() -> None:
+    """Are nothing to anybody: the demand fell, the rest was granted, or nobody ever asked."""
+    table, manager = AskTable(), registered(places=0)
+    table.again(1)
+    table.want(1, 3, APART)
+    response = manager.answer(table.request())
+    table.want(1, 1)
+    assert table.answered(response).rejected == (rejected(1),)
+    table.want(1, 0)
+    table.again(1)
+    assert beat(table, manager).rejected == ()
+    table.again(1)
+    assert not table.is_changed
+
+
+def test_rejected_one_by_one() -> None:
+    """What the scheduler did not agree to comes one by one: told in one, and asked for in one."""
+    table, manager = AskTable(), registered(grants_by_hand=True)
+    table.want(1, 3, APART)
+    table.want(2, 1, APART)
+    requests = table.request().scheduling_requests
+    single = [replace(each, sizing=ResourceSizing(resources=Resource(memory=1))) for each in requests]
+    reason = RejectionReason.COULD_NOT_SCHEDULE_ON_NODE
+    rejections = [RejectedRequest(reason=reason, request=single[index]) for index in (0, 0, 1, 1)]
+    news = table.answered(replace(manager.answer(table.request()), rejected=tuple(rejections)))
+    said = "could not schedule on node"
+    assert news.rejected == (Rejected(key=1, count=2, reason=said), Rejected(key=2, count=1, reason=said))
+    table.again(1)
+    table.again(2)
+    assert counts_apart(table.request()) == [2, 1]
+
+
+def test_a_new_resource_manager_is_told_what_the_old_one_rejected() -> None:
+    """With all the rest, and once."""
+    table, manager = AskTable(), registered(places=0)
+    table.want(1, 3, APART)
+    beat(table, manager)
+    table.again(1)
+    table.forgotten()
+    manager.forget()
     manager.register(RegisterRequest())
-    table.want(1, 2, ask)
-    refused = Refused(key=1, count=2, reason="could not place on node")
-    assert beat(table, manager).refused == (refused,)
-    assert table.outstanding() == 0
+    manager.places = None
+    assert counts_apart(table.request()) == [3]
+    assert len(beat(table, manager).granted) == 3
+    assert not table.is_changed
 
 
 def test_what_makes_no_sense() -> None:

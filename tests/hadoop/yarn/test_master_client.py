@@ -13,6 +13,7 @@ from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.failover import Policy, Proxy, Unavailable
 from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
 from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequest, AllocateResponse, MasterCommand
+from tony.hadoop.wire.placement import NODE, apart
 from tony.hadoop.wire.records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import master_client
 from tony.hadoop.yarn.asks import Ask, News
@@ -481,3 +482,34 @@ async def test_the_door_of_a_configuration() -> None:
     made = scheduler_proxy(settings, FakeResourceManager().token)
     assert [str(each.address) for each in made.daemons] == ["one:8030", "two:99"]
     await made.close()
+
+
+async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> None:
+    """Until there is one: then all of it comes, and the pauses are short again."""
+    apart_from_each_other = Ask(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
+    manager = FakeResourceManager(places=1)
+    async with mastering(manager, pace=Pace(again=0.02, again_most=0.08)) as story:
+
+        def told() -> list[int]:
+            return [each.count for news in story.news for each in news.rejected]
+
+        begun = asyncio.get_running_loop().time()
+        story.master.want(1, 3, apart_from_each_other)
+        await story.until(lambda it: len(told()) == 5)
+        assert asyncio.get_running_loop().time() - begun >= 0.02 + 0.04 + 0.08 + 0.08
+        assert (len(story.granted), told(), story.master.outstanding()) == (1, [2] * 5, 2)
+        manager.places = 1
+        await story.until(lambda it: len(it.granted) == 2)
+        manager.places = 5
+        await story.until(lambda it: len(it.granted) == 3)
+        await story.beats(3)
+        assert (story.master.outstanding(), len(manager.live)) == (0, 3)
+        asked = [each for request in manager.server.named("allocate") for each in _requests(request)]
+        assert set(asked[1:]) == {2, 1}
+
+
+def _requests(incoming: Incoming) -> list[int | None]:
+    """How many were asked for with constraints."""
+    request = incoming.request
+    assert isinstance(request, AllocateRequest)
+    return [each.sizing.count for each in request.scheduling_requests if each.sizing]

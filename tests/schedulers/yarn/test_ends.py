@@ -2,8 +2,8 @@
 
 import pytest
 
-from tony.hadoop.wire.records import ContainerStatus
-from tony.schedulers.yarn.ends import cause, is_blameless, is_forced
+from tony.hadoop.wire.records import ContainerStatus, NodeId, NodeReport, NodeState
+from tony.schedulers.yarn.ends import cause, is_blameless, is_forced, warning
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
 ENDS = {
@@ -183,3 +183,24 @@ def test_long_words() -> None:
 def test_words_that_a_terminal_would_obey() -> None:
     """Control characters of programs are shown, not passed on."""
     assert cause(ContainerStatus(exit_status=1, diagnostics="\x1b[2Jgone")).endswith(r": \x1b[2Jgone")
+
+
+@pytest.mark.parametrize(
+    ("state", "timeout", "health", "said"),
+    [
+        (NodeState.RUNNING, None, "", ""),
+        (None, None, "", ""),
+        (NodeState.UNHEALTHY, None, "1/1 local-dirs are bad: \x1b[31m/data", "is unhealthy: 1/1 local-dirs are bad"),
+        (NodeState.UNHEALTHY, None, "", "its node nm2 is unhealthy"),
+        (NodeState.DECOMMISSIONING, 3600, "", "is being decommissioned; in 1 h 00 m it ends what still runs"),
+        (NodeState.DECOMMISSIONING, None, "", "its node nm2 is being decommissioned"),
+        (NodeState.LOST, None, "", "its node nm2 is lost"),
+    ],
+)
+def test_what_becomes_of_its_node(state: NodeState | None, timeout: int | None, health: str, said: str) -> None:
+    """A sentence for those whose containers are there, with nothing in it that a terminal obeys."""
+    node = NodeId(host="nm2", port=1)
+    told = warning(NodeReport(id=node, state=state, decommissioning_timeout=timeout, health_report=health))
+    assert said in told
+    assert bool(said) == bool(told)
+    assert "\x1b" not in told

@@ -14,7 +14,8 @@ from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, Use
 from tony.dataclass import replace
 from tony.errors import AttemptLost, SchedulerError
 from tony.hadoop.ids import container_id
-from tony.hadoop.wire.records import ApplicationAttemptId, ContainerStatus, FinalStatus
+from tony.hadoop.wire.application_master import NegotiablePreemption, PreemptedContainer, Preemption
+from tony.hadoop.wire.records import ApplicationAttemptId, ContainerStatus, FinalStatus, NodeId, NodeReport, NodeState
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.history.record import pending_report, write_summary
 from tony.model.job import MIB, Resources, Role
@@ -76,6 +77,23 @@ async def test_what_is_missing_is_told(tmp_path: Path) -> None:
         played.manager.grants_by_hand = False
         await played.until(lambda: len(played.of(Granted)) == 3 and len(played.of(Queued)) == 2)
         assert played.events[-1] == Queued(reason="")
+
+
+async def test_what_finds_no_place_is_waited_for(tmp_path: Path) -> None:
+    """A role with `spread` on a cluster that rejects what does not fit now: told why, granted when there is room."""
+    async with playing(tmp_path) as played:
+        worker = replace(played.spec.roles["worker"], spread=True)
+        object.__setattr__(played.source, "_spec", replace(played.spec, roles={**played.spec.roles, "worker": worker}))
+        played.manager.places = 1
+        played.source.set_demand("worker", 3)
+        waiting = Queued(
+            reason="waiting for YARN: 2 of 3 containers of worker are not granted yet by queue default; for worker "
+            "there is no place now (could not place on node), it is asked for again and again"
+        )
+        await played.until(lambda: waiting in played.events)
+        played.manager.places = 2
+        await played.until(lambda: len(played.of(Granted)) == 3 and played.events[-1] == Queued(reason=""))
+        assert (played.events[-1], played.of(Unsatisfiable)) == (Queued(reason=""), [])
 
 
 async def test_a_grant_after_the_demand_fell(tmp_path: Path) -> None:
@@ -240,6 +258,33 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
         (event,) = played.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
         assert (cause in event.cause, event.blameless, event.forced) == (True, blameless, status < 0)
+
+
+async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with task and container: its node goes, or YARN wants it back. The end says it again."""
+    async with playing(tmp_path) as played:
+        container, other = await played.launched(2)
+        (node, elsewhere) = (played.manager.live[container_id(each)].node for each in (container, other))
+        played.source.set_demand("worker", 0)
+        for _ in range(2):
+            played.manager.update(NodeReport(id=node, state=NodeState.DECOMMISSIONING, decommissioning_timeout=60))
+            played.manager.update(NodeReport(id=NodeId(host="another", port=1), state=NodeState.LOST))
+            wanted_back = (PreemptedContainer(id=container_id(container)),)
+            played.manager.preempt(Preemption(negotiable=NegotiablePreemption(containers=wanted_back)))
+            beats = len(played.manager.server.named("allocate"))
+            await played.manager.server.wait_called("allocate", beats + 2)
+        on_it = [each for each in (container, other) if node == elsewhere or each == container]
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        going = [each for each in told if "its node 127.0.0.1 is being decommissioned; in 1 m 00 s it ends" in each]
+        assert [each.split(": ")[0] for each in going] == [f"worker:{n} in {each}" for n, each in enumerate(on_it)]
+        back = f"worker:0 in {container}: YARN will take it back for another queue or application (preemption)"
+        assert sorted(told) == sorted([*going, back])
+        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        await played.until(lambda: played.of(ContainerEnded))
+        assert "(before: its node 127.0.0.1 is being decommissioned" in played.causes()[0]
+        played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
+        played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
+        await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is well again" in caplog.messages)
 
 
 async def test_told_twice(tmp_path: Path) -> None:

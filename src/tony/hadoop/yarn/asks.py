@@ -15,6 +15,11 @@ ResourceManager repeats its answer without looking at the rest.
 **Grants that cross an ask.** A total that was sent before its sender knew of a grant is too high by that grant; the
 next request corrects it. What was granted too much until then is given back at once and never shown (`surplus`).
 
+**Rejections.** Scheduling requests are totals as well, unless the ResourceManager's handler of constraints is
+`placement-processor`. That one adds up what it is asked, and gives back (rejects) what finds no place at the moment,
+after a few tries of its own. It may fit later, so it stays wanted, and is told as `News.rejected`; `again` says it once
+more, and that alone.
+
 **A new ResourceManager** has forgotten the asks, the releases and the list of excluded hosts: `forgotten()` makes the
 next request say all of it again.
 """
@@ -90,6 +95,21 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """An ask for which there is no place now. It is still wanted, but the ResourceManager does not seek any more.
+
+    Attributes:
+        key: of the ask.
+        count: how many found no place.
+        reason: as the ResourceManager says it.
+    """
+
+    key: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class News:
     """What an answer of the ResourceManager's means.
 
@@ -99,6 +119,7 @@ class News:
         completed: containers that ended, each once; also those that nobody here knows (of earlier attempts).
         recovered: containers of earlier attempts that were found again, after a restart of the ResourceManager.
         refused: asks that are not to be.
+        rejected: asks that found no place now, and are to be said again (`AskTable.again`).
         surplus: containers that nobody wanted any more; they have been given back.
         nodes: nodes whose state changed.
         preempted: containers that will be killed.
@@ -111,6 +132,7 @@ class News:
     completed: tuple[ContainerStatus, ...] = ()
     recovered: tuple[Container, ...] = ()
     refused: tuple[Refused, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
     surplus: tuple[Container, ...] = ()
     nodes: tuple[NodeReport, ...] = ()
     preempted: tuple[ContainerId, ...] = ()
@@ -126,6 +148,7 @@ class News:
             or self.completed
             or self.recovered
             or self.refused
+            or self.rejected
             or self.surplus
             or self.nodes
             or self.preempted
@@ -135,11 +158,18 @@ class News:
 
 @dataclass(slots=True, kw_only=True)
 class _Want:
-    """A key. `told` is what the ResourceManager may still hold of it: place and priority -> its entry."""
+    """A key.
+
+    Attributes:
+        changed: the ResourceManager must be told.
+        sought: how many it seeks, as far as we know. Less than `outstanding` where it rejected some.
+        told: what the ResourceManager may still hold of it: place and priority -> its entry.
+    """
 
     ask: Ask
     outstanding: int
     changed: bool = True
+    sought: int = 0
     told: dict[tuple[str, int], ResourceRequest | SchedulingRequest]
 
 
@@ -173,6 +203,8 @@ class AskTable:
         self._tracking_url: str | None = None
         self._response_id = 0
         self._flight: _Flight | None = None
+        #: Scheduling requests are no totals here.
+        self._adds_up = False
         #: After a refusal: ask for one key at a time, to find the one that is refused.
         self._singly: set[int] = set()
 
@@ -207,6 +239,12 @@ class AskTable:
         if key is None:
             return sum(want.outstanding for want in self._wants.values())
         return self._wants[key].outstanding if key in self._wants else 0
+
+    def again(self, key: int) -> None:
+        """Has what was rejected of a key sought once more."""
+        want = self._wants.get(key)
+        if want is not None and want.outstanding > want.sought:
+            want.changed = True
 
     def release(self, container: ContainerId) -> None:
         """Gives a container back, started or not; its end will be told."""
@@ -262,6 +300,7 @@ class AskTable:
             raise ValueError("an answer to nothing")
         self._response_id = response.response_id if response.response_id is not None else self._response_id + 1
         self._settle(flight)
+        self._adds_up = self._adds_up or bool(response.rejected)  # nobody else rejects
         granted, surplus = self._take_granted(response.allocated, flight)
         preemption = response.preemption
         strict = preemption.strict if preemption else None
@@ -271,7 +310,7 @@ class AskTable:
             surplus=surplus,
             completed=self._take_completed(response.completed),
             recovered=self.adopt(response.previous_containers),
-            refused=self._take_rejected(response),
+            rejected=self._take_rejected(response),
             nodes=response.updated_nodes,
             preempted=tuple(each.id for each in strict.containers if each.id) if strict else (),
             preemptible=tuple(each.id for each in negotiable.containers if each.id) if negotiable else (),
@@ -308,7 +347,7 @@ class AskTable:
         self._unsent = dict(self._releasing)
         self._singly.clear()
         for want in self._wants.values():
-            want.told = {}
+            want.told, want.sought = {}, 0
             want.changed = want.outstanding > 0
 
     # -- inside
@@ -323,7 +362,8 @@ class AskTable:
         for key in changed:
             want = self._wants[key]
             want.changed = False
-            entries = carried[key] = _entries(key, want.ask, want.outstanding)
+            known = want.sought if self._is_adding_up(want) else 0
+            entries = carried[key] = _entries(key, want.ask, max(0, want.outstanding - known))
             gone = [_none_of(told) for place, told in want.told.items() if place not in entries]
             for entry in [*gone, *entries.values()]:
                 if isinstance(entry, ResourceRequest):
@@ -354,6 +394,8 @@ class AskTable:
         for key, entries in flight.carried.items():
             self._singly.discard(key)
             want = self._wants[key]
+            known = want.sought if self._is_adding_up(want) else 0
+            want.sought = known + max(map(_count, entries.values()))
             want.told = {place: entry for place, entry in entries.items() if _count(entry)}
 
     def _take_granted(
@@ -366,8 +408,11 @@ class AskTable:
                 continue
             self._granted.add(container.id)
             want = self._wants.get(container.allocation_request_id)
-            if want is not None and (container.allocation_request_id in flight.carried or not want.outstanding):
-                want.changed = True  # the total that was sent last did not yet know of this one
+            if want is not None:
+                want.sought = max(0, want.sought - 1)
+                crosses = container.allocation_request_id in flight.carried or not want.outstanding
+                if crosses and not self._is_adding_up(want):
+                    want.changed = True  # the total that was sent last did not yet know of this one
             if want is None or not want.outstanding:
                 surplus.append(container)
                 self._returned.add(container.id)
@@ -376,6 +421,10 @@ class AskTable:
                 want.outstanding -= 1
                 granted.append(container)
         return tuple(granted), tuple(surplus)
+
+    def _is_adding_up(self, want: _Want) -> bool:
+        """Whether the ResourceManager takes what it is told of a key for an addition, and not for a total."""
+        return self._adds_up and want.ask.is_scheduling_request
 
     def _take_completed(self, statuses: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         new: list[ContainerStatus] = []
@@ -389,16 +438,22 @@ class AskTable:
                 new.append(status)
         return tuple(new)
 
-    def _take_rejected(self, response: AllocateResponse) -> tuple[Refused, ...]:
-        refused = []
+    def _take_rejected(self, response: AllocateResponse) -> tuple[Rejected, ...]:
+        """Both reasons that there are may pass: no node where it fits, or the scheduler did not agree to the node."""
+        rejected: dict[int, Rejected] = {}
         for each in response.rejected:
-            key = each.request.allocation_request_id
+            key, sizing = each.request.allocation_request_id, each.request.sizing
             want = self._wants.get(key)
-            if want is None or not want.outstanding:
+            if want is None:
                 continue
-            count, want.outstanding, want.told = want.outstanding, 0, {}
-            refused.append(Refused(key=key, count=count, reason=each.reason.name.lower().replace("_", " ")))
-        return tuple(refused)
+            number = (sizing.count if sizing else None) or 1
+            want.sought = max(0, want.sought - number)
+            number += rejected[key].count if key in rejected else 0
+            count = min(number, want.outstanding - want.sought)
+            if count > 0:  # else it was wanted no more when it was rejected
+                reason = each.reason.name.lower().replace("_", " ")
+                rejected[key] = Rejected(key=key, count=count, reason=reason)
+        return tuple(rejected.values())
 
 
 def _entries(key: int, ask: Ask, count: int) -> dict[tuple[str, int], ResourceRequest | SchedulingRequest]:

@@ -19,6 +19,7 @@ What is dealt with here, and never seen by the caller:
 - a lost answer: the same request once more, so that nothing is granted or told twice;
 - a new token for the master, when the ResourceManager's key rolls: used from the next call on, over a new connection;
 - an ask that can never be granted: the others go on, it comes as `News.refused`;
+- an ask that finds no place now (`News.rejected`): asked again after a pause that grows to ten seconds;
 - containers that are granted too much when totals change: given back.
 
 What ends `run`: `finish`; `AttemptOver` (the ResourceManager wants no more of this attempt: stop everything, and
@@ -178,6 +179,9 @@ class MasterClient:
         self._sent_at = -math.inf
         self._heard_at = -math.inf
         self._odd = 0
+        #: Key -> what asks for it again; and the pause before that, as long as none of it was granted.
+        self._again: dict[int, asyncio.TimerHandle] = {}
+        self._pauses: dict[int, float] = {}
 
     # -- what the caller wants
 
@@ -347,11 +351,28 @@ class MasterClient:
             self.token = from_message(response.am_rm_token)
             await self._proxy.login_as(Login.with_token(self.token, protections=self._protections))
         news = self._table.answered(response)
+        self._plan(news)
         if response.command is MasterCommand.SHUTDOWN:
             raise AttemptOver("the ResourceManager has ended this attempt")
         if response.command is MasterCommand.RESYNC:
             await self._register_again()
         return news
+
+    def _plan(self, news: News) -> None:
+        """Has what found no place asked for again: when another is granted soon, else ever more seldom."""
+        for container in news.granted:
+            self._pauses.pop(container.allocation_request_id, None)
+        for each in news.rejected:
+            if each.key not in self._again:
+                pause = self._pauses.get(each.key, self._pace.again)
+                self._pauses[each.key] = min(2 * pause, self._pace.again_most)
+                self._again[each.key] = asyncio.get_running_loop().call_later(pause, self._ask_again, each.key)
+
+    def _ask_again(self, key: int) -> None:
+        del self._again[key]
+        self._table.again(key)
+        if self._table.is_changed:
+            self.wake()
 
     def _is_refusal(self, error: RemoteError) -> bool:
         """Whether an ask is what the ResourceManager does not like: it says so, or says the same again and again."""
@@ -426,4 +447,6 @@ class MasterClient:
         """Ends the connection."""
         self._is_ending = True
         self._woken.set()
+        for timer in self._again.values():
+            timer.cancel()
         await self._proxy.close()

@@ -20,6 +20,8 @@ class Pace:
         first: of `fast`, this part while what was asked for within the last second has not come: a scheduler that
             does not wait for its nodes grants it in milliseconds.
         least: between any two heartbeats, however often one is asked for.
+        again: before what found no place is asked for once more; twice as long each time that none of it comes.
+        again_most: at most.
     """
 
     fast: float = 0.05
@@ -28,6 +30,8 @@ class Pace:
     share: float = 0.01
     first: float = 0.4
     least: float = 0.01
+    again: float = 1.0
+    again_most: float = 10.0
 
     def interval(self, since_change: float, *, wanting: bool) -> float:
         """Seconds until the next heartbeat, if nothing happens before.

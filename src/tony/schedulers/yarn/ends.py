@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from tony.hadoop.text import shown
-from tony.hadoop.wire.records import ContainerStatus
+from tony.hadoop.wire.records import ContainerStatus, NodeReport, NodeState
 from tony.hadoop.yarn.exits import NOT_THE_PROGRAM, ExitStatus, exit_status
+from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
 _MEMORY = re.compile(r"Current usage: ([\d.]+ [KMGT]?B) of ([\d.]+ [KMGT]?B) (?:physical|virtual) memory", re.ASCII)
@@ -60,6 +61,20 @@ def cause(status: ContainerStatus) -> str:
     signal = _SIGNALS.get(code)
     how = f"was killed by {signal}" if signal else f"ended with exit code {code}"
     return f"its executor {how}{_words(last, None)}"
+
+
+def warning(report: NodeReport) -> str:
+    """What a change of a node's state means to the containers on it; empty if nothing."""
+    host, said = (report.id and report.id.host) or "", shown((report.health_report or "")[:_MOST]).strip()
+    if report.state is NodeState.DECOMMISSIONING:
+        left = report.decommissioning_timeout
+        rest = "" if left is None else f"; in {format_duration(left)} it ends what still runs"
+        return f"its node {host} is being decommissioned{rest}"
+    if report.state is NodeState.UNHEALTHY:
+        return f"its node {host} is unhealthy{f': {said}' if said else ''}"
+    if report.state in (None, NodeState.NEW, NodeState.RUNNING):
+        return ""
+    return f"its node {host} is {report.state.name.lower()}"
 
 
 def is_blameless(status: ContainerStatus) -> bool:

@@ -26,7 +26,7 @@ from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
 from tony.hadoop.wire.placement import apart
-from tony.hadoop.wire.records import Container, ContainerState, ContainerStatus, FinalStatus
+from tony.hadoop.wire.records import Container, ContainerId, ContainerState, ContainerStatus, FinalStatus, NodeReport
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.asks import Ask, News
@@ -79,6 +79,8 @@ class _Held:
         cause: why we end it; empty as long as we do not.
         force: ends it when the patience of `release` is over.
         look: asks its node whether it has ended.
+        warned: what YARN has said of its node that may end it.
+        wanted_back: YARN has said that it will take it back.
     """
 
     container: Container
@@ -88,6 +90,12 @@ class _Held:
     cause: str = ""
     force: asyncio.TimerHandle | None = None
     look: asyncio.Task[None] | None = None
+    task: str = ""
+    warned: str = ""
+    wanted_back: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.task or self.role} in {self.name}"
 
 
 class YarnSource(ContainerSource):
@@ -119,6 +127,8 @@ class YarnSource(ContainerSource):
         self._beating: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued = ""
+        #: Role -> why the ResourceManager finds no place for those that are missing.
+        self._no_place: dict[str, str] = {}
         self._shortage: asyncio.TimerHandle | None = None
         self._publisher: Publisher | None = None
 
@@ -225,9 +235,28 @@ class YarnSource(ContainerSource):
             self._completed(status)
         for refused in news.refused:
             self._emit(Unsatisfiable(role=self._roles[refused.key], reason=refused.reason))
-        for container_id in news.preempted:
-            _log.warning("YARN takes back %s (preemption)", ids.container_text(container_id))
+        for rejected in news.rejected:
+            self._no_place[self._roles[rejected.key]] = rejected.reason
+        for container_id in (*news.preempted, *news.preemptible):
+            self._wanted_back(container_id)
+        for report in news.nodes:
+            self._node_changed(report)
         self._look_for_shortage()
+
+    def _wanted_back(self, container_id: ContainerId) -> None:
+        """Of either kind: that which may be averted by giving back as much otherwise comes to the same for us."""
+        held = self._held.get(ids.container_text(container_id))
+        if held and not held.wanted_back:
+            held.wanted_back = True
+            _log.warning("%s: YARN will take it back for another queue or application (preemption)", held)
+
+    def _node_changed(self, report: NodeReport) -> None:
+        for held in self._held.values():
+            warned = ends.warning(report)
+            if report.id is None or held.container.node != report.id or held.warned == warned:
+                continue
+            held.warned = warned
+            _log.warning("%s: %s", held, warned or f"its node {report.id.host} is well again")
 
     def _take(self, container: Container) -> None:
         assert container.id is not None
@@ -237,6 +266,8 @@ class YarnSource(ContainerSource):
             self._rm.release(container.id)
             return
         name, role = ids.container_text(container.id), self._roles[key]
+        if not self._rm.outstanding(key):
+            self._no_place.pop(role, None)
         self._held[name] = _Held(container=container, name=name, role=role)
         host = container.node.host or "" if container.node else ""
         self._emit(Granted(container=name, role=role, host=host))
@@ -301,7 +332,11 @@ class YarnSource(ContainerSource):
                 parts.append(f"{missing} of {self._demand[role]} containers of {role}")
         if parts:
             queue = (self._registration and self._registration.queue) or self._settings.queue
-            self._say_queued(f"waiting for YARN: {', '.join(parts)} are not granted yet by queue {queue}")
+            why = "".join(
+                f"; for {role} there is no place now ({reason}), it is asked for again and again"
+                for role, reason in self._no_place.items()
+            )
+            self._say_queued(f"waiting for YARN: {', '.join(parts)} are not granted yet by queue {queue}{why}")
 
     def _say_queued(self, reason: str) -> None:
         if reason != self._queued:
@@ -316,7 +351,7 @@ class YarnSource(ContainerSource):
             raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
         if held.stage is not _Stage.GRANTED or self._nodes is None:
             return
-        held.stage = _Stage.STARTING
+        held.stage, held.task = _Stage.STARTING, f"{task.role}:{task.index}"
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         # A task without GPUs is kept from seeing any.
         task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
@@ -424,8 +459,10 @@ class YarnSource(ContainerSource):
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
             return
-        said = ends.cause(status)
         ours = bool(held.cause)
+        said = ends.cause(status)
+        if held.warned and ends.is_blameless(status):
+            said += f" (before: {held.warned})"
         self._gone(
             held,
             held.cause or said,

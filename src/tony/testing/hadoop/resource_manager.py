@@ -33,7 +33,8 @@ from tony.hadoop.wire.application_master import (
     RegisterRequest,
     RegisterResponse,
 )
-from tony.hadoop.wire.placement import RejectedRequest, RejectionReason, SchedulingRequest
+from tony.hadoop.wire.placement import RejectedRequest, RejectionReason, ResourceSizing, SchedulingRequest
+from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.records import (
     ApplicationAttemptId,
     ApplicationId,
@@ -62,7 +63,8 @@ class FakeResourceManager:
     Args:
         nodes: ids of the nodes on which it grants, in turn.
         maximum: MiB that one container may have; asks for more are refused.
-        takes_constraints: whether scheduling requests are granted, else they are rejected.
+        places: None: scheduling requests are totals, and wait. A number: they add up, and what finds none of so many
+            places is rejected, as the handler `placement-processor` does.
         grants_by_hand: whether only `grant` grants.
 
     Attributes:
@@ -82,11 +84,11 @@ class FakeResourceManager:
         *,
         nodes: tuple[NodeId, ...] = (NodeId(host="node-1", port=1),),
         maximum: int = 8192,
-        takes_constraints: bool = True,
+        places: int | None = None,
         grants_by_hand: bool = False,
     ) -> None:
         self.nodes, self.maximum = nodes, maximum
-        self.takes_constraints, self.grants_by_hand = takes_constraints, grants_by_hand
+        self.places, self.grants_by_hand = places, grants_by_hand
         self.tokens: dict[bytes, bytes] = {}
         self.node_tokens: dict[bytes, bytes] = {}
         self.server = FakeIpcServer(auths=(Auth.TOKEN,), tokens=self.tokens)
@@ -268,14 +270,19 @@ class FakeResourceManager:
 
     def _take_wanted(self, wanted: SchedulingRequest) -> None:
         at = (wanted.priority.priority or 0 if wanted.priority else 0, wanted.allocation_request_id)
-        if not self.takes_constraints:
-            reason = RejectionReason.COULD_NOT_PLACE_ON_NODE
-            self._rejected.append(RejectedRequest(reason=reason, request=wanted))
-            return
-        sizing = wanted.sizing
-        self.asks.setdefault(at, {})["*"] = (sizing.count or 0) if sizing else 0
-        self._sizes[at] = (sizing.resources if sizing else None) or Resource()
+        self._sizes[at] = (wanted.sizing.resources if wanted.sizing else None) or Resource()
         self._tags[at] = wanted.allocation_tags
+        count = (wanted.sizing.count or 0) if wanted.sizing else 0
+        if self.places is None:
+            self.asks.setdefault(at, {})["*"] = count
+            return
+        fits = min(count, self.places)
+        self.places -= fits
+        known = self.asks.setdefault(at, {})
+        known["*"] = known.get("*", 0) + fits
+        if count > fits:
+            left = replace(wanted, sizing=ResourceSizing(count=count - fits, resources=self._sizes[at]))
+            self._rejected.append(RejectedRequest(reason=RejectionReason.COULD_NOT_PLACE_ON_NODE, request=left))
 
     def _answer(self) -> AllocateResponse:
         granted, self._granted = tuple(self._granted), []
