@@ -152,6 +152,20 @@ class Bringing(Elsewhere):
         return True
 
 
+async def test_given_up_by_its_scheduler(home: Home) -> None:
+    """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
+    folder, record = recorded(home)
+    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    sight = Sight(alive=False, given_up=True, note="node 7 is lost")
+    report = await elsewhere.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    assert report is not None
+    assert report.failure is not None
+    assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
+    assert report.failure.failure_class is FailureClass.INFRASTRUCTURE
+    assert report.failure.reason == "the scheduler has given up the application master: node 7 is lost"
+    assert read_summary(folder) == report
+
+
 @pytest.mark.parametrize("result", [JobState.KILLED, None])
 async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     """The master has heard a signal only; where the scheduler was told to end the job, it knows why."""

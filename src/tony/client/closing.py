@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tony.dataclass import replace
+from tony.errors import ExitCode
 from tony.history.record import read_summary, write_summary
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.report import FailureClass, JobReport
 from tony.model.states import JobState
 from tony.schedulers.base import Sight, Submitter
 
@@ -55,8 +56,17 @@ def by_a_signal(report: JobReport) -> bool:
 
 
 def whose_signal(report: JobReport, sight: Sight) -> JobReport:
-    """The report with the scheduler's words in it, if the scheduler was told to end the job and did so by a signal."""
-    if report.failure is None or not sight.note or sight.result is not JobState.KILLED or not by_a_signal(report):
+    """The report with the scheduler's words in it, if it was the scheduler that sent the signal.
+
+    It was told to end the job; or it has given the master up, which is nobody's wish, but a failure of the cluster.
+    """
+    if report.failure is None or not by_a_signal(report):
+        return report
+    if sight.given_up:
+        reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
+        failure = replace(report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason)
+        return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
+    if not sight.note or sight.result is not JobState.KILLED:
         return report
     return replace(report, failure=replace(report.failure, reason=sight.note))
 

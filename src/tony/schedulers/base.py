@@ -166,6 +166,7 @@ class Sight:
         note: what the scheduler has to say: why it waits, or why it ended.
         result: how it ended, as its application master told the scheduler, or as KILLED if somebody had the scheduler
             end it; None if nobody told.
+        given_up: the scheduler itself has ended it as failed: its master's node is lost, or its container failed.
     """
 
     alive: bool | None
@@ -174,6 +175,7 @@ class Sight:
     attempt: int = 0
     note: str = ""
     result: JobState | None = None
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,6 +276,7 @@ def sight(report: ApplicationReport) -> Sight:
         attempt=attempt or 0,
         note=_waits_for(report.diagnostics) if alive else _said(report.diagnostics),
         result=_result(report),
+        given_up=report.state is ApplicationState.FAILED,
     )
 
 
