@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.mini_clusters import options
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import YarnLab, until
 from tony.mini.cluster import Cluster
+from tony.mini.readiness import send
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
@@ -24,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 _ROOT = "yarn.scheduler.capacity.root"
 _MONITOR = "yarn.resourcemanager.monitor.capacity.preemption"
 SETTINGS = {
-    f"{_ROOT}.queues": "default,other",
+    f"{_ROOT}.queues": "default,other,small,dyn",
     f"{_ROOT}.default.capacity": "50",
     f"{_ROOT}.default.user-limit-factor": "2",
     f"{_ROOT}.default.accessible-node-labels.fast.capacity": "100",
@@ -33,10 +36,20 @@ SETTINGS = {
     f"{_ROOT}.other.user-limit-factor": "2",
     f"{_ROOT}.other.accessible-node-labels": " ",  # none; nothing at all would mean those of its parent
     f"{_ROOT}.other.accessible-node-labels.fast.capacity": "0",
+    f"{_ROOT}.small.capacity": "0",
+    f"{_ROOT}.small.maximum-capacity": "10",
+    f"{_ROOT}.small.maximum-am-resource-percent": "0.01",
+    f"{_ROOT}.small.user-limit-factor": "-1",
+    f"{_ROOT}.small.accessible-node-labels.fast.capacity": "0",
+    f"{_ROOT}.dyn.capacity": "0",
+    f"{_ROOT}.dyn.accessible-node-labels.fast.capacity": "0",
+    f"{_ROOT}.dyn.auto-queue-creation-v2.enabled": "true",
+    f"{_ROOT}.dyn.auto-queue-creation-v2.template.user-limit-factor": "-1",
+    "yarn.scheduler.capacity.global-queue-max-application": "1000",  # else it follows the capacity, which is none
     "yarn.resourcemanager.placement-constraints.handler": "scheduler",
     "yarn.resourcemanager.scheduler.monitor.enable": "true",
     f"{_MONITOR}.monitoring_interval": "300",
-    f"{_MONITOR}.max_wait_before_kill": "600",
+    f"{_MONITOR}.max_wait_before_kill": "1500",  # the announcement comes with a heartbeat, up to a second later
     f"{_MONITOR}.total_preemption_per_round": "1.0",
     f"{_MONITOR}.natural_termination_factor": "1.0",
     f"{_MONITOR}.max_ignored_over_capacity": "0.0",
@@ -57,7 +70,10 @@ while not os.path.exists(os.environ["OUT"] + "/gate"):
 
 @pytest.fixture
 def sharing(clusters: Clusters) -> Cluster:
-    """Two nodes for all and one for who asks for it; the queue `other` may not."""
+    """Two nodes of 4 GB for all and one for who asks for it; the queue `other` may not.
+
+    The queue `small` may have a tenth of the 8 GB, and `dyn` gets queues below it when jobs come.
+    """
     return clusters.with_options(options(SETTINGS, {"fast": "nm3"}))
 
 
@@ -116,10 +132,26 @@ def test_labels(lab: YarnLab) -> None:
         ("", ["queue=other", "am_node_label=fast"], ["scheduler.yarn.am_node_label", "may not use this node label"]),
         ("[roles.worker]\nvcores = 36\n", [], ["36 vcores", "the largest of 2 nodes without a label has 32 vcores"]),
         ('[roles.worker]\nspread = true\nnode_label = "fast"\n', [], ["without a label only", "Leave one out"]),
+        (
+            '[roles.worker]\nmemory = "4g"\n',
+            ["queue=small"],
+            ["roles.worker.memory", "4096m", "the queue root.small may have 819m at most of 8192m in all, 10 %"],
+        ),
+        ("", ["queue=small", "am_memory=820m"], ["scheduler.yarn.am_memory", "820m", "root.small may have 819m"]),
+        ("", ["queue=dyn.ann"], ["there is no such queue", "all is needed: root.dyn.ann."]),
     ],
-    ids=["unknown", "not-this-queue", "not-for-the-master", "too-large", "spread"],
+    ids=[
+        "unknown-label",
+        "not-this-queue",
+        "not-for-the-master",
+        "too-large",
+        "spread",
+        "over-the-queue",
+        "master-over-the-queue",
+        "half-of-a-path",
+    ],
 )
-def test_labels_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
+def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
     """Exit 2, with the key and what there is; no record here, no application there."""
     before = lab.applications()
     sets = [word for each in arguments for word in ("--set", f"scheduler.yarn.{each}")]
@@ -128,6 +160,51 @@ def test_labels_refused(lab: YarnLab, text: str, arguments: list[str], said: lis
     told = " ".join(done.stderr.split())
     assert not [each for each in said if each not in told], told
     assert (lab.jobs(), lab.applications()) == ([], before)
+
+
+def test_as_much_as_the_queue_may_have(lab: YarnLab) -> None:
+    """All of it but what the application master has; what its queue leaves to masters stops no single one."""
+    done = lab.submit(lab.roles("", '[roles.worker]\nmemory = "256m"\n'), "--set", "scheduler.yarn.queue=small")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_queues_that_are_made(lab: YarnLab) -> None:
+    """One is made when the job comes, where the cluster does so; elsewhere the ResourceManager says why not."""
+    job = lab.roles("", "[roles.worker]\n")
+    made, not_made = (lab.submit(job, "--set", f"scheduler.yarn.queue={name}") for name in ("root.dyn.ann", "root.x.y"))
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "There is no queue root.dyn.ann yet" in made.stderr
+    assert lab.application(lab.only_job())["queue"] == "root.dyn.ann"
+    assert not_made.returncode == 3, not_made.stdout + not_made.stderr
+    assert "submitted by user" in not_made.stderr
+    assert "to unknown queue: root.x.y" in not_made.stderr
+
+
+def test_nodes_that_are_away(lab: YarnLab) -> None:
+    """What only they could hold waits for them, which is said; what the ResourceManager does not let wait, too."""
+    text = '[roles.worker]\nnode_label = "fast"\nvcores = {}\n'
+    lab.cluster.kill("nm3", signal.SIGTERM)
+    try:
+        until(lambda: FAST not in _running(lab), "the ResourceManager knows that the node has ended")
+        refused = lab.submit(lab.roles("", text.format(36)))
+        assert refused.returncode == 2, refused.stdout + refused.stderr
+        assert f"large enough: {FAST} (shutdown)" in " ".join(refused.stderr.split())
+        done = lab.submit(lab.roles("", text.format(32)), "--detach")
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = f"Only nodes that are away now could hold a task of worker (128m, 32 vcores): {FAST} (shutdown)."
+        assert told in done.stderr
+        job = lab.only_job()
+        assert lab.wait(job, "queued", "pending", "submitted", "running")
+    finally:
+        lab.cluster.restart("nm3")
+    assert lab.wait(job)["state"] == "succeeded"
+    assert hosts(lab, job) == {"worker:0": FAST}
+
+
+def _running(lab: YarnLab) -> set[str]:
+    """The hosts of the nodes that run."""
+    found = json.loads(send(lab.page("rm"), "GET", "/ws/v1/cluster/nodes"))["nodes"]
+    return {node["nodeHostName"] for node in found["node"] if node["state"] == "RUNNING"}
 
 
 def test_fifty_containers(lab: YarnLab) -> None:
@@ -165,7 +242,7 @@ def test_spread(lab: YarnLab) -> None:
 
 
 def test_preemption(lab: YarnLab) -> None:
-    """A queue takes back its share: said as what it is, not the program's failure; the next session waits for room."""
+    """A queue takes back its share: said before, and as what it is; the next session waits for room."""
     text = '[roles.worker]\ninstances = 4\nmemory = "1500m"\n'
     borrower = lab.detach(lab.roles(HOLDS, text, "max_restarts = 3"), "--set", "scheduler.yarn.queue=other")
     for index in range(4):
@@ -178,6 +255,9 @@ def test_preemption(lab: YarnLab) -> None:
     taken = [each for each in events(lab, borrower, "container-ended") if each["blameless"]]
     assert taken
     assert all("(preemption)" in each["cause"] for each in taken)
+    log = (lab.home / "jobs" / borrower / "am.log").read_text()
+    announced = set(re.findall(r"worker:\d in (container_\w+): YARN will take it back for another queue", log))
+    assert announced & {each["container"] for each in taken}, log
     again = events(lab, borrower, "session-opened")[1]["reason"]
     told_in_time = "the scheduler took it back" in again
     assert told_in_time or "its executor was told to end by somebody else" in again, again
