@@ -229,6 +229,8 @@ class YarnSource(ContainerSource):
         return ()
 
     def _heard(self, news: News) -> None:
+        for report in news.nodes:  # first: a node's trouble and the end of all on it may come in one
+            self._node_changed(report)
         for container in news.granted:
             self._take(container)
         for status in news.completed:
@@ -239,8 +241,6 @@ class YarnSource(ContainerSource):
             self._no_place[self._roles[rejected.key]] = rejected.reason
         for container_id in (*news.preempted, *news.preemptible):
             self._wanted_back(container_id)
-        for report in news.nodes:
-            self._node_changed(report)
         self._look_for_shortage()
 
     def _wanted_back(self, container_id: ContainerId) -> None:
