@@ -3,7 +3,8 @@
 from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
-from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
+from tony.schedulers.yarn.fit import misfits, notices
+from tony.schedulers.yarn.offer import Node, Offer, Queue
 from tony.schedulers.yarn.settings import YarnSettings
 
 BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
@@ -26,6 +27,10 @@ def job(resources: Resources, **more: object) -> JobSpec:
 
 def told(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[Problem]:
     return misfits(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+
+
+def noticed(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[str]:
+    return notices(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
 SMALL = job(Resources())
@@ -246,4 +251,159 @@ def test_everything_at_once() -> None:
         "scheduler.yarn.am_vcores",
         "roles.worker.vcores",
         "roles.ps.vcores",
+    ]
+
+
+def plain(host: str, memory: int = 4096, vcores: int = 8, away: str = "", label: str = "") -> Node:
+    return Node(host=host, has={"memory-mb": memory, "vcores": vcores}, labels=[label] if label else [], away=away)
+
+
+TENTH = Queue(running=True, labels=["*"], path="root.small", most_memory=1228, share=0.10000000149011612)
+THREE = Offer(
+    maximum={"memory-mb": 4096, "vcores": 8},
+    types=["memory-mb", "vcores"],
+    labels=["fast"],
+    shared_labels=[],
+    nodes=[plain("n1"), plain("n2"), plain("n3")],
+    queue=TENTH,
+    queues=["default", "small"],
+)
+
+
+def test_over_the_queue() -> None:
+    """A container that the queue could not hold if it were empty, with both numbers; to the last megabyte."""
+    message = (
+        "{} asks for {}, and the queue root.small may have 1228m at most of 12288m in all, 10 % by its "
+        "maximum-capacity and those above it. Ask for less, or name another queue."
+    )
+    assert told(job(Resources(memory=4 * GIB)), THREE) == [
+        Problem(key="roles.worker.memory", value="4096m", message=message.format("a task of worker", "4096m"))
+    ]
+    assert told(SMALL, THREE, am_memory=1229 * MIB) == [
+        Problem(
+            key="scheduler.yarn.am_memory", value="1229m", message=message.format("the application master", "1229m")
+        )
+    ]
+    assert told(job(Resources(memory=1228 * MIB)), THREE) == []
+
+
+def test_a_queue_without_a_certain_limit() -> None:
+    """One of another scheduler, that of a label, nodes that others lend, and cores, which may not count at all."""
+    large = job(Resources(memory=4 * GIB))
+    assert told(large, replace(THREE, queue=replace(TENTH, most_memory=None))) == []
+    assert told(large, replace(THREE, shared_labels=["fast"])) == []
+    labelled = replace(THREE, nodes=[*THREE.nodes, plain("n4", label="fast")])
+    assert told(large, labelled, node_label="fast") == []
+    assert told(large, replace(labelled, queue=replace(TENTH, label="fast"))) == []
+    assert told(job(Resources(memory=GIB, vcores=8)), THREE) == []
+
+
+def test_over_the_default_queue() -> None:
+    """It may stand for a queue of the user's: what it could not hold is said, and not refused."""
+    offer = replace(THREE, queue=replace(TENTH, path="root.default"))
+    large = job(Resources(memory=4 * GIB))
+    assert told(large, offer) == []
+    assert noticed(large, offer) == [
+        (
+            "A task of worker asks for 4096m, and the queue root.default may have 1228m at most of 12288m in all, "
+            "10 % by its maximum-capacity and those above it. Unless the cluster puts your jobs into another queue, "
+            "it never starts."
+        )
+    ]
+
+
+def test_over_the_default_queue_and_nodes_away() -> None:
+    """Of a job that their return would not help, it is not said that it waits for them."""
+    queue = replace(TENTH, path="root.default", most_memory=819)
+    offer = replace(THREE, queue=queue, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")])
+    (sentence,) = noticed(job(Resources(memory=2 * GIB)), offer)
+    assert "1229m at most of 12288m" in sentence
+    assert sentence.endswith("it never starts.")
+
+
+def test_a_queue_grows_with_the_cluster() -> None:
+    """By the part that it may have of nodes that came just now, and of those that are away."""
+    task = job(Resources(memory=1200 * MIB))
+    late = replace(THREE, queue=replace(TENTH, most_memory=409))
+    assert (told(task, late), noticed(task, late)) == ([], [])
+    now = replace(TENTH, most_memory=819)
+    less = replace(THREE, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")], queue=now)
+    assert told(task, less) == []
+    assert noticed(task, less) == [
+        (
+            "The queue root.small may have 819m now, and a task of worker asks for 1200m. The job waits for nodes "
+            "that are away: n3 (lost)."
+        )
+    ]
+    assert noticed(job(Resources(memory=819 * MIB)), less) == []
+    by_amount = replace(less, queue=replace(now, share=0.0))
+    assert told(task, by_amount) == []
+    too_large = told(job(Resources(memory=2 * GIB)), by_amount)[0].message
+    assert "may have 1229m at most of 12288m in all. Ask for less" in too_large
+
+
+def test_only_nodes_that_are_away() -> None:
+    """They may come back, so the job is not refused, and its user is told for what it waits."""
+    offer = replace(
+        THREE,
+        maximum={"memory-mb": 8192, "vcores": 16},
+        nodes=[plain("n1", 8192, 2), plain("n2", 2048, 16), plain("n3", away="unhealthy"), plain("n4", away="lost")],
+        queue=Queue(running=True),
+    )
+    task = job(Resources(memory=4 * GIB, vcores=8))
+    assert told(task, offer) == []
+    assert noticed(task, offer) == [
+        (
+            "Only nodes that are away now could hold a task of worker (4096m, 8 vcores): n3 (unhealthy), n4 (lost). "
+            "The job waits until one is back."
+        )
+    ]
+    assert (told(SMALL, offer), noticed(SMALL, offer)) == ([], [])
+    assert [problem.message for problem in told(job(Resources(memory=8 * GIB, vcores=8)), offer)] == [
+        (
+            "a task of worker asks for 8192m, 8 vcores together, and none of 4 nodes (2 of them away now) has all "
+            "of that. Ask for less."
+        )
+    ]
+
+
+def test_only_labelled_nodes_that_are_away() -> None:
+    """Where no other has the label, the job would have waited without a word."""
+    offer = replace(THREE, nodes=[plain("n1"), plain("n2", away="rebooted", label="fast")])
+    task = job(Resources(), node_label="fast")
+    assert told(task, offer) == []
+    assert [sentence.partition(": ")[2] for sentence in noticed(task, offer)] == [
+        "n2 (rebooted). The job waits until one is back."
+    ]
+
+
+def test_larger_than_every_node_that_runs() -> None:
+    """The ResourceManager itself refuses it then: when to try again is said."""
+    offer = replace(THREE, nodes=[plain("n1"), plain("n2", vcores=16, away="shutdown")], queue=Queue(running=True))
+    assert [problem.message for problem in told(job(Resources(vcores=16)), offer)] == [
+        (
+            "a task of worker asks for 16 vcores; no container of this cluster may have more than 8 vcores "
+            "(yarn.scheduler.maximum-allocation-vcores, or what the largest node that runs has). Submit again when a "
+            "node is back that is large enough: n2 (shutdown)."
+        )
+    ]
+
+
+def test_a_queue_that_may_be_made() -> None:
+    """The ResourceManager decides, and its user knows that there is none yet."""
+    offer = replace(THREE, queue=None, made_below="root.users")
+    assert told(SMALL, offer, queue="root.users.ann") == []
+    assert noticed(SMALL, offer, queue="root.users.ann") == [
+        (
+            "There is no queue root.users.ann yet; the cluster has default, small. The ResourceManager decides whether "
+            "it makes one below root.users."
+        )
+    ]
+
+
+def test_half_of_a_path() -> None:
+    """Is told to be written whole."""
+    offer = replace(THREE, queue=None, whole_path="root.users.ann")
+    assert [problem.message for problem in told(SMALL, offer, queue="users.ann")] == [
+        "there is no such queue; the cluster has default, small. Of a path, all is needed: root.users.ann."
     ]

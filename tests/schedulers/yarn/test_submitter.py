@@ -17,6 +17,7 @@ from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.records import FinalStatus
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ApplicationRejected
+from tony.model.job import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers.base import PreparedJob
@@ -154,3 +155,17 @@ def test_a_configuration_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(submitters, "recorded_settings", lambda _: YarnSettings(conf="/nowhere/conf"))
     found = YarnSubmitter(Home(tmp_path))._found("application_1700000000000_0007")
     assert found.files.uri == "hdfs://nn:8020"
+
+
+async def test_checked_against_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round of questions; nodes that are away are told of, and not named to the application master."""
+    async with scene(tmp_path, monkeypatch) as made:
+        cluster = made.submitter._cluster
+        monkeypatch.setattr(submitters, "find_cluster", lambda *_: cluster)
+        made.cluster.lose("node-1")
+        spec = JobSpec(command="true", roles={"worker": Role(instances=1)})
+        assert made.submitter.notices(spec) == ()
+        assert await asyncio.to_thread(made.submitter.check, spec) == []
+        assert any("node-1 (lost)" in sentence for sentence in made.submitter.notices(spec))
+        assert made.submitter._nodes == {}
+        assert made.submitter.own_id()

@@ -4,7 +4,8 @@ The client's half:
 
     submitter     says what can never work, submits, finds the application again, ends it
     finding       which cluster is meant; `cluster` has its configuration and the clients of its daemons
-    fit           what the cluster can never give, with the arithmetic
+    offer         what the cluster has for the job, and `wants` what the job wants of it
+    fit           what the cluster can never give, with the arithmetic, or only later; `shares` is what its queue can
     contexts      what is sent to YARN for the application and for each container; `rendering` shows it (`--dry-run`)
 
 What it brings into HDFS:

@@ -2,169 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-
-from tony.dataclass import dataclass
 from tony.errors import Problem
-from tony.hadoop.wire.records import Resource
 from tony.model.job import JobSpec
-from tony.schedulers.yarn.contexts import capability, master_capability
+from tony.schedulers.yarn.offer import Offer
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.shares import may_go_elsewhere, most_memory, too_much
+from tony.schedulers.yarn.wants import CORES, MEMORY, Want, amount_text, amounts_text, holds, nodes_for, some, wants
 
-MEMORY, CORES = "memory-mb", "vcores"
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
-_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node that runs.
-
-    Attributes:
-        has: amount of everything, by YARN's names.
-    """
-
-    host: str
-    has: Mapping[str, int]
-    labels: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
-    """The job's queue.
-
-    Attributes:
-        labels: node labels that it may use; `*` for all.
-        label: of its containers that name none; empty for no label.
-        children: queues below; jobs go to queues without any.
-    """
-
-    running: bool
-    labels: Collection[str] = ()
-    label: str = ""
-    children: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What a cluster has.
-
-    Attributes:
-        maximum: the most that one container may have, by YARN's names.
-        types: names of all resources that it counts.
-        labels: names of all node labels.
-        shared_labels: those whose nodes also take what names no label.
-        queue: None if there is none of the name.
-        queues: names of all queues that take jobs.
-    """
-
-    maximum: Mapping[str, int]
-    types: Collection[str]
-    labels: Collection[str]
-    shared_labels: Collection[str]
-    nodes: Sequence[Node]
-    queue: Queue | None
-    queues: Sequence[str]
 
 
 def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem]:
     """What of a job this cluster can never give, even when nothing else runs."""
     problems = _queue_problems(settings, offer)
-    usual = settings.node_label or (offer.queue.label if offer.queue else "")
-    label: str | None = settings.am_node_label or usual
-    problems += _container("scheduler.yarn.am", "the application master", master_capability(settings), label, offer)
+    for want in wants(spec, settings, offer):
+        problems += _container(want, offer)
+    return problems + _spread_problems(spec, settings)
+
+
+def notices(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[str]:
+    """What of a job that has no misfits this cluster cannot give now, whatever ends on it."""
+    found = []
+    if offer.queue is None and offer.made_below:
+        found.append(
+            f"There is no queue {settings.queue} yet; the cluster has {some(offer.queues)}. The ResourceManager "
+            f"decides whether it makes one below {offer.made_below}."
+        )
+    for want in wants(spec, settings, offer):
+        if told := _away(want, offer) or _perhaps_never(want, offer):
+            found.append(told)
+    return found
+
+
+def _spread_problems(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
+    problems = []
     for name, role in spec.effective_roles.items():
-        if role.instances:
-            wanted, label = capability(role.resources), role.node_label or settings.node_label
-            where = label if role.spread else label or usual
-            problems += _container(f"roles.{name}", f"a task of {name}", wanted, where, offer)
-            if label and role.spread:
-                message = (
-                    f"YARN spreads tasks over nodes without a label only, and {name} wants {label}. Leave one out."
-                )
-                problems.append(Problem(key=f"roles.{name}.spread", value="true", message=message))
+        label = role.node_label or settings.node_label
+        if label and role.spread and role.instances:
+            message = f"YARN spreads tasks over nodes without a label only, and {name} wants {label}. Leave one out."
+            problems.append(Problem(key=f"roles.{name}.spread", value="true", message=message))
     return problems
 
 
 def _queue_problems(settings: YarnSettings, offer: Offer) -> list[Problem]:
     queue, key = offer.queue, "scheduler.yarn.queue"
+    if queue is None and offer.made_below:
+        return []
     if queue is None:
-        message = f"there is no such queue; the cluster has {_some(offer.queues)}."
+        hint = f" Of a path, all is needed: {offer.whole_path}." if offer.whole_path else ""
+        message = f"there is no such queue; the cluster has {some(offer.queues)}.{hint}"
     elif not queue.running:
         message = "the queue is stopped and takes no jobs. Ask who runs the cluster, or name another."
     elif queue.children:
-        message = f"the queue has queues below it and takes no jobs itself; name one of {_some(queue.children)}."
+        message = f"the queue has queues below it and takes no jobs itself; name one of {some(queue.children)}."
     else:
         return []
     return [Problem(key=key, value=settings.queue, message=message)]
 
 
-def _container(place: str, what: str, wanted: Resource, label: str | None, offer: Offer) -> list[Problem]:
-    amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
+def _container(want: Want, offer: Offer) -> list[Problem]:
     problems = [
         Problem(
-            key=_key(place, name),
-            value=str(amounts[name]),
-            message=f"the cluster counts no {name}; it counts {_some(sorted(offer.types))}.",
+            key=_key(want.place, name),
+            value=str(want.amounts[name]),
+            message=f"the cluster counts no {name}; it counts {some(sorted(offer.types))}.",
         )
-        for name in amounts
+        for name in want.amounts
         if name not in (MEMORY, CORES) and name not in offer.types
     ]
     if problems:
         return problems
-    if label and (message := _label_problem(label, offer)):
-        return [Problem(key=_key(place, "label"), value=label, message=message)]
-    for name, amount in amounts.items():
+    if want.label and (message := _label_problem(want.label, offer)):
+        return [Problem(key=_key(want.place, "label"), value=want.label, message=message)]
+    for name, amount in want.amounts.items():
         most = offer.maximum.get(name)
         if most is not None and amount > most:
-            message = f"{what} asks for {_amount(name, amount)}; no container of this cluster may have more than "
-            problems.append(
-                Problem(
-                    key=_key(place, name),
-                    value=_amount(name, amount),
-                    message=f"{message}{_amount(name, most)} ({_limit(name)}).",
-                )
-            )
-    return problems or _no_node(place, what, amounts, label, offer)
+            problems.append(_problem(want, name, _over_the_most(want, name, most, offer)))
+    return problems or _no_node(want, offer) or _over_queue(want, offer)
+
+
+def _problem(want: Want, name: str, message: str) -> Problem:
+    return Problem(key=_key(want.place, name), value=amount_text(name, want.amounts[name]), message=message)
 
 
 def _label_problem(label: str, offer: Offer) -> str:
     """Why no container of the job can have this label; empty if one can."""
     if label not in offer.labels:
-        known = f"it has {_some(sorted(offer.labels))}" if offer.labels else "it has none"
+        known = f"it has {some(sorted(offer.labels))}" if offer.labels else "it has none"
         return f"the cluster has no such node label; {known}."
     queue = offer.queue
     if queue is None or not {"*", label}.isdisjoint(queue.labels):
         return ""
     may = sorted(each for each in queue.labels if each)
-    known = f"it may use {_some(may)}" if may else "it may use none"
+    known = f"it may use {some(may)}" if may else "it may use none"
     return f"the queue may not use this node label; {known}. Name another queue, or ask who runs the cluster."
 
 
-def _no_node(place: str, what: str, amounts: Mapping[str, int], label: str | None, offer: Offer) -> list[Problem]:
-    nodes = [node for node in offer.nodes if _takes(node, label, offer)]
-    if not nodes or any(all(node.has.get(name, 0) >= amount for name, amount in amounts.items()) for node in nodes):
+def _over_the_most(want: Want, name: str, most: int, offer: Offer) -> str:
+    """The ResourceManager refuses what no node that runs has, however much is configured."""
+    away = [f"{node.host} ({node.away})" for node in nodes_for(want, offer) if node.away and holds(node, want)]
+    why, hope = _limit(name), ""
+    if away:
+        why = f"{why}, or what the largest node that runs has"
+        hope = f" Submit again when a node is back that is large enough: {some(away)}."
+    wanted = amount_text(name, want.amounts[name])
+    return (
+        f"{want.what} asks for {wanted}; no container of this cluster may have more than {amount_text(name, most)} "
+        f"({why}).{hope}"
+    )
+
+
+def _no_node(want: Want, offer: Offer) -> list[Problem]:
+    nodes = nodes_for(want, offer)
+    if all(node.away for node in nodes) or any(holds(node, want) for node in nodes):
         return []  # a cluster without nodes is one that waits for them
-    having = f" with the label {label}" if label else " without a label" if len(nodes) < len(offer.nodes) else ""
-    for name, amount in amounts.items():
+    away = sum(1 for node in nodes if node.away)
+    having = f" with the label {want.label}" if want.label else ""
+    if not want.label and len(nodes) < len(offer.nodes):
+        having = " without a label"
+    having += f" ({away} of them away now)" if away else ""
+    for name, amount in want.amounts.items():
         largest = max(node.has.get(name, 0) for node in nodes)
         if amount > largest:
             message = (
-                f"{what} asks for {_amount(name, amount)}, and {_largest(len(nodes))}{having} has "
-                f"{_amount(name, largest)}. Ask for less."
+                f"{want.what} asks for {amount_text(name, amount)}, and {_largest(len(nodes))}{having} has "
+                f"{amount_text(name, largest)}. Ask for less."
             )
-            return [Problem(key=_key(place, name), value=_amount(name, amount), message=message)]
-    wanted = ", ".join(_amount(name, amount) for name, amount in amounts.items())
+            return [_problem(want, name, message)]
     none = f"none of {len(nodes)} nodes{having} has all of that"
     if len(nodes) == 1:
         none = f"the only node{having} has not all of that"
-    message = f"{what} asks for {wanted} together, and {none}. Ask for less."
-    return [Problem(key=_key(place, MEMORY), value=_amount(MEMORY, amounts[MEMORY]), message=message)]
+    message = f"{want.what} asks for {amounts_text(want)} together, and {none}. Ask for less."
+    return [_problem(want, MEMORY, message)]
 
 
-def _takes(node: Node, label: str | None, offer: Offer) -> bool:
-    """Whether it is there for a container with this label, or with none."""
-    return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
+def _over_queue(want: Want, offer: Offer) -> list[Problem]:
+    said = too_much(want, offer)
+    if not said or may_go_elsewhere(offer):
+        return []
+    return [_problem(want, MEMORY, f"{said}. Ask for less, or name another queue.")]
+
+
+def _away(want: Want, offer: Offer) -> str:
+    """Why it waits for nodes that are away; empty if those that run are enough, or nothing is."""
+    nodes = nodes_for(want, offer)
+    holding = [f"{node.host} ({node.away})" for node in nodes if node.away and holds(node, want)]
+    if holding and not any(holds(node, want) for node in nodes if not node.away):
+        return (
+            f"Only nodes that are away now could hold {want.what} ({amounts_text(want)}): {some(holding)}. "
+            "The job waits until one is back."
+        )
+    missing = [f"{node.host} ({node.away})" for node in nodes if node.away]
+    queue, most = offer.queue, most_memory(want, offer)
+    now = queue.most_memory if queue and missing and most is not None else None
+    if queue is None or most is None or now is None or not now < want.amounts.get(MEMORY, 0) <= most:
+        return ""
+    return (
+        f"The queue {queue.path} may have {amount_text(MEMORY, now)} now, and {want.what} asks for "
+        f"{amount_text(MEMORY, want.amounts[MEMORY])}. The job waits for nodes that are away: {some(missing)}."
+    )
+
+
+def _perhaps_never(want: Want, offer: Offer) -> str:
+    said = too_much(want, offer)
+    if not said or not may_go_elsewhere(offer):
+        return ""
+    return f"{said[0].upper()}{said[1:]}. Unless the cluster puts your jobs into another queue, it never starts."
 
 
 def _largest(nodes: int) -> str:
@@ -179,17 +182,6 @@ def _key(place: str, name: str) -> str:
     return f"{place}.{_KEYS[name]}" if name in _KEYS else f"{place}.resources.{name}"
 
 
-def _amount(name: str, amount: int) -> str:
-    if name == MEMORY:
-        return f"{amount}m"
-    return f"{amount} {name}"
-
-
 def _limit(name: str) -> str:
     known = {MEMORY: "yarn.scheduler.maximum-allocation-mb", CORES: "yarn.scheduler.maximum-allocation-vcores"}
     return known.get(name, f"yarn.resource-types.{name}.maximum-allocation")
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

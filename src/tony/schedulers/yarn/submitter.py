@@ -17,7 +17,7 @@ from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.records import ApplicationId, FinalStatus, NodeState
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, QueueInfo, QueueState
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.threads import beside
 from tony.model.codec import Json, from_plain
@@ -30,8 +30,9 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
 from tony.schedulers.yarn.finding import find_cluster
-from tony.schedulers.yarn.fit import Node, Offer, Queue, misfits
+from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.listed import listed
+from tony.schedulers.yarn.offer import AWAY, Offer, offer
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import parcels
 from tony.schedulers.yarn.record import Record
@@ -57,6 +58,7 @@ class YarnSubmitter(Submitter):
         self._new: ApplicationId | None = None
         self._cluster: Cluster | None = None
         self._nodes: dict[str, str] = {}
+        self._offered: Offer | None = None
 
     # --- before ---------------------------------------------------------------------------------------------------
 
@@ -68,7 +70,12 @@ class YarnSubmitter(Submitter):
             self._cluster = find_cluster(settings, self._home)
         except TonyError as error:
             return [Problem(key="scheduler.name", value="yarn", message=str(error))]
-        return misfits(spec, settings, asyncio.run(self._offer(settings, self._cluster)))
+        self._offered = asyncio.run(self._offer(settings, self._cluster))
+        return misfits(spec, settings, self._offered)
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        settings, _ = read_settings(spec.scheduler_settings)
+        return notices(spec, settings, self._offered) if self._offered else ()
 
     async def _offer(self, settings: YarnSettings, cluster: Cluster) -> Offer:
         """Asks for everything at once, and for an id as well: it costs nothing if it is not used.
@@ -81,28 +88,22 @@ class YarnSubmitter(Submitter):
                 client.new_application(),
                 client.resource_types(),
                 client.labels(),
-                client.nodes((NodeState.RUNNING,)),
+                client.nodes((NodeState.RUNNING, *AWAY)),
                 client.queue(settings.queue, recursive=False),
                 client.queue("root"),
             )
         self._new = new.id
-        named = [node for node in nodes if node.id and node.id.host][:_NAMED]
+        running = [node for node in nodes if node.state is NodeState.RUNNING]
+        named = [node for node in running if node.id and node.id.host][:_NAMED]
         self._nodes = {node.id.host or "": node.rack or "" for node in named if node.id}
-        return Offer(
-            maximum=new.maximum.amounts(),
-            types=[each.name for each in types],
-            labels=[label.name or "" for label in labels],
-            shared_labels=[label.name or "" for label in labels if not label.exclusive],
-            nodes=[
-                Node(
-                    host=node.id.host or "" if node.id else "",
-                    has=node.capability.amounts() if node.capability else {},
-                    labels=node.labels,
-                )
-                for node in nodes
-            ],
-            queue=_queue(queue),
-            queues=_leaves(root),
+        return offer(
+            maximum=new.maximum,
+            types=types,
+            labels=labels,
+            nodes=nodes,
+            name=settings.queue,
+            queue=queue,
+            root=root,
         )
 
     def own_id(self) -> str | None:
@@ -302,22 +303,3 @@ _RESULTS = {
     FinalStatus.FAILED: JobState.FAILED,
     FinalStatus.KILLED: JobState.KILLED,
 }
-
-
-def _queue(info: QueueInfo | None) -> Queue | None:
-    if info is None:
-        return None
-    return Queue(
-        running=info.state in (None, QueueState.RUNNING),
-        labels=info.accessible_node_labels,
-        label=info.default_node_label_expression or "",
-        children=[child.name or "" for child in info.children],
-    )
-
-
-def _leaves(info: QueueInfo | None) -> list[str]:
-    if info is None:
-        return []
-    if not info.children:
-        return [info.name or ""]
-    return [name for child in info.children for name in _leaves(child)]

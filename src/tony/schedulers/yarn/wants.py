@@ -1,0 +1,81 @@
+"""The containers that a job asks for, and the nodes that there are for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tony.dataclass import dataclass
+from tony.hadoop.wire.records import Resource
+from tony.model.job import JobSpec
+from tony.schedulers.yarn.contexts import capability, master_capability
+from tony.schedulers.yarn.offer import Node, Offer
+from tony.schedulers.yarn.settings import YarnSettings
+
+MEMORY, CORES = "memory-mb", "vcores"
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A container that the job asks for.
+
+    Attributes:
+        place: of its settings in the job file.
+        what: it is, for people.
+        amounts: what it asks for, by YARN's names; nothing that is 0.
+        label: of the nodes that it goes to; empty for those without one.
+    """
+
+    place: str
+    what: str
+    amounts: Mapping[str, int]
+    label: str
+
+
+def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]:
+    """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
+    usual = settings.node_label or (offer.queue.label if offer.queue else "")
+    master = master_capability(settings)
+    yield _want("scheduler.yarn.am", "the application master", master, settings.am_node_label or usual)
+    for name, role in spec.effective_roles.items():
+        if role.instances:
+            label = role.node_label or settings.node_label or ("" if role.spread else usual)
+            yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label)
+
+
+def _want(place: str, what: str, wanted: Resource, label: str | None) -> Want:
+    amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
+    return Want(place=place, what=what, amounts=amounts, label=label or "")
+
+
+def nodes_for(want: Want, offer: Offer) -> list[Node]:
+    """The nodes that take such a container, however large they are, those that are away too."""
+    return [node for node in offer.nodes if _takes(node, want.label, offer)]
+
+
+def holds(node: Node, want: Want) -> bool:
+    """Whether the node has all of it together, when nothing else is on it."""
+    return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
+
+
+def _takes(node: Node, label: str, offer: Offer) -> bool:
+    """Whether it is there for a container with this label, or with none."""
+    return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount for people: `4096m`, `8 vcores`."""
+    if name == MEMORY:
+        return f"{amount}m"
+    return f"{amount} {name}"
+
+
+def amounts_text(want: Want) -> str:
+    """All that it asks for, for people."""
+    return ", ".join(amount_text(name, amount) for name, amount in want.amounts.items())
+
+
+def some(names: Sequence[str]) -> str:
+    """A list for people; a long one is cut."""
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
