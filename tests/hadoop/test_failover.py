@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, WHO, Said, daemon
+from tony.dataclass import replace as with_fields
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import Daemon
@@ -36,7 +37,7 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.hadoop.ipc.login import Login
 from tony.hadoop.ipc.options import Options
-from tony.testing.hadoop.faults import Drop, Hold, Moment, Refuse, Silence, retriable, standby
+from tony.testing.hadoop.faults import Delay, Drop, Hold, Moment, Refuse, Silence, retriable, standby
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 #: Pauses that a test does not feel.
@@ -147,6 +148,21 @@ async def test_what_may_have_been_carried_out_is_sent_again_only_if_the_method_b
             with pytest.raises(error):
                 await both.call(WHO, HI, timeout=0.2)
             assert HI == await both.call(ECHO, HI, timeout=0.2)
+
+
+async def test_a_daemon_that_hangs() -> None:
+    """Who has not answered yet is not waited for if there is another; who has may take his time."""
+    async with pair(policy=with_fields(QUICK, first_answer=0.2)) as (one, two, both):
+        one.order(Silence(), times=6)
+        answers = await asyncio.gather(*(both.call(ECHO, Said(number=n)) for n in range(6)))
+        assert list(range(6)) == [answer.number for answer in answers]
+        assert ("d1", 1) == (both.active.id, two.connections)
+        two.order(Delay(seconds=0.5))
+        assert HI == await both.call(ECHO, HI)
+    async with daemon() as server, proxy(server, policy=with_fields(QUICK, first_answer=0.1)) as only:
+        server.order(Delay(seconds=0.3))
+        assert HI == await only.call(ECHO, HI)
+        assert 1 == len(server.calls)
 
 
 async def test_a_call_that_times_out_leaves_others_alone() -> None:

@@ -64,11 +64,14 @@ class Policy:
         patience: seconds from the first failure of a call until it is given up; may be infinite.
         shortest: seconds of the shortest pause between rounds.
         longest: seconds of the longest.
+        first_answer: seconds for the first answer over a connection, of calls that may be repeated, where there are
+            others to ask; infinite for those of any other answer. A daemon that hangs takes connections, and is silent.
     """
 
     patience: float = 900.0
     shortest: float = 1.0
     longest: float = 2.0
+    first_answer: float = math.inf
 
 
 DEFAULT_POLICY: Final = Policy()
@@ -166,7 +169,7 @@ class Proxy:
             try:
                 connection = await self._connected()
                 is_sent = True
-                return await self._ask(connection, method, request, {**how, "retry": call_id})
+                return await self._ask(connection, method, request, {**self._shorter(method), **how, "retry": call_id})
             except _TROUBLE as error:
                 failure = error
             logins = logins + 1 if isinstance(failure, LoginError | SaslError) else 0
@@ -179,6 +182,11 @@ class Proxy:
                 raise self._unavailable(now - since, failure)
             if isinstance(failure, RetriableError):
                 await asyncio.sleep(self._pause())
+
+    def _shorter(self, method: Method[Any, Any]) -> dict[str, float]:
+        """How long to wait for the first answer over a connection, if less than for others."""
+        is_first = not self._is_proven and len(self.daemons) > 1 and method.idempotent
+        return {"timeout": self.policy.first_answer} if is_first and math.isfinite(self.policy.first_answer) else {}
 
     async def _ask(
         self, connection: Connection, method: Method[Request, Response], request: Request, how: dict[str, Any]

@@ -220,6 +220,20 @@ def test_nobody_there() -> None:
         WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(patience=0.3)).status("/")
 
 
+def test_a_namenode_that_hangs() -> None:
+    """It takes connections and says nothing: the other one is asked, and from then on first."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, PlayedWebHdfs() as active:
+        hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with WebHdfs([hung, active.url], WebLogin(user="a"), WebOptions(hangs=0.2)) as client:
+            client.create("/f", b"x")
+            assert client.status("/f").length == 1
+        with (
+            WebHdfs([hung, active.url], WebLogin(user="a"), WebOptions(hangs=0.2)) as client,
+            pytest.raises(CallTimeout),
+        ):
+            client.delete("/f")  # it may have been done
+
+
 def test_whose_namenode_is_not_there() -> None:
     """Who is told of it learns which file system it is, who names it, and what to do."""
     client = WebHdfs([_NOBODY], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")

@@ -167,6 +167,7 @@ class HttpPool:
         *,
         body: Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> Answer:
         """Asks once; an answer of any status is an answer.
 
@@ -176,6 +177,7 @@ class HttpPool:
             target: path and query, quoted.
             body: pieces; with Content-Length among the headers, or sent chunked.
             headers: more of them.
+            timeout: seconds until something must have been said; as the options have it if left out.
 
         Raises:
             ConnectError: no connection; nothing was sent.
@@ -184,6 +186,7 @@ class HttpPool:
         """
         link = self._kept_one(origin) or self._new_one(origin)
         try:
+            link.sock.settimeout(self._options.timeout if timeout is None else timeout)
             self._send(link, method, target, body, dict(headers or {}))
             return Answer(self, origin, link)
         except (OSError, http.client.HTTPException) as error:
@@ -256,7 +259,6 @@ class HttpPool:
         except OSError as error:
             link.close()
             raise _not_connected(origin, error) from error
-        link.sock.settimeout(self._options.timeout)
         return link
 
     def _tls_context(self) -> ssl.SSLContext:

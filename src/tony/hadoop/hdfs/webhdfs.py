@@ -10,6 +10,7 @@ is closed, its length is known to the NameNode, and every reader sees every byte
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -84,10 +85,12 @@ class WebOptions:
         http: time-outs of a connection, and https.
         patience: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
             NameNode that refuses connections is an error at once.
+        hangs: seconds of silence after which another NameNode is asked, where there are several.
     """
 
     http: HttpOptions = field(default_factory=HttpOptions)
     patience: float = 20.0
+    hangs: float = 15.0
 
 
 class WebHdfs:
@@ -122,6 +125,7 @@ class WebHdfs:
         self._pool = HttpPool(self._options.http)
         self._lock = threading.Lock()
         self._active = 0
+        self._timeout = min(self._options.http.timeout, self._options.hangs if len(namenodes) > 1 else math.inf)
 
     # What is in the NameNode alone
 
@@ -358,7 +362,7 @@ class WebHdfs:
             origin, target = self._target(base, path, operation, query or {})
             where = f"{origin} {operation} {path}"
             for _ in range(_MOST_REDIRECTS + 1):
-                answer = self._pool.request(method, origin, target)
+                answer = self._pool.request(method, origin, target, timeout=self._timeout)
                 if answer.status in _REDIRECTS:  # HttpFS and gateways
                     origin, target = _location(answer, origin, where)
                     continue
@@ -406,7 +410,7 @@ class WebHdfs:
         def ask(base: tuple[Origin, str]) -> Answer | tuple[Origin, str]:
             origin, target = self._target(base, path, operation, query)
             where = f"{origin} {operation} {path}"
-            answer = self._pool.request(method, origin, target)
+            answer = self._pool.request(method, origin, target, timeout=self._timeout)
             if answer.status in _REDIRECTS:
                 return _location(answer, origin, where)
             if answer.status >= 300:
@@ -513,7 +517,7 @@ class WebHdfs:
         several = len(self._namenodes) > 1
         if isinstance(error, StandbyError | ConnectError):
             return several
-        return several and repeat and isinstance(error, ConnectionLost)
+        return several and repeat and isinstance(error, ConnectionLost | CallTimeout)
 
     def _yes(self, path: str, answer: dict[str, Any]) -> None:
         if within(answer, "boolean", path) is not True:

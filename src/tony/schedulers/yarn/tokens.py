@@ -32,8 +32,8 @@ _ALWAYS = "dfs.namenode.delegation.token.always-use"
 _RENEWER = "yarn.resourcemanager.principal"
 _ANYWHERE = ("0.0.0.0", "::")
 
-#: A person waits for a cluster of which nobody answers.
-POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5)
+#: A person waits for a cluster of which nobody answers; or for one of a pair, which hangs.
+POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
 def for_programs(credentials: Credentials) -> Credentials:
