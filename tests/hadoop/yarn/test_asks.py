@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -326,6 +326,28 @@ def test_rejected_one_by_one() -> None:
     table.again(1)
     table.again(2)
     assert counts_apart(table.request()) == [2, 1]
+
+
+@given(
+    st.lists(st.one_of(st.tuples(st.just("want"), st.integers(0, 4)), st.tuples(st.just("places"), st.integers(0, 3))))
+)
+def test_whatever_is_rejected_comes_in_the_end(steps: list[tuple[str, int]]) -> None:
+    """Demand and room change at will; no more is kept than is wanted, and with room all of it comes."""
+    table, manager = AskTable(), registered(places=0)
+    for what, number in steps:
+        if what == "want":
+            table.want(1, number, APART)
+        else:
+            manager.places = number
+        news = beat(table, manager)
+        assert sum(each.count for each in news.rejected) <= table.outstanding(1)
+        table.again(1)
+    manager.places = 1000
+    for _ in range(4):
+        table.again(1)
+        beat(table, manager)
+    assert (table.outstanding(1), table.is_changed) == (0, False)
+    assert manager.outstanding(1) == 0
 
 
 def test_a_new_resource_manager_is_told_what_the_old_one_rejected() -> None:

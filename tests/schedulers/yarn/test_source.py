@@ -285,6 +285,10 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
         await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is well again" in caplog.messages)
+        played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
+        played.manager.complete(container_id(other), -100, "Container released on a *lost* node")
+        await played.until(lambda: len(played.causes()) == 2)
+        assert "(before: its node 127.0.0.1 is unhealthy: no fan)" in played.causes()[1]
 
 
 async def test_told_twice(tmp_path: Path) -> None:
