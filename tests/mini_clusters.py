@@ -31,7 +31,7 @@ SHARED = {
     "yarn.scheduler.capacity.root.other.user-limit-factor": "2",
     "yarn.resource-types": "yarn.io/gpu",
     "nm1:yarn.nodemanager.resource-type.yarn.io/gpu": "2",
-    "yarn.am.liveness-monitor.expiry-interval-ms": "120000",  # of a machine that has no time, an AM is slow, not dead
+    "yarn.am.liveness-monitor.expiry-interval-ms": "45000",  # of a machine that has no time, an AM is slow, not dead
 }
 #: Ends a cluster when its own standard input ends.
 _WATCH = (
