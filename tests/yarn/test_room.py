@@ -111,7 +111,7 @@ def test_what_yarn_is_told(lab: YarnLab) -> None:
     seen = lab.application(job)
     shown = {name: seen[name] for name in ("queue", "applicationType", "name")}
     assert shown == {"queue": "root.other", "applicationType": "TRAINING", "name": "by hand"}
-    assert set(seen["applicationTags"].split(",")) == {"night", "mnist"}
+    assert set(seen["applicationTags"].split(",")) == {"night", "mnist", "tony"}  # ours, as the type does not say so
     (timeout,) = seen["timeouts"]["timeout"]
     assert (timeout["type"], timeout["remainingTimeInSeconds"] > 3000) == ("LIFETIME", True)
     assert lab.tony("kill", job, "--now").returncode == 0
