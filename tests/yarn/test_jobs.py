@@ -102,10 +102,15 @@ def test_a_failed_session_is_followed_by_another_in_place(lab: YarnLab) -> None:
     mark.touch()
     if session == "1":
         time.sleep(3600)
+    while not os.path.exists(os.environ["OUT"] + "/gate"):
+        time.sleep(0.05)
     """
     job = lab.detach(lab.roles(program, "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
     lab.wait_wrote("0"), lab.wait_wrote("1")
     os.kill(lab.pid_of(job, "worker:1"), signal.SIGKILL)
+    lab.wait_wrote("0", "\n2 "), lab.wait_wrote("1", "\n2 ")
+    assert "session 2: worker:1 was killed by SIGKILL" in lab.tony("status", job).stdout
+    (lab.out / "gate").touch()
     status = lab.wait(job)
     assert (status["state"], status["session"]) == ("succeeded", 2)
     for index in "01":

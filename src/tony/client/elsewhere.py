@@ -21,6 +21,7 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError, UnrecordedJ
 from tony.history.files import write_json
 from tony.history.log import segments
 from tony.history.record import pending_report, read_summary, record_of, write_summary
+from tony.history.sessions import session_reasons
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
@@ -32,6 +33,8 @@ from tony.schedulers.base import Sight, Submitter
 #: Seconds that a master may take to write the end of its record after it has told it.
 _LAST_WORDS = 20.0
 _LOOK_AGAIN = 0.1
+#: Seconds before each look for what a master has only just written down.
+_LOG_IS_LATE = (0.0, 0.5, 1.0)
 #: Seconds that a scheduler may take to say where a master is; then the master is asked where it was last.
 _HELD_UP = 1.0
 
@@ -176,6 +179,22 @@ async def refresh(home: Home, job_id: str) -> None:
     except InfraError:
         if not segments(folder.path):
             raise
+
+
+async def sessions(home: Home, job_id: str, last: int) -> dict[int, str]:
+    """Why each session up to `last` began, as far as it is known. The log of a job elsewhere comes a moment late."""
+    folder = home.job(job_id)
+    submitter = registry.load(record_of(home, job_id).spec.scheduler).submitter(home)
+    pauses = () if submitter.capabilities.same_host else _LOG_IS_LATE
+    reasons = await beside(session_reasons, folder)
+    for pause in pauses:
+        if reasons.keys() >= set(range(2, last + 1)):
+            break
+        await asyncio.sleep(pause)
+        with contextlib.suppress(InfraError):
+            await refresh(home, job_id)
+        reasons = await beside(session_reasons, folder)
+    return reasons
 
 
 async def adopt(home: Home, job_id: str) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tony import clock
-from tony.client import facts
-from tony.client.elsewhere import keep
+from tony.client import elsewhere, facts
 from tony.client.inotify import FolderWatch
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
@@ -21,9 +20,7 @@ from tony.client.master import watch
 from tony.client.remote_logs import RemoteLogs, bring, bringing
 from tony.errors import ConnectionFailed, InfraError, StorageError
 from tony.history.record import record_of
-from tony.history.sessions import session_reasons
-from tony.linux.threads import beside
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
 
@@ -99,7 +96,7 @@ async def _watch(
     home: Home, job_id: str, viewer: Viewer, printer: _Printer, remote: RemoteLogs | None, *, ages: bool
 ) -> JobReport:
     last: JobReport | None = None
-    sessions = _Sessions(home.job(job_id), viewer)
+    sessions = _Sessions(home, job_id, viewer)
     async with aclosing(reports(home, job_id, viewer.noticed, ages=ages)) as stream:
         async for last in stream:
             await sessions.tell(last.session)
@@ -115,8 +112,9 @@ async def _watch(
 class _Sessions:
     """Tells of further sessions. Reports do not say why one began, and a quick restart happens between two of them."""
 
-    def __init__(self, folder: JobFolder, viewer: Viewer) -> None:
-        self._folder = folder
+    def __init__(self, home: Home, job_id: str, viewer: Viewer) -> None:
+        self._home = home
+        self._job_id = job_id
         self._viewer = viewer
         self._told = 1
 
@@ -124,7 +122,7 @@ class _Sessions:
         """The job is in this session now."""
         if session <= self._told:
             return
-        reasons = await beside(session_reasons, self._folder)
+        reasons = await elsewhere.sessions(self._home, self._job_id, session)
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session
@@ -157,7 +155,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                     async for message in stream:
                         pause = _SOON
                         asker.heard()
-                        yield keep(folder, message.report) if message.final and far else message.report
+                        yield elsewhere.keep(folder, message.report) if message.final and far else message.report
                         if message.final:
                             return
                 broken = None

@@ -9,6 +9,8 @@ from tony.cli.output import print_json, say_all
 from tony.cli.standing import report_of
 from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of
+from tony.model.layout import Home
+from tony.model.report import JobReport
 
 
 @click.command("status")
@@ -24,4 +26,15 @@ def command(job: str, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
+        if report.session > 1 and not report.state.ended:
+            _bring_reasons(home, name, report)
         say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
+
+
+def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
+    """Why its sessions began is in the log of a job that runs elsewhere."""
+    import asyncio
+
+    from tony.client.elsewhere import sessions
+
+    asyncio.run(sessions(home, name, report.session))
