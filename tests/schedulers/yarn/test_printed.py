@@ -63,8 +63,9 @@ class PlayedCluster:
         """All nodes."""
         return self.known_nodes
 
-    def web_files(self) -> Files:
-        """The file system."""
+    def web_files(self, key: str) -> Files:
+        """The file system that a setting names."""
+        assert key == "yarn.nodemanager.remote-app-log-dir"
         return self.files
 
     def running(self) -> None:

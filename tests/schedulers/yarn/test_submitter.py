@@ -169,3 +169,20 @@ async def test_checked_against_the_cluster(tmp_path: Path, monkeypatch: pytest.M
         assert any("node-1 (lost)" in sentence for sentence in made.submitter.notices(spec))
         assert made.submitter._nodes == {}
         assert made.submitter.own_id()
+
+
+def test_a_file_system_of_its_own_for_logs() -> None:
+    """Each is asked at its own NameNode; one that is only a path lies in the default one."""
+    given = {
+        "fs.defaultFS": "hdfs://nn:8020",
+        "dfs.namenode.http-address": "nn:9870",
+        "dfs.nameservices": "logs",
+        "dfs.ha.namenodes.logs": "a",
+        "dfs.namenode.rpc-address.logs.a": "other:8020",
+        "dfs.namenode.http-address.logs.a": "other:9870",
+    }
+    key = "yarn.nodemanager.remote-app-log-dir"
+    for folder, host in (("/app-logs", "nn"), ("hdfs://logs/app-logs", "other")):
+        settings = Configuration.load(None, {}, given={**given, key: folder})
+        with Cluster.of(settings, {"HADOOP_USER_NAME": "ann"}).web_files(key) as files:
+            assert host in str(files._namenodes)

@@ -27,7 +27,8 @@ from tony.hadoop.logs.ranges import Opener, opener
 #: Reads a setting: key and default -> value.
 Settings = Callable[[str, str], str | None]
 
-_DIR = "yarn.nodemanager.remote-app-log-dir"
+#: Where nodes bring logs to: a path, or one in a file system that it names.
+FOLDER = "yarn.nodemanager.remote-app-log-dir"
 _SUFFIX = "yarn.nodemanager.remote-app-log-dir-suffix"
 #: A NodeManager writes into this and renames it.
 _TEMPORARY = ".tmp"
@@ -92,7 +93,7 @@ def places(settings: Settings) -> tuple[Place, ...]:
     Args:
         settings: reads a setting of `yarn-site.xml`: `(key, default) -> value`.
     """
-    common = settings(_DIR, "/tmp/logs") or "/tmp/logs"
+    common = settings(FOLDER, "/tmp/logs") or "/tmp/logs"
     suffix = settings(_SUFFIX, "logs") or "logs"
     formats = [name.strip() for name in (settings("yarn.log-aggregation.file-formats", "TFile") or "").split(",")]
     found: list[Place] = []

@@ -81,21 +81,31 @@ class Cluster:
             )
         )
 
-    def web_files(self) -> WebHdfs:
-        """Talks to the file system over HTTP; blocks; to be closed.
+    def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
+        """Talks to a file system over HTTP; blocks; to be closed.
+
+        Args:
+            key: the setting that names it; one that names a path alone means the default one.
 
         Raises:
+            ConfigurationError: it names no HDFS, or one whose NameNodes are not known.
             SchedulerError: no NameNode of it has a web address.
         """
-        urls = [f"{node.web_scheme}://{node.web}" for node in self.files.name_nodes if node.web]
+        named = self.configuration.get(key) or ""
+        files = self.files
+        if "://" in named and key != "fs.defaultFS":
+            files = name_service(self.configuration, named)
+        else:
+            key = "fs.defaultFS"
+        urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
         if not urls:
             raise SchedulerError(
-                f"the file system {self.files.uri} has no web address: dfs.namenode.http-address is not set. "
-                "Set it in hdfs-site.xml."
+                f"the file system {files.uri} ({key}, {self.configuration.source(key)}) has no web address: "
+                "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
             )
         from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: http.client, which not all of us need at once
 
-        known_as = f"It is {self.files.uri} (fs.defaultFS, {self.configuration.source('fs.defaultFS')})"
+        known_as = f"It is {files.uri} ({key}, {self.configuration.source(key)})"
         return WebHdfs(urls, self.file_login, known_as=known_as)
 
     async def credentials_of_job(self, file_systems: Sequence[str]) -> Credentials:

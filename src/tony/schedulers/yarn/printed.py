@@ -14,7 +14,7 @@ from tony.hadoop import ids
 from tony.hadoop.hdfs.files import Readable
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.logs.aggregated import AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.aggregated import FOLDER, AggregatedLog, AggregatedLogs, places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
@@ -111,7 +111,7 @@ class Printed:
 
     async def _from_files(self, owner: str, sink: LogSink) -> None:
         settings = self._cluster.configuration.get
-        with closing(self._cluster.web_files()) as files:
+        with closing(self._cluster.web_files(FOLDER)) as files:
             logs = AggregatedLogs(files, places(settings))
             found = await beside(logs.find, self._application, owner)
             by_container: defaultdict[str, list[_Found]] = defaultdict(list)
