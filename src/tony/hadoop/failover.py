@@ -116,7 +116,8 @@ class Proxy:
         if not daemons:
             raise ValueError(f"{name}: no addresses")
         self.name, self.daemons, self.policy = name, tuple(daemons), policy
-        self._login, self._protocol, self._options, self._connector = login, protocol, options, connector
+        self.options = options
+        self._login, self._protocol, self._connector = login, protocol, connector
         self._current = 0
         self._connection: Connection | None = None
         #: Connections that are left, and have calls that still wait.
@@ -238,7 +239,7 @@ class Proxy:
             await asyncio.sleep(max(0.0, self._not_before - asyncio.get_running_loop().time()))
             daemon = self.active
             login = self._login(daemon) if callable(self._login) else self._login
-            connection = await self._connector(daemon.address, login, protocol=self._protocol, options=self._options)
+            connection = await self._connector(daemon.address, login, protocol=self._protocol, options=self.options)
         except HadoopError as error:
             attempt.error = error
             if isinstance(error, _TROUBLE):

@@ -467,20 +467,24 @@ async def test_a_handler_that_fails_ends_the_heartbeat() -> None:
             await story.master.run(fail)
 
 
-async def test_the_door_of_a_configuration() -> None:
-    """Both of a pair, at the scheduler's port."""
+@pytest.mark.parametrize(("paired", "expiry", "timeout"), [(True, 60, 15), (True, 900, 120), (False, 60, 120)])
+async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: int) -> None:
+    """Both of a pair, at the scheduler's port. Of a pair one that hangs is left before the master is taken for dead."""
     settings = Configuration.load(
         None,
         {},
         given={
-            "yarn.resourcemanager.ha.enabled": "true",
+            "yarn.resourcemanager.ha.enabled": str(paired).lower(),
             "yarn.resourcemanager.ha.rm-ids": "a,b",
+            "yarn.resourcemanager.hostname": "alone",
             "yarn.resourcemanager.hostname.a": "one",
             "yarn.resourcemanager.scheduler.address.b": "two:99",
+            "yarn.am.liveness-monitor.expiry-interval-ms": f"{expiry}s",
         },
     )
     made = scheduler_proxy(settings, FakeResourceManager().token)
-    assert [str(each.address) for each in made.daemons] == ["one:8030", "two:99"]
+    assert [str(each.address) for each in made.daemons] == (["one:8030", "two:99"] if paired else ["alone:8030"])
+    assert made.options.call_timeout == timeout
     await made.close()
 
 

@@ -88,6 +88,9 @@ _FINISH_PAUSE: Final = 0.02
 _PATIENCE: Final = 5
 _ODD_PAUSE: Final = 1.0
 
+#: Calls that may go unanswered, one after the other, before a master is taken for dead.
+_CHANCES: Final = 4
+
 #: How else a ResourceManager says that it does not like an ask: a label that there is not, a request that the scheduler
 #: itself threw out (the class is spelt so), one with constraints where their handler is disabled.
 _REFUSALS: Final = (
@@ -134,6 +137,8 @@ def scheduler_proxy(
 ) -> Proxy:
     """The ResourceManagers' door for masters, all of a pair.
 
+    A master of which the active one hears nothing for too long is given up: so from one that hangs we go over in time.
+
     Args:
         settings: of the cluster.
         token: the master's, from its token file (kind `YARN_AM_RM_TOKEN`). Wanted on insecure clusters, too.
@@ -141,13 +146,19 @@ def scheduler_proxy(
         options: of the connections; likewise.
         protections: of the traffic, in order of preference.
     """
+    daemons = schedulers(settings)
+    if options is None:
+        options = connection_options(settings)
+        if len(daemons) > 1:
+            limit = settings.get_seconds("yarn.am.liveness-monitor.expiry-interval-ms") / _CHANCES
+            options = with_fields(options, call_timeout=min(limit, options.call_timeout or math.inf))
     return Proxy(
         name="ResourceManager (scheduler)",
-        daemons=schedulers(settings),
+        daemons=daemons,
         login=Login.with_token(token, protections=protections),
         protocol=PROTOCOL,
         policy=policy or resource_manager_policy(settings),
-        options=options or connection_options(settings),
+        options=options,
     )
 
 
