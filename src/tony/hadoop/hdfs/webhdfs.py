@@ -50,6 +50,8 @@ MOST_NAMES = 100_000
 #: Seconds between two rounds through the NameNodes.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _REDIRECTS = (301, 302, 303, 307, 308)
+#: NameNodes of a file system -> which of them answered last in this process: new clients ask it first.
+_answered: dict[tuple[tuple[Origin, str], ...], int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class WebHdfs:
         self._known_as = known_as
         self._pool = HttpPool(self._options.http)
         self._lock = threading.Lock()
-        self._active = 0
+        self._active = _answered.get(self._namenodes, 0)
         self._timeout = min(self._options.http.timeout, self._options.hangs if len(namenodes) > 1 else math.inf)
 
     # What is in the NameNode alone
@@ -489,7 +491,7 @@ class WebHdfs:
                         raise self._named(error) from error
                     failed = error
                 else:
-                    self._active = number
+                    self._active = _answered[self._namenodes] = number
                     return result
             if time.monotonic() + pause > deadline:
                 raise self._named(failed) from failed
