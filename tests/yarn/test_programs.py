@@ -18,6 +18,8 @@ from tests.yarn.lab import YarnLab, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import Cluster
 from tony.mini.readiness import send
+from tony.schedulers.yarn.interpreter import store_interpreter
+from tony.storage.cache import Cache
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: What a container needs of a node, and our job below.
-_TOOLS = ("bash", "cat", "chmod", "cp", "find", "ln", "ls", "mkdir", "mv", "rm", "setsid", "sh", "sleep", "uname")
+_TOOLS = (
+    *("bash", "cat", "chmod", "cp", "find", "gzip", "ln", "ls", "mkdir", "mv", "rm", "setsid", "sh", "sleep", "tar"),
+    "uname",
+)
 CACHE = f"/user/{user()}/.tony/cache"
 
 
@@ -79,6 +84,19 @@ def test_no_python_on_the_nodes(bare_lab: YarnLab) -> None:
     done = bare_lab.submit(job, *own)
     assert done.returncode == 0, done.stdout + done.stderr
     assert listed(bare_lab, CACHE) == before
+
+
+def test_only_the_job_brings_a_python(bare_lab: YarnLab) -> None:
+    """On nodes without any, that of the job's environment runs our programs, too, and is sent once for both."""
+    cache = Cache(bare_lab.home / "cache")
+    cache.prepare()
+    archive = bare_lab.file("environment.tar.gz", "")
+    shutil.copy(cache.object(store_interpreter(cache).digest), archive)
+    sets = ("--set", "scheduler.yarn.python=environment")
+    program = "python3 -c \"import os, sys; open(os.environ['OUT'] + '/0', 'w').write(sys.executable)\""
+    done = bare_lab.submit(bare_lab.job(f'command = {json.dumps(program)}\npython = "environment.tar.gz"\n'), *sets)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "/bin/python3" in bare_lab.wrote("0")
 
 
 def test_framework_of_ones_own(lab: YarnLab) -> None:

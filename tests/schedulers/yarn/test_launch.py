@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,6 +96,36 @@ def test_setting_that_names_nothing(container: Path) -> None:
     assert start(container, {"TONY_PYTHON": "/nowhere/python"}).stdout.startswith(f"{found} ")
 
 
+@pytest.mark.parametrize("top", ["", "conda/"])
+def test_python_of_the_environment(container: Path, top: str) -> None:
+    """That of the job's archive, whatever the node has; its folder may have one around it."""
+    python(container / "bin" / "python3")
+    python(container / "packed" / f"{top}bin/python3")
+    _with_tar(container)
+    done = start(container, {"TONY_ENVIRONMENT": "digest"})
+    assert done.stdout.startswith(f"{container / '.environment' / top / 'bin/python3'} 1 1"), done.stderr
+
+
+def test_an_environment_without_python(container: Path) -> None:
+    """It is said, and nothing else is taken instead."""
+    python(container / "bin" / "python3")
+    (container / "packed/bin").mkdir(parents=True)
+    _with_tar(container)
+    done = start(container, {"TONY_ENVIRONMENT": "digest"})
+    assert (done.returncode, done.stdout) == (127, "")
+    assert "the job's environment has no bin/python3 that runs on host" in done.stderr
+    (container / "digest").write_bytes(b"no archive")
+    assert start(container, {"TONY_ENVIRONMENT": "digest"}).returncode not in (0, 127)
+
+
+def _with_tar(container: Path) -> None:
+    """A node's usual tools, and `packed` as an archive."""
+    for tool in ("mkdir", "tar"):
+        os.symlink(shutil.which(tool) or "", container / "bin" / tool)
+    with tarfile.open(container / "digest", "w") as archive:
+        archive.add(container / "packed", arcname=".")
+
+
 def test_no_python(container: Path) -> None:
     """Host, PATH and what to do are told, on one line, where YARN shows it."""
     done = start(container)
@@ -102,7 +133,7 @@ def test_no_python(container: Path) -> None:
     assert done.stderr == (
         f"tony: there is no python3 on host {os.uname().nodename}: PATH is {container / 'bin'}. Install Python 3.11 or "
         "later on the nodes, name one with scheduler.yarn.python, or ship your own with scheduler.yarn.python = "
-        '"own".\n'
+        '"own", or with the job\'s environment: "environment".\n'
     )
 
 

@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
+from tony.dataclass import replace
+from tony.errors import ConfigError
+from tony.model.record import JobRecord
+from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.yarn import interpreter
 from tony.schedulers.yarn import parcels as module
 from tony.schedulers.yarn.parcels import parcels
@@ -41,3 +45,18 @@ def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.name for each in needs.wanted[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
     assert (needs.interpreter, needs.plug_in) == (needs.wanted[1].name, needs.wanted[2].name)
     assert [each.public for each in needs.wanted] == [True, False, False, False, False]
+
+
+def test_an_environment_that_runs_our_programs(cache: Cache) -> None:
+    """Each role's container has to bring one that a shell can unpack."""
+    packed = StagedItem(digest="f" * 64, size=1, name="env", placement=Placement.PYTHON, suffix=".tar.gz")
+    settings = YarnSettings(python="environment")
+
+    def job(*items: StagedItem) -> JobRecord:
+        roles = record().spec.effective_roles
+        return record(staged=StagedJob(roles={name: StagedRole(items=items) for name in roles}))
+
+    assert parcels(job(packed), settings, cache).objects == (packed.digest,)
+    for items in ((), (replace(packed, suffix=".zip"),)):
+        with pytest.raises(ConfigError, match=r"has no such environment: `python` has to name an archive of it, \.tar"):
+            parcels(job(*items), settings, cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,9 +28,9 @@ from tony.hadoop.wire.records import (
 from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
 from tony.model.job import JobSpec, Resources
 from tony.model.record import JobRecord
-from tony.model.staged import StagedRole
+from tony.model.staged import Placement, StagedRole
 from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
-from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
 from tony.schedulers.yarn.unrecorded import all_tags
 
 MIB = 1024**2
@@ -106,17 +107,25 @@ def submission(
 
 
 def master_container(
-    settings: YarnSettings, programs: Mapping[str, Uploaded], tokens: Credentials
+    settings: YarnSettings,
+    programs: Mapping[str, Uploaded],
+    tokens: Credentials,
+    staged: Mapping[str, StagedRole] = MappingProxyType({}),
+    objects: Mapping[str, Uploaded] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
     """What the application master's container runs.
 
     Args:
         programs: `JobPapers.programs`.
+        staged: of each role; an environment among them may be what runs our programs.
+        objects: `JobPapers.objects`.
     """
+    python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
+    brought = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
     return ContainerLaunchContext(
-        local_resources=_archives(programs),
+        local_resources=(*_archives(programs), *brought),
         tokens=to_bytes(tokens),
-        environment=_environment(settings, None),
+        environment=_environment(settings, None, python),
         commands=(_command(MASTER),),
         acls=_acls(settings),
     )
@@ -139,7 +148,7 @@ def task_container(
             *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
-        environment=_environment(settings, spec.effective_roles[role].image),
+        environment=_environment(settings, spec.effective_roles[role].image, _environment_of(settings, staged)),
         commands=(_command(EXECUTOR),),
         acls=_acls(settings),
     )
@@ -164,12 +173,21 @@ def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLoc
     )
 
 
-def _environment(settings: YarnSettings, image: str | None) -> tuple[StringPair, ...]:
+def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
+    """The digest of a role's environment, if it is what runs our programs."""
+    if settings.python != ENVIRONMENT:
+        return None
+    return next((item.digest for item in staged.items if item.placement is Placement.PYTHON), None)
+
+
+def _environment(settings: YarnSettings, image: str | None, python: str | None) -> tuple[StringPair, ...]:
     """Everybody who may see the job's logs can read this: no secrets, and nothing of the user's variables."""
     variables = {}
+    if python:
+        variables["TONY_ENVIRONMENT"] = python
     if settings.python == OWN_PYTHON:
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
-    elif settings.python:
+    elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
     image = image or settings.docker_image
     if image:

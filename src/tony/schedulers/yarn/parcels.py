@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tony.dataclass import dataclass
+from tony.errors import ConfigError, Problem
 from tony.model.record import JobRecord
+from tony.model.staged import Placement
 from tony.schedulers.yarn.plug_in import store_plug_in
 from tony.schedulers.yarn.runtime import store_runtime
-from tony.schedulers.yarn.settings import OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
 from tony.schedulers.yarn.upload import Wanted
 from tony.storage.cache import Cache, Stored
 
@@ -39,6 +41,8 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         name = f"{stored.digest}{ending}"
         return Wanted(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
 
+    if settings.python == ENVIRONMENT:
+        _check_environment(record)
     own = None
     if settings.python == OWN_PYTHON:
         from tony.schedulers.yarn.interpreter import store_interpreter  # late: it loads every compressor
@@ -57,3 +61,13 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         plug_in=plug_in.name if plug_in else "",
         objects=tuple(items),
     )
+
+
+def _check_environment(record: JobRecord) -> None:
+    """A shell unpacks it: there is no Python yet."""
+    for role in record.spec.effective_roles:
+        staged = record.staged.roles.get(role)
+        found = [item for item in staged.items if item.placement is Placement.PYTHON] if staged else []
+        if not found or not found[0].suffix.startswith((".tar", ".tgz")):
+            message = f"{role} has no such environment: `python` has to name an archive of it, .tar or .tar.gz"
+            raise ConfigError([Problem(key="scheduler.yarn.python", value=ENVIRONMENT, message=message)])

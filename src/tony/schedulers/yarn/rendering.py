@@ -28,9 +28,10 @@ def rendered(record: JobRecord) -> Json:
         programs[INTERPRETER] = _PYTHON
     if record.framework_path:
         programs[PLUG_IN] = _PLUG_IN
-    master = master_container(settings, programs, Credentials())
     roles = record.spec.effective_roles
     staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
+    objects = {digest: each for staged in staged_roles.values() for digest, each in _objects(staged).items()}
+    master = master_container(settings, programs, Credentials(), staged_roles, objects)
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),

@@ -11,6 +11,8 @@ from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
 MIB = 1024**2
 #: `python` of this value ships the submitter's own interpreter.
 OWN_PYTHON = "own"
+#: `python` of this value takes the one in the job's own environment.
+ENVIRONMENT = "environment"
 
 
 def _text(name: str, default: str, meaning: str) -> SchedulerSetting:
@@ -43,7 +45,8 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text(
         "python",
         "python3, 3.11 or later, found on the node",
-        "Interpreter of our own programs on the nodes: a path or name there, or `own` to ship the submitter's.",
+        "Interpreter of our own programs on the nodes: a path or name there, `own` to ship the submitter's, or "
+        "`environment` for that of the job's environment archive.",
     ),
     SchedulerSetting(
         name="am_memory",
