@@ -18,9 +18,11 @@ pytestmark = pytest.mark.e2e
 NARROW = 40
 NAME = "a job with quite a long name, as people give"
 ERROR = "a rather long line of an error message that is longer than forty columns"
+#: One succeeds; the other one fails when that is known, for what still runs then is stopped.
+FAILS = f"until grep -q exited $TONY_HOME/jobs/$JOB_ID/events.1.jsonl; do sleep 0.1; done; echo '{ERROR}' >&2; exit 3"
 JOB = f"""
 name = "{NAME}"
-command = "echo hello from {{role}} {{index}}; sleep 0.5; test {{index}} = 0 || {{ echo '{ERROR}' >&2; exit 3; }}"
+command = "echo hello from {{role}} {{index}}; sleep 0.5; test {{index}} = 0 || {{ {FAILS}; }}"
 [roles.worker]
 instances = 2
 """
