@@ -122,6 +122,7 @@ class YarnSource(ContainerSource):
         self._roles = tuple(self._spec.effective_roles)
         self._demand = dict.fromkeys(self._roles, 0)
         self._held: dict[str, _Held] = {}
+        self._count = dict.fromkeys(self._roles, 0)  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
         self._registration: Registration | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -269,6 +270,7 @@ class YarnSource(ContainerSource):
         if not self._rm.outstanding(key):
             self._no_place.pop(role, None)
         self._held[name] = _Held(container=container, name=name, role=role)
+        self._count[role] += 1
         host = container.node.host or "" if container.node else ""
         self._emit(Granted(container=name, role=role, host=host))
 
@@ -297,8 +299,7 @@ class YarnSource(ContainerSource):
 
     def _ask(self, role: str) -> None:
         """Says how many are still to come. A container counts until its end was told."""
-        held = sum(each.role == role for each in self._held.values())
-        self._rm.want(self._roles.index(role), max(0, self._demand[role] - held), self._ask_of(role))
+        self._rm.want(self._roles.index(role), max(0, self._demand[role] - self._count[role]), self._ask_of(role))
         self._look_for_shortage()
 
     def _ask_of(self, role: str) -> Ask:
@@ -482,6 +483,7 @@ class YarnSource(ContainerSource):
             held.look.cancel()
         if self._held.pop(held.name, None) is None:
             return False
+        self._count[held.role] -= 1
         if self._sink:
             self._ask(held.role)
         if not self._held:
