@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.yarn.lab import ENDED, YarnLab, user
 from tony.mini.cluster import Cluster
 
+Made = TypeVar("Made", bound=YarnLab)
+
 
 @pytest.fixture
 def lab(cluster: Cluster) -> Iterator[YarnLab]:
     """One user with an empty home. After the test no process of an ended job may live, on any node."""
+    with one_user(lambda folder: YarnLab(folder, cluster)) as made:
+        yield made
+
+
+@contextmanager
+def one_user(make: Callable[[Path], Made]) -> Iterator[Made]:
+    """A user in a folder of their own; what they have done is proved to be clean, and removed."""
     folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = YarnLab(folder, cluster)
+    lab = make(folder)
     try:
         yield lab
         prove_clean(lab)

@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import prove_clean
+from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until, user
 from tests.yarn.pairs import Nothing, PairedCluster, PairedLab, Standing, paired_options
 from tests.yarn.test_daemons import RESUMES, events
@@ -63,14 +61,8 @@ def pairs(clusters: Clusters) -> PairedCluster:
 @pytest.fixture
 def lab(pairs: PairedCluster) -> Iterator[PairedLab]:
     """A user of it."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = PairedLab(folder, pairs)
-    try:
-        yield lab
-        prove_clean(lab)
-    finally:
-        lab.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with one_user(lambda folder: PairedLab(folder, pairs)) as made:
+        yield made
 
 
 def submitted(lab: YarnLab, file: Path) -> tuple[subprocess.Popen[str], str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mini_clusters import options
-from tests.yarn.conftest import prove_clean
+from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import Cluster
@@ -49,14 +49,8 @@ def bare(clusters: Clusters) -> Iterator[Cluster]:
 @pytest.fixture
 def bare_lab(bare: Cluster) -> Iterator[YarnLab]:
     """One user of it."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = YarnLab(folder, bare)
-    try:
-        yield lab
-        prove_clean(lab)
-    finally:
-        lab.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with one_user(lambda folder: YarnLab(folder, bare)) as made:
+        yield made
 
 
 def listed(lab: YarnLab, folder: str) -> dict[str, dict[str, int]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -17,7 +15,7 @@ import tony
 from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import prove_clean
+from tests.yarn.conftest import one_user
 from tests.yarn.lab import ENDED, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
@@ -104,14 +102,8 @@ def secure(clusters: Clusters, kdc: Kdc, keys: Keys) -> SecureCluster:
 @pytest.fixture
 def lab(secure: SecureCluster) -> Iterator[SecureLab]:
     """A user with a ticket."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = SecureLab(folder, secure)
-    try:
-        yield lab
-        prove_clean(lab)
-    finally:
-        lab.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with one_user(lambda folder: SecureLab(folder, secure)) as made:
+        yield made
 
 
 @pytest.fixture

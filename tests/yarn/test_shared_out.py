@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.mini_clusters import options
-from tests.yarn.conftest import prove_clean
+from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until
 from tony.mini.cluster import Cluster
 from tony.mini.readiness import send
@@ -80,14 +77,8 @@ def sharing(clusters: Clusters) -> Cluster:
 @pytest.fixture
 def lab(sharing: Cluster) -> Iterator[YarnLab]:
     """One user of it."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = YarnLab(folder, sharing)
-    try:
-        yield lab
-        prove_clean(lab)
-    finally:
-        lab.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with one_user(lambda folder: YarnLab(folder, sharing)) as made:
+        yield made
 
 
 def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
