@@ -154,6 +154,20 @@ def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: PlayedWebHdfs) -> Non
     assert client.read(_PATH) == b"x\n"
 
 
+def test_who_waits_is_not_kept_waiting(
+    client: WebHdfs, cluster: PlayedWebHdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pauses of a long trouble grow to minutes here; a flush asks again soon."""
+    monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE", 0.01)
+    log = AppendLog(client, _PATH, AppendOptions(interval=0.0, longest_pause=1000.0))
+    assert log.flush(_CEILING)
+    cluster.fail_next("APPEND", *[Trouble.SAFE_MODE] * 12)
+    log.write(b"x\n")
+    assert log.flush(_CEILING)
+    assert client.read(_PATH) == b"x\n"
+    log.close(_CEILING)
+
+
 def test_patience_ends(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """After too much trouble the log gives up; everybody who waits or writes is told the cause."""
     cluster.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)

@@ -85,7 +85,7 @@ class AppendOptions:
         most_waiting: bytes kept in memory while HDFS is in trouble.
         patience: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
             NameNode should be in it.
-        longest_pause: seconds between two tries, at most.
+        longest_pause: seconds between two tries, at most; half a second where somebody waits in `flush`.
         permission: bits of a new file; None for the server's default.
         replication: copies of each block of a new file; None for the server's default.
         separator: ends every write of the caller's; see above. Empty: nothing is put in.
@@ -101,6 +101,8 @@ class AppendOptions:
     separator: bytes = b"\n"
 
 
+#: Seconds between two tries, at most, while somebody waits for the bytes to arrive.
+_HURRIED_PAUSE = 0.5
 #: Trouble that patience does not cure.
 _FINAL = (AccessControlError, AuthorizationError, InvalidTokenError, LoginError, FileMissingError, ForeignWriterError)
 
@@ -353,7 +355,9 @@ class AppendLog:
                 pass  # the next try tells
         with self._changed:
             self._trouble = error
-            if self._changed.wait_for(lambda: self._error, seconds):
+            self._changed.wait_for(lambda: self._error, min(seconds, _HURRIED_PAUSE))
+            self._changed.wait_for(self._is_urgent, max(0.0, seconds - _HURRIED_PAUSE))
+            if self._error is not None:
                 raise error
 
     def _grew(self, size: int) -> None:

@@ -30,7 +30,14 @@ from tony.config.secrets import redact
 from tony.dataclass import replace
 from tony.errors import InfraError, StorageError
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, RetriableError, StandbyError
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    AuthorizationError,
+    HadoopError,
+    InvalidTokenError,
+    LoginError,
+    QuotaExceededError,
+)
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
@@ -42,15 +49,15 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the event log in the container.
 _LOOK = 0.25
-#: Seconds that the end of the record may take to get through, and of these the end of the event log. Where HDFS has no
-#: room it will hardly have any soon.
-_LAST, _LAST_EVENTS, _SOON = 25.0, 10.0, 1.0
+#: Seconds that the end of the record may take to get through, and of these the end of the event log.
+_LAST, _LAST_EVENTS, _SOON = 30.0, 15.0, 1.0
 #: Seconds between two tries to begin, at most: a NameNode may be starting. And between two of the end's.
 _AGAIN, _SOON_AGAIN = 5.0, 0.5
 #: Bytes of the event log that are taken to memory at once, and that wait there.
 _PIECE, _WAITING = 1 << 20, 4 << 20
-#: Trouble that may be over in a moment.
-_PASSING = (ConnectError, ConnectionLost, CallTimeout, RetriableError, StandbyError)
+#: Trouble that will hardly be over soon. All other may: a NameNode that has just started knows no DataNode at first, and
+#: somebody's hold of a file lasts until the DataNodes have agreed on where it ends.
+_LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 #: Bytes of the master's own log that are kept.
 _LOG_TAIL = 1 << 20
 _log = logging.getLogger(__name__)
@@ -202,7 +209,7 @@ class Publisher:
             self._begin()
         assert self._log is not None
         trouble = self._log.trouble
-        give_up = clock.monotonic() + (_LAST_EVENTS if trouble is None or isinstance(trouble, _PASSING) else _SOON)
+        give_up = clock.monotonic() + (_SOON if isinstance(trouble, _LASTING) else _LAST_EVENTS)
         while self._log.flush(max(0.0, give_up - clock.monotonic())):
             before = self._offset
             self._copy()
@@ -231,8 +238,8 @@ def _patiently(step: Callable[[], object], give_up: float) -> None:
     while True:
         try:
             step()
-        except _PASSING:
-            if clock.monotonic() + _SOON_AGAIN > give_up:
+        except HadoopError as error:
+            if isinstance(error, _LASTING) or clock.monotonic() + _SOON_AGAIN > give_up:
                 raise
             time.sleep(_SOON_AGAIN)
         else:
