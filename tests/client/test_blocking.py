@@ -229,6 +229,24 @@ class TestJob:
         finally:
             run(master.die())
 
+    def test_every_change(self, here: Home) -> None:
+        """One report after the other, until the last one; who stops listening stops nothing else."""
+        folder, record = recorded(here)
+        running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+        master = PlayedMaster(folder, running)
+        run(master.__aenter__())
+        try:
+            stopped = tony.attach(JOB).reports()
+            assert next(stopped) == running
+            stopped.close()  # type: ignore[attr-defined]
+            stream = tony.attach(JOB).reports()
+            assert next(stream) == running
+            run(until(lambda: master.watched))
+            run(master.finish(succeeded(folder, record)))
+            assert [report.state for report in stream] == [JobState.SUCCEEDED]
+        finally:
+            run(master.die())
+
 
 class TestBackground:
     def test_an_error_comes_out_as_itself(self) -> None:

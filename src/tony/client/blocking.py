@@ -149,6 +149,17 @@ class Job:
             raise error
         return report
 
+    def reports(self) -> Iterator[JobReport]:
+        """How the job stands, now and after every change, until it has ended; the last report comes last.
+
+        A break of the connection is outlasted. Whoever stops listening stops nothing else.
+        """
+        return background.iterate(reports(self._home, self.id, log.warning))
+
+    def reports_async(self) -> AsyncGenerator[JobReport, None]:
+        """As `reports`, for `async for`."""
+        return reports(self._home, self.id, log.warning)
+
     def logs(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
     ) -> Iterator[str]:
