@@ -7,7 +7,9 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
+from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
+from tony.dataclass import replace
 from tony.model.job import MIB, Command, JobSpec, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.placeholders import check
 from tony.model.states import (
@@ -36,6 +38,13 @@ variables = st.dictionaries(
     texts,
     max_size=3,
 )
+container_variables = st.dictionaries(
+    st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(
+        lambda name: name not in RESERVED_ENV and not is_secret(name)
+    ),
+    texts,
+    max_size=3,
+)
 params = st.dictionaries(st.from_regex(r"[A-Za-z0-9_.-]{1,10}", fullmatch=True), texts, max_size=3)
 commands: st.SearchStrategy[Command] = words | st.lists(words, min_size=1, max_size=4).map(tuple)
 durations = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
@@ -53,13 +62,17 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         first = roles[order[0]]
         fields = {name: getattr(first, name) for name in first.__dataclass_fields__}
         roles[order[0]] = Role(**{**fields, "kind": RoleKind.TRACKED})
-    chief = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is not RoleKind.SIDECAR)
+    roles = {name: _possible(name, role, roles) for name, role in roles.items()}
+    aside = (RoleKind.SIDECAR, RoleKind.SETUP)
+    chief = any(name in ("chief", "worker") for name, role in roles.items() if role.kind not in aside)
     sidecars = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is RoleKind.SIDECAR)
     return JobSpec(
         name=draw(names),
         command=draw(commands),
         python=draw(st.none() | pythons),
         env=draw(variables),
+        container_env=draw(container_variables),
+        hadoop_classpath=draw(st.booleans()),
         params=draw(params),
         groups={name: tuple(members) for name, members in groups.items()},
         roles=roles,
@@ -82,6 +95,18 @@ def jobs(draw: st.DrawFn) -> JobSpec:
 
 
 _limits = st.none() | durations.filter(bool)
+_marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
+
+
+def _possible(name: str, role: Role, roles: dict[str, Role]) -> Role:
+    """The same role, waiting for nobody for whom it cannot wait, and with exports of its own names."""
+    setup = [other for other, that in roles.items() if that.kind is RoleKind.SETUP]
+    if role.kind is RoleKind.SETUP:
+        after = {other: condition for other, condition in role.after.items() if other in setup}
+    else:
+        after = {o: AfterCondition.SUCCEEDED if o in setup else condition for o, condition in role.after.items()}
+    exports = {f"{variable}@{name}": mark for variable, mark in role.exports.items()}
+    return replace(role, after=after, exports=exports)
 
 
 @st.composite
@@ -106,6 +131,7 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         timeout_after=limit,
         stop_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
+        exports=draw(st.dictionaries(st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), _marks, max_size=2)),
     )
 
 
@@ -120,6 +146,8 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
     tables = {
         **_common(spec),
         "name": spec.name,
+        "container_env": dict(spec.container_env),
+        "hadoop_classpath": spec.hadoop_classpath,
         "params": dict(spec.params),
         "groups": {name: list(members) for name, members in spec.groups.items()},
         "max_restarts": spec.max_restarts,
@@ -173,6 +201,7 @@ def _role(role: Role) -> dict[str, Any]:
         "gpus": role.resources.gpus,
         "after": after or None,
         "stop_on_failure": role.stop_on_failure,
+        "exports": dict(role.exports),
         "timeout_after": limit
         and {"group": limit.group, "limit": exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
     }

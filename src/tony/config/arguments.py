@@ -55,6 +55,7 @@ def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
 def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     values = _fields(role, _ROLE_SETTINGS, with_defaults)
     _add(values, ("env",), _canonical_items(role.env))
+    _add(values, ("exports",), _canonical_items(role.exports))
     if isinstance(role.resources, Resources):
         _add(values, ("resources",), _canonical_items(role.resources.others))
     _add(values, ("after",), _after(role.after))

@@ -41,6 +41,7 @@ def _role(sheet: Sheet, name: str) -> Role:
     return Role(
         **fields,
         env=sheet.below((*place, "env")),
+        exports=sheet.below((*place, "exports")),
         after={other: condition for _, _, other, condition in conditions(sheet, name)},
         timeout_after=_timeout_after(sheet.below((*place, "timeout_after"))),
     )

@@ -16,9 +16,11 @@ from tony.config.sheet import Sheet
 from tony.model.job import Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
 from tony.model.placeholders import near_misses
-from tony.model.states import RoleKind, StopOn
+from tony.model.states import AfterCondition, RoleKind, StopOn
 
 _LONGEST_NAME = 200
+#: Bytes of the text that an export looks for in each line.
+_LONGEST_MARK = 1000
 #: Zero-width joiner and non-joiner, and the tags that make a region's flag: without a shape, but a part of one.
 _JOINERS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
@@ -104,6 +106,19 @@ def _variables(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame((*place, "env", name), message)
 
 
+def _exports(spec: JobSpec, sheet: Sheet) -> None:
+    exporters: dict[str, str] = {}
+    for role in sheet.roles:
+        for name, text in spec.roles[role].exports.items():
+            key = ("roles", role, "exports", name)
+            if not text.strip():
+                sheet.blame(key, 'an empty text stands in every line. Write what stands before the value: "Result: ".')
+            elif len(text.splitlines()) > 1 or len(text.encode()) > _LONGEST_MARK:
+                sheet.blame(key, f"the text must be a part of one line, of up to {_LONGEST_MARK} bytes.")
+            if exporters.setdefault(name, role) != role:
+                sheet.blame(key, f"{exporters[name]} exports it as well. A variable comes from one role.")
+
+
 def _groups(spec: JobSpec, sheet: Sheet) -> None:
     for group, members in spec.groups.items():
         if not members:
@@ -132,6 +147,7 @@ def _time_limits(spec: JobSpec, sheet: Sheet) -> None:
 
 
 def _start_order(spec: JobSpec, sheet: Sheet) -> None:
+    setup = spec.setup_roles
     for name in sheet.roles:
         seen: dict[str, str] = {}
         for key, number, other, condition in after.conditions(sheet, name):
@@ -139,6 +155,13 @@ def _start_order(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame(key, _no_role(spec, other), item=number)
             elif seen.setdefault(other, condition.value) != condition.value:
                 message = f"{other} is waited for in two ways, {seen[other]} and {condition.value}. Choose one."
+                sheet.blame(key, message, item=number)
+        for key, number, other, condition in after.conditions(sheet, name):
+            if other in setup and name not in setup and condition is not AfterCondition.SUCCEEDED:
+                message = f"{other} is a setup role: no other role starts before it has succeeded. Leave it out here."
+                sheet.blame(key, message, item=number)
+            elif name in setup and other in spec.roles and other not in setup:
+                message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
                 sheet.blame(key, message, item=number)
     for cycle in after.cycles({name: role.after for name, role in spec.roles.items()}):
         message = f"these roles wait for each other: {after.way_round(cycle)}. None could ever start."
@@ -197,6 +220,7 @@ _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
     _commands,
     _placeholders,
     _variables,
+    _exports,
     _groups,
     _time_limits,
     _start_order,

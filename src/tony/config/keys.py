@@ -175,6 +175,8 @@ _JOB = (
          "large jobs.", bounds=(0.05, None)),
     _row("heartbeat_timeout", Kind.DURATION, Half.AM, "Silence after which an executor counts as lost.",
          bounds=(0.1, None)),
+    _row("queue_timeout", Kind.TIMEOUT, Half.CLIENT, "Most time from the submission until the application master runs, "
+         "where that waits in a queue; whoever follows the job then ends it.", attribute="timeouts.queue"),
     _row("allocation_timeout", Kind.TIMEOUT, Half.AM, "Most time until every container that was asked for is granted.",
          attribute="timeouts.allocation"),
     _row("registration_timeout", Kind.TIMEOUT, Half.AM, "Most time from a container's grant to its registration.",
@@ -199,7 +201,7 @@ _ROLES = (
     _row("roles.<role>.command", Kind.COMMAND, Half.EXECUTOR, "What the role's tasks run, not the job's command.",
          default="the job's", also="cmd run executes entrypoint args"),
     _row("roles.<role>.kind", Kind.CHOICE, Half.AM, "`tracked` is waited for; `untracked` is not, but its failure "
-         "counts; `sidecar` is neither.", choices=RoleKind, also="type"),
+         "counts; `sidecar` is neither; `setup` runs before all others.", choices=RoleKind, also="type"),
     _row("roles.<role>.memory", Kind.SIZE, Half.SCHEDULER, "Memory of each task; a hard limit.",
          attribute="resources.memory", bounds=(MIB, None), also="mem ram"),
     _row("roles.<role>.vcores", Kind.INTEGER, Half.SCHEDULER, "CPU shares of each task.",
@@ -216,6 +218,9 @@ _ROLES = (
          "can tell.", also="anti_affinity"),
     _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of the role's programs, laid over the job's.",
          attribute="", default="", also="environment envs shell_env variables"),
+    _row("roles.<role>.exports.<name>", Kind.TEXT, Half.EXECUTOR, "What follows this text in the last line of the "
+         "role's output that holds it becomes the variable `<name>` of every program of other roles that starts later.",
+         attribute="", default="", also="export outputs"),
     _row("roles.<role>.files", Kind.FILES, Half.CLIENT, "Files for the role's tasks, besides the job's.",
          also="file data inputs"),
     _row("roles.<role>.python", Kind.PYTHON, Half.EXECUTOR, "The role's own interpreter or archive.",

@@ -28,6 +28,7 @@ _RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-
 _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
     "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
+    "exports": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
     "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
     "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
     "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
@@ -191,7 +192,7 @@ def _is_nothing(leaf: Leaf) -> bool:
 
 def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> bool:
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
-    if key[-2] == "env" and key[-1] in RESERVED_ENV:
+    if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
         rule = RESERVED_ENV[key[-1]]
     elif pattern.fullmatch(key[-1]):
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.dataclass import dataclass, field
+from tony.dataclass import dataclass, field, replace
 from tony.model.ids import TaskId
 from tony.model.states import (
     AfterCondition,
@@ -59,6 +59,8 @@ class Role:
         node_label: only nodes with this label.
         image: container image that the tasks run in.
         spread: no two tasks of the role on one host.
+        exports: variable -> text: what follows that text in the last line of the program's output that holds it becomes
+            the variable, in every program of other roles that is started later.
     """
 
     instances: int = 1
@@ -77,12 +79,14 @@ class Role:
     node_label: str | None = None
     image: str | None = None
     spread: bool = False
+    exports: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
     """Seconds; None is off. Which half of the system enforces each is said in `config/keys.py`."""
 
+    queue: float | None = None
     allocation: float | None = None
     registration: float | None = 900.0
     startup: float | None = None
@@ -140,22 +144,37 @@ class JobSpec:
 
     @property
     def effective_roles(self) -> Mapping[str, Role]:
-        """The roles, or the one role `main` of a job without any."""
-        return self.roles or {"main": Role(command=self.command)}
+        """The roles, or the one role `main` of a job without any; every other one waits for all setup roles."""
+        roles = self.roles or {"main": Role(command=self.command)}
+        first = dict.fromkeys(self.setup_roles, AfterCondition.SUCCEEDED)
+        if not first:
+            return roles
+        return {
+            name: role if name in first else replace(role, after={**role.after, **first})
+            for name, role in roles.items()
+        }
+
+    @property
+    def setup_roles(self) -> tuple[str, ...]:
+        """Names of the roles that run before all others, in the author's order."""
+        return tuple(name for name, role in self.roles.items() if role.kind is RoleKind.SETUP)
 
     @property
     def chief(self) -> TaskId | None:
-        """The task whose word counts most: `chief:0`, else `worker:0`, else none."""
-        for role in ("chief", "worker"):
-            if role in self.effective_roles and self.effective_roles[role].instances:
-                return TaskId(role, 0)
-        return None
+        """The task whose word counts most: `chief:0`, else `worker:0`, else the only one of a job without roles."""
+        if not self.roles:
+            return TaskId("main", 0)
+        return self._first_of("chief") or self._first_of("worker")
 
     @property
     def tensorboard_task(self) -> TaskId | None:
         """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief."""
-        role = self.effective_roles.get("tensorboard")
-        return TaskId("tensorboard", 0) if role and role.instances else self.chief
+        return self._first_of("tensorboard") or self.chief
+
+    def _first_of(self, name: str) -> TaskId | None:
+        """The first task of a role that takes part in the computation; None if there is no such role."""
+        role = self.roles.get(name)
+        return TaskId(name, 0) if role and role.instances and role.kind is not RoleKind.SETUP else None
 
     @property
     def task_ids(self) -> tuple[TaskId, ...]:

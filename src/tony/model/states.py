@@ -56,6 +56,7 @@ class RoleKind(Enum):
     TRACKED = "tracked"  #: waited for
     UNTRACKED = "untracked"  #: not waited for, but its failure fails the session
     SIDECAR = "sidecar"  #: neither waited for nor counted
+    SETUP = "setup"  #: every other role waits for its success; no part of the computation
 
 
 class DistributedMode(Enum):
