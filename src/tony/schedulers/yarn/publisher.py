@@ -55,8 +55,8 @@ _LAST, _LAST_EVENTS, _SOON = 30.0, 15.0, 1.0
 _AGAIN, _SOON_AGAIN = 5.0, 0.5
 #: Bytes of the event log that are taken to memory at once, and that wait there.
 _PIECE, _WAITING = 1 << 20, 4 << 20
-#: Trouble that will hardly be over soon. All other may: a NameNode that has just started knows no DataNode at first, and
-#: somebody's hold of a file lasts until the DataNodes have agreed on where it ends.
+#: Trouble that will hardly be over soon. All other may: a NameNode that has just started knows no DataNode at first,
+#: and somebody's hold of a file lasts until the DataNodes have agreed on where it ends.
 _LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 #: Bytes of the master's own log that are kept.
 _LOG_TAIL = 1 << 20
