@@ -153,7 +153,7 @@ def test_paths_that_are_not_there_are_mistakes(tmp_path: Path) -> None:
 command = "x"
 source = "gone"
 python = "env.tar.gz"
-files = ["gone", "..#archive", "pipe", "hdfs://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
+files = ["gone", "..#archive", "pipe", "s3://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
 [roles.a]
 python = "venv"
 [roles.b]
@@ -164,7 +164,13 @@ python = "."
     assert [
         ("source", f"there is no {tmp_path}/gone."),
         ("python", f"there is no {tmp_path}/env.tar.gz."),
-        ("files[3]", "only paths of this machine can be given."),
+        (
+            "files[3]",
+            (
+                "s3:// cannot be read. Addresses are hdfs://namenode/path, or hdfs:///path in the default file system. "
+                "Copy it there, or let the program read it where it is."
+            ),
+        ),
         ("files[4]", "more than one `::`. Write path::name."),
         ("files[5]", "the new name '' must be a relative path inside the working directory."),
         ("files[6]", "the new name '../up' must be a relative path inside the working directory."),

@@ -17,6 +17,7 @@ from tony.model.job import JobSpec, Resources, Role, Timeouts
 #: Fields that are tables of their own: their parts are in the table, not they.
 ASSEMBLED = {
     "env",
+    "container_env",
     "params",
     "groups",
     "roles",

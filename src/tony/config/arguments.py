@@ -35,7 +35,7 @@ def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:
         with_defaults: write the defaults down as well, where there is more than None, and which time-outs are off.
     """
     values = _fields(spec, _JOB_SETTINGS, with_defaults)
-    for name in ("env", "params"):
+    for name in ("env", "container_env", "params"):
         _add(values, (name,), _canonical_items(getattr(spec, name)))
     _add(values, ("groups",), _plain(spec.groups))
     roles = spec.roles

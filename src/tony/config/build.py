@@ -24,6 +24,7 @@ def build(sheet: Sheet, default_name: str) -> JobSpec:
     return JobSpec(
         **fields,
         env=sheet.below(("env",)),
+        container_env=sheet.below(("container_env",)),
         params=sheet.below(("params",)),
         groups=sheet.below(("groups",)),
         roles={name: _role(sheet, name) for name in sheet.roles},

@@ -289,6 +289,10 @@ def _path(value: Any, base: Path) -> str:
     return paths.absolute(_text(value), base)
 
 
+def _source(value: Any, base: Path) -> str:
+    return paths.absolute_or_address(_text(value), base)
+
+
 def _python(value: Any, base: Path) -> str:
     return paths.interpreter(_text(value), base)
 
@@ -321,11 +325,16 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.COMMAND: _command,
     Kind.PORTS: _ports,
 }
-_WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {Kind.FILES: _files, Kind.PATH: _path, Kind.PYTHON: _python}
+_WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {
+    Kind.FILES: _files,
+    Kind.PATH: _path,
+    Kind.SOURCE: _source,
+    Kind.PYTHON: _python,
+}
 _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.SIZE: _canonical_size,
     Kind.DURATION: _canonical_duration,
     Kind.TIMEOUT: _canonical_timeout,
 }
 #: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
-_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES})
+_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES})

@@ -148,7 +148,7 @@ def _key_of(parts: list[str], known: Branch) -> Key:
     key: list[str] = []
     for number, part in enumerate(parts):
         if node and node.any and node.word == "name":  # a variable's or parameter's name may contain `__`
-            return (*key, _spelled("__".join(parts[number:]), node, branch, keep=key[-1] == "env"))
+            return (*key, _spelled("__".join(parts[number:]), node, branch, keep=key[-1] in ("env", "container_env")))
         name = _spelled(part, node, branch, keep=False)
         key.append(name)
         node = node and node.child(name)

@@ -33,6 +33,7 @@ class Kind(Enum):
     NAMES = "list of roles"
     FILES = "list of files"
     PATH = "path"
+    SOURCE = "path or address"  #: what may lie in a cluster's file system, too
     PYTHON = "path or program"
     COMMAND = "text or list"  #: text runs through `bash -c`, a list is executed as it is
     PORTS = "first-last"  #: `"20000-20100"` or `[20000, 20100]`
@@ -140,15 +141,22 @@ _JOB = (
          "`none`, `standalone` or the name of a plug-in.", also="runtime backend"),
     _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
          "as it is. Placeholders are filled in.", also="cmd run executes entrypoint args"),
-    _row("source", Kind.PATH, Half.CLIENT, "Folder or archive whose content is each task's working directory.",
+    _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "
+         "in HDFS (`hdfs://...`) an archive.",
          also="src src_dir workdir cwd"),
     _row("python", Kind.PYTHON, Half.EXECUTOR, "An environment's folder or archive (venv, conda-pack), or an "
          "interpreter on the nodes.",
          also="venv interpreter conda python_venv"),
     _row("files", Kind.FILES, Half.CLIENT, "More files for every task: `path` as it is, `path::name` under another "
-         "name, `path#archive` unpacked into a folder.", also="resources file data inputs"),
+         "name, `path#archive` unpacked into a folder, `path#optional` only if it is there; `hdfs://...` too.",
+         also="resources file data inputs"),
     _row("env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of every program. Placeholders are filled in.",
          attribute="", default="", also="environment envs shell_env variables"),
+    _row("container_env.<name>", Kind.WORD, Half.SCHEDULER, "A variable of the containers themselves, the application "
+         "master's too; programs inherit it, and `env` is stronger. Not for secrets.", attribute="", default="",
+         also="container_envs containers_envs"),
+    _row("hadoop_classpath", Kind.TRUTH, Half.EXECUTOR, "Programs get CLASSPATH: what lies in their working "
+         "directory, then what `hadoop classpath --glob` says on their node.", also="classpath"),
     _row("params.<name>", Kind.WORD, Half.EXECUTOR, "What the placeholder `{params.<name>}` stands for; `--param` sets "
          "it too.", attribute="", default="", also="param parameters"),
     _row("groups.<group>", Kind.NAMES, Half.AM, "Roles that `timeout_after` speaks of together.",

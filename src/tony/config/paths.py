@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import pwd
-import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+
+from tony.config import addresses
+from tony.dataclass import dataclass
 
 #: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
@@ -23,7 +25,22 @@ _NOT_THERE = {
     "long": "this path is too long for the file system. Is it a path?",
 }
 
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE | re.ASCII)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One item of `files`, taken apart.
+
+    Attributes:
+        path: of this machine, or an address.
+        name: the new one; None if there is none.
+        archive: it is to be unpacked.
+        optional: it may be missing.
+    """
+
+    path: str
+    name: str | None
+    archive: bool
+    optional: bool
 
 
 def home_folder(environ: Mapping[str, str]) -> str | None:
@@ -61,13 +78,26 @@ def absolute(text: str, base: Path) -> str:
     """
     if not text.strip():
         raise ValueError("an empty path.")
-    if _REMOTE.match(text):
+    if addresses.is_address(text):
         raise ValueError("only paths of this machine can be given.")
     return str(base / expanded(text, os.environ))
 
 
+def absolute_or_address(text: str, base: Path) -> str:
+    """The same for what may lie in a cluster's file system, too.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return addresses.checked(text) if addresses.is_address(text) else absolute(text, base)
+
+
 def interpreter(text: str, base: Path) -> str:
     """An interpreter or archive: a bare word that is no file beside the job file is a program found on the nodes."""
+    if addresses.is_address(text):
+        if not is_archive(text):
+            raise ValueError("of what lies in HDFS only an archive can be a Python: .tar.gz, .zip...")
+        return addresses.checked(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
         return absolute(text, base)
     if not text.strip():
@@ -81,28 +111,33 @@ def is_archive(text: str) -> bool:
 
 
 def file_entry(text: str, base: Path) -> str:
-    """One item of `files` with its path made absolute: `path`, `path::name`, `path#archive`.
+    """One item of `files` with its path made absolute: `path`, `path::name`, `path#archive`, `path#optional`.
 
     Raises:
         ValueError: says how such an item is written.
     """
-    path, name, archive = split_entry(text)
-    if name is not None and not _stays_inside(name):
-        raise ValueError(f"the new name {name!r} must be a relative path inside the working directory.")
-    return absolute(path, base) + ("" if name is None else f"::{name}") + ("#archive" if archive else "")
+    entry = split_entry(text)
+    if entry.name is not None and not _stays_inside(entry.name):
+        raise ValueError(f"the new name {entry.name!r} must be a relative path inside the working directory.")
+    path = absolute_or_address(entry.path, base)
+    marks = ("" if entry.name is None else f"::{entry.name}") + ("#archive" if entry.archive else "")
+    return path + marks + ("#optional" if entry.optional else "")
 
 
-def split_entry(text: str) -> tuple[str, str | None, bool]:
-    """Takes `path::name#archive` apart: path, new name or None, whether it is to be unpacked.
+def split_entry(text: str) -> Entry:
+    """Takes `path::name#archive#optional` apart.
 
     Raises:
         ValueError: more than one `::`.
     """
-    archive = text.endswith("#archive")
-    path, colons, name = text.removesuffix("#archive").partition("::")
+    left, marks = text, set()
+    while (mark := next((m for m in ("#archive", "#optional") if left.endswith(m)), None)) and mark not in marks:
+        left = left.removesuffix(mark)
+        marks.add(mark)
+    path, colons, name = left.partition("::")
     if "::" in name:
         raise ValueError("more than one `::`. Write path::name.")
-    return path, name if colons else None, archive
+    return Entry(path=path, name=name if colons else None, archive="#archive" in marks, optional="#optional" in marks)
 
 
 def _stays_inside(name: str) -> bool:
@@ -114,7 +149,9 @@ def _stays_inside(name: str) -> bool:
 
 
 def source_mistake(path: str) -> str | None:
-    """What is wrong with a job's source, or None."""
+    """What is wrong with a job's source, or None. What lies in HDFS is looked at when the job is submitted."""
+    if addresses.is_address(path):
+        return None
     kind = _kind_of(path)
     if kind in _NOT_THERE:
         return _NOT_THERE[kind].format(path)
@@ -123,16 +160,19 @@ def source_mistake(path: str) -> str | None:
 
 def entry_mistake(entry: str) -> str | None:
     """What is wrong with one item of `files`, or None. What is in it, staging looks at."""
-    path, name, _ = split_entry(entry)
+    split = split_entry(entry)
+    path, name = split.path, split.name
+    if addresses.is_address(path):
+        return None
     kind = _kind_of(path)
     if kind == "missing" and path != entry and os.path.lexists(entry):
-        mark = "::" if name is not None else "#archive"
+        mark = "::" if name is not None else "#"
         return (
             f"there is no {path}; the file that is there has a `{mark}` in its own name, so it cannot be named. "
             "Rename it."
         )
     if kind in _NOT_THERE:
-        return _NOT_THERE[kind].format(path)
+        return None if split.optional and kind == "missing" else _NOT_THERE[kind].format(path)
     if kind == "other":
         return f"{path} is neither a file nor a folder."
     if name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
@@ -157,8 +197,8 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
     for number, entry in enumerate(entries):
         if entry is None:
             continue
-        path, name, _ = split_entry(entry)
-        name = PurePosixPath(name or os.path.basename(path.rstrip("/"))).as_posix()
+        split = split_entry(entry)
+        name = PurePosixPath(split.name or os.path.basename(split.path.rstrip("/"))).as_posix()
         if name in seen:
             twice.append((number, name))
         seen.add(name)

@@ -61,7 +61,7 @@ def _shown(key: Key, value: object) -> str:
     node = find(key)
     assert node is not None
     assert node.setting is not None
-    if isinstance(value, str) and (key[-2:-1] in (("env",), ("params",)) or key[0] == "scheduler"):
+    if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
         value = masked(key[-1], value)
     return canonical(node.setting, value)
 

@@ -32,7 +32,14 @@ def redact(spec: JobSpec) -> JobSpec:
     """The job as it may be kept: variables, parameters and scheduler settings without their secrets."""
     roles = {name: replace(role, env=_masked(role.env)) for name, role in spec.roles.items()}
     settings = {name: masked(name, v) if isinstance(v, str) else v for name, v in spec.scheduler_settings.items()}
-    return replace(spec, env=_masked(spec.env), params=_masked(spec.params), roles=roles, scheduler_settings=settings)
+    return replace(
+        spec,
+        env=_masked(spec.env),
+        container_env=_masked(spec.container_env),
+        params=_masked(spec.params),
+        roles=roles,
+        scheduler_settings=settings,
+    )
 
 
 def _masked(values: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,8 @@ _EXPLAINED = 100
 #: What `{params.NAME}` can name.
 PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+#: What a shell can set: nodes of YARN have a script do it.
+_CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: As YARN has it: a name, perhaps with a domain in front.
 _RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
@@ -32,6 +34,10 @@ _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
     "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
     "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "container_env": (
+        _CONTAINER_ENV_NAME,
+        "a container's variable is named with letters, digits and `_`, the first one no digit.",
+    ),
 }
 
 _LOST = "tony itself sets this variable in every program, so this value would be lost. Choose another name."
@@ -127,7 +133,7 @@ def read(tree: Branch) -> Sheet:
 
 def shown(key: Key, raw: Any) -> str:
     """A value for a message, without secrets."""
-    if len(key) > 1 and (key[-2] in ("env", "params") or key[0] == "scheduler"):
+    if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
         if is_secret(key[-1]):
             return MASK
         return masked("", as_written(raw))
@@ -194,6 +200,11 @@ def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) 
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
     if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
         rule = RESERVED_ENV[key[-1]]
+    elif key[-2] == "container_env" and is_secret(key[-1]):
+        rule = (
+            "by its name this is a secret, and nodes write the variables of containers into files that many can read. "
+            "Set it below [env]: those travel hidden."
+        )
     elif pattern.fullmatch(key[-1]):
         return True
     sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))

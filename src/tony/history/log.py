@@ -210,7 +210,7 @@ def settings_digest(spec: JobSpec) -> str:
     has its default value: that a later version knows more settings does not make a difference.
     """
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
-    bare = replace(spec, env={}, params={}, scheduler_settings={}, roles={})
+    bare = replace(spec, env={}, container_env={}, params={}, scheduler_settings={}, roles={})
     said = {"job": _differences(bare, JobSpec()), "roles": {n: _differences(r, Role()) for n, r in roles.items()}}
     # Roles stand in the order of their ranks, so keys are not sorted here; those of a dataclass have an order.
     return hashlib.sha256(_ENCODER.encode(said).encode()).hexdigest()

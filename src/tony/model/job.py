@@ -101,7 +101,9 @@ class JobSpec:
     Attributes:
         roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
         env: variables of every task's program.
-        files: `path`, `path::name` or `path#archive`.
+        files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
+        container_env: variables of the containers themselves, the application master's too; weaker than `env`.
+        hadoop_classpath: programs get a CLASSPATH with their node's Hadoop in it.
         groups: group name -> role names.
         params: values for `{params.NAME}`.
         max_restarts: sessions after the first.
@@ -122,6 +124,8 @@ class JobSpec:
     python: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    container_env: Mapping[str, str] = field(default_factory=dict)
+    hadoop_classpath: bool = False
     roles: Mapping[str, Role] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The language of `files` in a job file: `path`, `path::name`, `path#archive`, and both together."""
+"""The language of `files` in a job file: `path`, `path::name`, `path#archive`, `path#optional`, and all together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class FileEntry:
         path: of the file, folder or archive.
         name: what it is called in the task's working directory; may have folders in it.
         unpack: it is an archive and `name` shall be a folder with its content.
+        optional: it may be missing.
     """
 
     path: str
     name: str
     unpack: bool = False
+    optional: bool = False
 
 
 def parse(text: str) -> FileEntry:
@@ -33,13 +35,14 @@ def parse(text: str) -> FileEntry:
     Raises:
         ValueError: with a sentence that says what to write instead.
     """
-    path, given, unpack = split_entry(text)
+    entry = split_entry(text)
+    path, given = entry.path, entry.name
     if not path:
         raise ValueError("there is no path. Write `path`, `path::name` or `path#archive`.")
     name = path.rstrip("/").rpartition("/")[2] if given is None else given
     if given is None and name in ("", ".", ".."):
         raise ValueError(f"it has no name of its own. Give it one: `{path}::name`.")
-    return FileEntry(path=path, name=_clean(name), unpack=unpack)
+    return FileEntry(path=path, name=_clean(name), unpack=entry.archive, optional=entry.optional)
 
 
 def remote_scheme(path: str) -> str | None:
