@@ -1,0 +1,216 @@
+"""YARN's language for placement constraints, as text: read into the messages of `tony.hadoop.wire.placement`.
+
+    in,node,zk                          only on nodes where a container with the tag zk is
+    notin,rack,zk,hbase                 only on racks where neither is
+    cardinality,node,zk,1,3             only where there are between 1 and 3 of them
+    java=1.8,1.9    os!=windows         only on nodes with such an attribute
+    and(in,node,zk:or(a=1:b=1))         joined, as deep as need be
+
+Words of the language may be written in any case, and blanks may stand around everything. A tag means containers of the
+same application, unless it has a namespace: `all/zk`, `not-self/zk`, `app-id/application_1_2/zk`, `app-tag/nightly/zk`.
+
+Facts: org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser of Hadoop 3.4. What it understands, means the
+same here, but for what it takes in passing and nobody means: missing tags, empty parts, words behind the last bracket,
+bounds that no number is between. It has no way to write the last two namespaces.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from tony.hadoop.wire.placement import (
+    NO_LIMIT,
+    NODE,
+    RACK,
+    AttributeOperation,
+    CompositeConstraint,
+    CompositeKind,
+    PlacementConstraint,
+    PlacementTarget,
+    PlacementTargetType,
+    SimpleConstraint,
+    on_attribute,
+)
+
+#: Constraints in constraints. Hadoop's own limit is that of its messages.
+MAX_DEPTH: Final = 20
+SELF: Final = "self"
+_NAMESPACES: Final = (SELF, "not-self", "all")
+#: These go on: whose tags are meant.
+_NAMESPACES_OF: Final = {"app-id": "app-id/application_1700000000000_0001/TAG", "app-tag": "app-tag/NAME/TAG"}
+_JOINS: Final = {"and": CompositeKind.AND, "or": CompositeKind.OR}
+_JOIN = re.compile(r"\s*(and|or)\s*\(", re.ASCII | re.IGNORECASE)
+_SIMPLE = re.compile(r"[^:()]*")
+_ATTRIBUTE = re.compile(r"([^=!]*)(!?=)(.*)", re.DOTALL)
+_SHOWN: Final = 40
+_FORMS: Final = "there are in,... notin,... cardinality,... NAME=VALUE and(...:...) or(...:...)"
+
+
+class ConstraintError(ValueError):
+    """Text that is no constraint.
+
+    Attributes:
+        place: where, in characters from 1 on.
+    """
+
+    def __init__(self, place: int, message: str) -> None:
+        self.place = place
+        super().__init__(f"{message} (character {place})")
+
+
+class _Word(NamedTuple):
+    """A part between two commas, and where it stands, from 0 on."""
+
+    text: str
+    place: int
+
+
+def parse(text: str) -> PlacementConstraint:
+    """The constraint that a text says.
+
+    Raises:
+        ConstraintError: it says none.
+    """
+    constraint, end = _read(text, 0, 0)
+    if end < len(text):
+        hint = "; join constraints with and(...:...)" if text[end] == ":" else ""
+        raise _error(end, f"the constraint ends before {_quoted(text[end:])}{hint}")
+    return constraint
+
+
+def _read(text: str, start: int, depth: int) -> tuple[PlacementConstraint, int]:
+    """One constraint from `start` on, and where it ends."""
+    joined = _JOIN.match(text, start)
+    if joined:
+        if depth == MAX_DEPTH:
+            raise _error(joined.start(1), f"more than {MAX_DEPTH} constraints stand in each other")
+        return _read_joined(text, joined, depth)
+    found = _SIMPLE.match(text, start)
+    assert found is not None
+    end = found.end()
+    if end < len(text) and text[end] == "(":
+        raise _error(end, f"a bracket follows `and` or `or` only, not {_quoted(found[0].strip())}")
+    return _simple(_words(text, start, end)), end
+
+
+def _read_joined(text: str, joined: re.Match[str], depth: int) -> tuple[PlacementConstraint, int]:
+    children, place = [], joined.end()
+    while True:
+        child, place = _read(text, place, depth + 1)
+        children.append(child)
+        if place == len(text):
+            raise _error(joined.end() - 1, "this bracket is not closed")
+        if text[place] not in ":)":
+            raise _error(place, f"`:` or `)` is expected, not {_quoted(text[place:])}")
+        place += 1
+        if text[place - 1] == ")":
+            break
+    while place < len(text) and text[place].isspace():
+        place += 1
+    kind = _JOINS[joined[1].lower()]
+    return PlacementConstraint(composite=CompositeConstraint(kind=kind, children=tuple(children))), place
+
+
+def _words(text: str, start: int, end: int) -> list[_Word]:
+    words = []
+    for part in text[start:end].split(","):
+        blanks = len(part) - len(part.lstrip())
+        words.append(_Word(part.strip(), start + blanks))
+        start += len(part) + 1
+    if words == [_Word("", words[0].place)]:
+        raise _error(words[0].place, f"nothing stands here; {_FORMS}")
+    for word in words:
+        if not word.text:
+            raise _error(word.place, "nothing stands beside this comma")
+    return words
+
+
+def _simple(words: list[_Word]) -> PlacementConstraint:
+    match words[0].text.lower():
+        case "in":
+            return _of_tags(words, words[2:], 1, NO_LIMIT)
+        case "notin":
+            return _of_tags(words, words[2:], 0, 0)
+        case "cardinality":
+            return _cardinality(words)
+    if "=" in words[0].text:
+        return _attribute(words)
+    raise _error(words[0].place, f"{_quoted(words[0].text)} is no constraint; {_FORMS}")
+
+
+def _cardinality(words: list[_Word]) -> PlacementConstraint:
+    if len(words) < 5:
+        raise _error(
+            words[0].place,
+            "cardinality is followed by `node` or `rack`, tags, the least and the largest number: "
+            "cardinality,node,zk,1,3",
+        )
+    least, most = _number(words[-2]), _number(words[-1])
+    if least > most:
+        raise _error(words[-2].place, f"no number is at least {least} and at most {most}")
+    return _of_tags(words, words[2:-2], least, most)
+
+
+def _number(word: _Word) -> int:
+    text = word.text
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(NO_LIMIT)) and int(text) <= NO_LIMIT):
+        raise _error(word.place, f"a whole number from 0 to {NO_LIMIT} is expected, not {_quoted(text)}")
+    return int(text)
+
+
+def _of_tags(words: list[_Word], tags: list[_Word], least: int, most: int) -> PlacementConstraint:
+    name = words[0].text.lower()
+    if not tags:
+        raise _error(words[0].place, f"{name} is followed by `node` or `rack`, and tags: {name},node,zk")
+    scope = words[1].text.lower()
+    if scope not in (NODE, RACK):
+        raise _error(words[1].place, f"`node` or `rack` is expected, not {_quoted(words[1].text)}")
+    targets = tuple(dict.fromkeys(_target(tag) for tag in tags))
+    return PlacementConstraint(
+        simple=SimpleConstraint(
+            scope=scope, targets=targets, minimum=least, maximum=most, operation=AttributeOperation.NONE
+        )
+    )
+
+
+def _target(word: _Word) -> PlacementTarget:
+    """Each tag is a target of its own: all of them count, not any."""
+    namespace, slash, tag = word.text.rpartition("/")
+    first, _, rest = namespace.partition("/")
+    if slash and not tag:
+        raise _error(word.place, f"{_quoted(word.text)} names no tag")
+    if slash and first in _NAMESPACES_OF:
+        if not rest:
+            raise _error(word.place, f"{_quoted(word.text)} does not say whose tag: {_NAMESPACES_OF[first]}")
+    elif slash and namespace not in _NAMESPACES:
+        known = ", ".join(f"{each}/..." for each in (*_NAMESPACES, *_NAMESPACES_OF))
+        raise _error(word.place, f"{_quoted(namespace)} is no namespace of tags; there are {known}")
+    if "=" in tag or any(char.isspace() for char in tag):
+        raise _error(word.place, f"{_quoted(tag)} is no tag: it has a blank or = in it")
+    return PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key=namespace or SELF, values=(tag,))
+
+
+def _attribute(words: list[_Word]) -> PlacementConstraint:
+    found = _ATTRIBUTE.fullmatch(words[0].text)
+    if found is None:
+        raise _error(words[0].place, "an attribute is written NAME=VALUE or NAME!=VALUE")
+    name, operator, value = found[1].strip(), found[2], found[3].strip()
+    if not name or not value:
+        raise _error(words[0].place, f"an attribute is written NAME=VALUE or NAME!=VALUE, not {_quoted(words[0].text)}")
+    values = [_Word(value, words[0].place + found.start(3)), *words[1:]]
+    for word in values:
+        if "=" in word.text or "!" in word.text:
+            raise _error(
+                word.place,
+                f"{_quoted(word.text)} is no value of an attribute. Several attributes are joined: and(a=1:b!=2)",
+            )
+    return on_attribute(name, *dict.fromkeys(word.text for word in values), differs=operator == "!=")
+
+
+def _error(place: int, message: str) -> ConstraintError:
+    return ConstraintError(place + 1, message)
+
+
+def _quoted(text: str) -> str:
+    return f"`{text}`" if len(text) <= _SHOWN else f"`{text[:_SHOWN]}...`"
