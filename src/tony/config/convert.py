@@ -280,6 +280,10 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(_items(_list(value, '["chief", "worker"]'), _text))
 
 
+def _tags(value: Any) -> tuple[str, ...]:
+    return tuple(_items(_list(value, '["trainer", "a100"]'), _text))
+
+
 def _files(value: Any, base: Path) -> tuple[str, ...]:
     values = _list(value, '["data.npz", "big.zip#archive"]')
     return tuple(_items(values, lambda item: paths.file_entry(_text(item), base)))
@@ -322,6 +326,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.TEXT: _text,
     Kind.WORD: _word,
     Kind.NAMES: _names,
+    Kind.TAGS: _tags,
     Kind.COMMAND: _command,
     Kind.PORTS: _ports,
 }
@@ -337,4 +342,4 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.TIMEOUT: _canonical_timeout,
 }
 #: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
-_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES})
+_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES, Kind.TAGS})

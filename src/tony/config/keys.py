@@ -31,6 +31,7 @@ class Kind(Enum):
     WORD = "text or number"  #: a variable's or a parameter's value; numbers are taken as they are written
     CHOICE = "one of"  #: a member of an Enum
     NAMES = "list of roles"
+    TAGS = "list of words"
     FILES = "list of files"
     PATH = "path"
     SOURCE = "path or address"  #: what may lie in a cluster's file system, too
@@ -224,6 +225,14 @@ _ROLES = (
          "scheduler has them.", also="docker_image container_image docker"),
     _row("roles.<role>.spread", Kind.TRUTH, Half.SCHEDULER, "No two tasks of the role on one host; where a scheduler "
          "can tell.", also="anti_affinity"),
+    _row("roles.<role>.placement", Kind.TEXT, Half.SCHEDULER, "Where the role's tasks may be, in YARN's language for "
+         "placement constraints: `notin,node,ps`; where a scheduler has them.",
+         also="placement_spec placement_constraint affinity"),
+    _row("roles.<role>.placement_tags", Kind.TAGS, Half.SCHEDULER, "Names by which placement constraints know the "
+         "role's tasks.", default="the role's name", also="allocation_tags"),
+    _row("roles.<role>.mounts", Kind.TEXT, Half.SCHEDULER, "What the role's container image sees of the node, as YARN "
+         "wants it: `/data:/data:ro,/tmp:/tmp:rw`; where a scheduler has images.", default="the scheduler's",
+         also="volumes docker_mounts"),
     _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of the role's programs, laid over the job's.",
          attribute="", default="", also="environment envs shell_env variables"),
     _row("roles.<role>.exports.<name>", Kind.TEXT, Half.EXECUTOR, "What follows this text in the last line of the "

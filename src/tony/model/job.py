@@ -59,6 +59,9 @@ class Role:
         node_label: only nodes with this label.
         image: container image that the tasks run in.
         spread: no two tasks of the role on one host.
+        placement: YARN's text for where the tasks may be.
+        placement_tags: by which such texts know them; none for the role's name.
+        mounts: what the image sees of the node, `/data:/data:ro,/tmp:/tmp:rw`.
         exports: variable -> text: what follows that text in the last line of the program's output that holds it becomes
             the variable, in every program of other roles that is started later.
     """
@@ -79,6 +82,9 @@ class Role:
     node_label: str | None = None
     image: str | None = None
     spread: bool = False
+    placement: str | None = None
+    placement_tags: tuple[str, ...] = ()
+    mounts: str | None = None
     exports: Mapping[str, str] = field(default_factory=dict)
 
 
