@@ -131,6 +131,9 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         timeout_after=limit,
         stop_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
+        placement=draw(st.none() | texts),
+        placement_tags=tuple(draw(st.lists(texts, max_size=2))),
+        mounts=draw(st.none() | texts),
         exports=draw(st.dictionaries(st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), _marks, max_size=2)),
     )
 
@@ -201,6 +204,9 @@ def _role(role: Role) -> dict[str, Any]:
         "gpus": role.resources.gpus,
         "after": after or None,
         "stop_on_failure": role.stop_on_failure,
+        "placement": role.placement,
+        "placement_tags": list(role.placement_tags),
+        "mounts": role.mounts,
         "exports": dict(role.exports),
         "timeout_after": limit
         and {"group": limit.group, "limit": exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
