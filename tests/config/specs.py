@@ -106,7 +106,8 @@ def _possible(name: str, role: Role, roles: dict[str, Role]) -> Role:
     else:
         after = {o: AfterCondition.SUCCEEDED if o in setup else condition for o, condition in role.after.items()}
     exports = {f"{variable}@{name}": mark for variable, mark in role.exports.items()}
-    return replace(role, after=after, exports=exports)
+    limit = None if role.kind is RoleKind.SETUP else role.timeout_after
+    return replace(role, after=after, exports=exports, timeout_after=limit)
 
 
 @st.composite

@@ -13,6 +13,7 @@ from typing import TypeVar
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.fingerprint import fingerprint
+from tony.dataclass import replace
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
@@ -49,10 +50,11 @@ def random_job(chance: Random) -> JobSpec:
             if late
             else None,
             stop_grace=chance.choice((None, None, 0.0, 3.0)),
+            exports={f"FROM_{name}": "result: "} if chance.random() < 0.2 else {},
         )
     return JobSpec(
         command="x",
-        roles=roles,
+        roles={name: _possible(role, roles) for name, role in roles.items()},
         groups={"first": (names[0],)},
         max_restarts=chance.randint(0, 3),
         backoff=chance.choice((0.0, 1.0, 20.0)),
@@ -62,6 +64,15 @@ def random_job(chance: Random) -> JobSpec:
         failure_policy=chance.choice(list(FailurePolicy)),
         timeouts=Timeouts(**{name: chance.choice(limits) for name, limits in _LIMITS.items()}),
     )
+
+
+def _possible(role: Role, roles: Mapping[str, Role]) -> Role:
+    """The same role, as it may stand in a job file: preparation waits for preparation only."""
+    setup = [name for name, other in roles.items() if other.kind is RoleKind.SETUP]
+    if role.kind is RoleKind.SETUP:
+        after = {name: condition for name, condition in role.after.items() if name in setup}
+        return replace(role, after=after, timeout_after=None)
+    return replace(role, after={name: condition for name, condition in role.after.items() if name not in setup})
 
 
 #: Seconds of each time-out, or none; short ones hide whatever else might happen, so they are rare.

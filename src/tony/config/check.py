@@ -133,6 +133,8 @@ def _time_limits(spec: JobSpec, sheet: Sheet) -> None:
         place = ("roles", name, "timeout_after")
         if place not in sheet.tables:
             continue
+        if spec.roles[name].kind is RoleKind.SETUP:
+            sheet.blame(place, "a setup role runs before all others, so nothing it could outlive is done before it.")
         for part, example in (("group", 'group = "trainers"'), ("limit", 'limit = "10m"')):
             if (*place, part) not in sheet.found and (*place, part) not in sheet.broken:
                 sheet.blame(place, f"`{part}` is missing. Write {example} into it.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, field
 from tony.model.cluster import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.report import Failure
@@ -71,7 +72,11 @@ class Publish(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
-    """Start the user's program of a task, under spec version `version` (0: without a cluster spec)."""
+    """Start the user's program of a task, under spec version `version` (0: without a cluster spec).
+
+    Attributes:
+        variables: what programs of other roles have handed on (`exports`).
+    """
 
     kind: ClassVar[str] = "start"
     shows: ClassVar[bool] = True
@@ -79,6 +84,7 @@ class Start(Action):
     session: int
     try_: int
     version: int
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

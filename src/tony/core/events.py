@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, field
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 
@@ -132,6 +132,7 @@ class Exited(Event):
 
     Attributes:
         at: when it ended (not when we heard of it).
+        exports: what it hands on to other programs, by variable; None for one of which it printed nothing.
     """
 
     kind: ClassVar[str] = "exited"
@@ -140,6 +141,7 @@ class Exited(Event):
     try_: int
     status: ExitStatus
     at: float
+    exports: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
 #: digest that another version has logged says nothing about this one.
-MACHINE = 3
+MACHINE = 4
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -34,6 +34,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "living": state.living,
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restart_due],
         "failures": [[f.session, f.cause, f.task, f.at] for f in state.failures],
+        "exports": state.exports,
         "final": final and [final.state.value, final.failure and final.failure.cause],
         "timers": sorted(state.timers.all.items()),
         "roles": [

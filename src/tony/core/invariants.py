@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tony.core.machine import Application
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, DistributedMode, JobState, RoleKind, TaskState
+from tony.model.states import ENDED_TASK_STATES, AfterCondition, DistributedMode, JobState, RoleKind, TaskState
 
 
 def broken(app: Application) -> list[str]:
@@ -19,6 +19,7 @@ def broken(app: Application) -> list[str]:
         *_containers(state),
         *_programs(state),
         *_gang(state),
+        *_setup(state),
         *_waits(state),
         *_timers(state),
         *_ends(app),
@@ -110,6 +111,18 @@ def _gang(state: State) -> list[str]:
         for role in state.roles.values()
         if role.version and role.kind is not RoleKind.SIDECAR and any(role.counts[s] for s in waiting)
     ]
+
+
+def _setup(state: State) -> list[str]:
+    """Setup roles are over before anything else begins, are told to nobody, and keep nothing."""
+    first = [role for role in state.roles.values() if role.kind is RoleKind.SETUP]
+    wrong = [f"{role.name} is a setup role and was published" for role in first if role.version]
+    undone = [role.name for role in first if not role.satisfies(AfterCondition.SUCCEEDED)]
+    if undone:
+        later = [role for role in state.roles.values() if role.kind is not RoleKind.SETUP and not role.finished]
+        wrong += [f"{role.name} is ready, and {undone[0]} has not succeeded" for role in later if role.ready]
+    wrong += [f"{role.name} has succeeded and holds containers" for role in first if role.held and role.finished]
+    return wrong
 
 
 def _waits(state: State) -> list[str]:

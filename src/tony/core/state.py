@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from tony.core.line import Line
@@ -189,6 +190,7 @@ class State:
         restarts_charged, restarts_for_ports: how many there were, against `max_restarts` and for taken ports.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
+        exports: role -> variable -> what its programs have handed on.
         final: the result, from when it is decided; ended_at: when the job ended.
         refused: events that were about something that is not, or not any more.
     """
@@ -220,6 +222,7 @@ class State:
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []
+        self.exports: dict[str, dict[str, str]] = {}
         self.final: Final | None = None
         self.ended_at: float | None = None
         self.refused = 0
@@ -257,6 +260,10 @@ class State:
     def active(self) -> bool:
         """True as long as programs may be started: not restarting, stopping or ended."""
         return self.job in _ACTIVE
+
+    def variables_of(self, role: str) -> Mapping[str, str]:
+        """What a program of a role finds in its environment of that which other roles have handed on."""
+        return {name: text for other, own in self.exports.items() if other != role for name, text in own.items()}
 
     @property
     def pausing(self) -> bool:

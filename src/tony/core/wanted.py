@@ -14,15 +14,16 @@ def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
         return [act.Release(container=container)]
     task = state.tasks[held.task]
     if task.state is TaskState.RUNNING:
-        return [_start(task)]
+        return [_start(state, task)]
     if task.state is TaskState.STOPPING:
         grace = state.spec.stop_grace_of(task.id.role)
         # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
-        return [act.Stop(task=task.id, session=task.session, grace=grace, reason="stopping"), _start(task)]
+        return [act.Stop(task=task.id, session=task.session, grace=grace, reason="stopping"), _start(state, task)]
     if task.state is TaskState.STARTING and task.incarnation == incarnation:
         return [act.Renew(task=task.id, session=state.session)]
     return []
 
 
-def _start(task: Task) -> act.Start:
-    return act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version)
+def _start(state: State, task: Task) -> act.Start:
+    variables = state.variables_of(task.id.role)
+    return act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version, variables=variables)

@@ -1,7 +1,8 @@
 """Which roles start together.
 
 Roles with the same `after` become ready at the same moment, so the programs of one such group can wait for each other.
-Programs of different groups cannot: a role that starts when others have ended would wait for the dead.
+Programs of different groups cannot: a role that starts when others have ended would wait for the dead. Setup roles are
+in no group: each of their programs starts by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
     """The groups of roles that start together, and in each the roles by name; all in the job's order."""
     groups: dict[frozenset[tuple[str, AfterCondition]], dict[str, Role]] = {}
     for name, role in spec.effective_roles.items():
-        if role.instances:
+        if role.instances and role.kind is not RoleKind.SETUP:
             groups.setdefault(frozenset(role.after.items()), {})[name] = role
     return list(groups.values())
 

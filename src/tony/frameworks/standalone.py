@@ -10,6 +10,7 @@ from tony.frameworks.checks import one_process_per_task
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job import JobSpec
+from tony.model.states import RoleKind
 
 
 class Standalone(Framework):
@@ -18,7 +19,8 @@ class Standalone(Framework):
     name = "standalone"
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        counts = {name: role.instances for name, role in spec.effective_roles.items()}
+        roles = spec.effective_roles.items()
+        counts = {name: role.instances for name, role in roles if role.kind is not RoleKind.SETUP}
         total = sum(counts.values())
         problems = one_process_per_task(spec, self.name)
         if total != 1:

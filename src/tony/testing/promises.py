@@ -10,6 +10,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.invariants import broken
 from tony.core.machine import Application
+from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
@@ -40,6 +41,8 @@ class Promises:
         self._asked = 0
         self._specs: set[tuple[int, int]] = set()
         self._started: set[tuple[TaskId, int, int]] = set()
+        self._succeeded: set[TaskId] = set()
+        self._handed_on: set[tuple[str, str, str]] = set()
         self._failed = False
         self._finished = False
 
@@ -72,6 +75,9 @@ class Promises:
             case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
                 if container in self._known:
                     self._ended.add(container)
+            case ev.Exited(task=task, status=ExitStatus(ok=True), exports=exports):
+                self._succeeded.add(task)
+                self._handed_on.update((task.role, name, text) for name, text in exports.items() if text is not None)
             case ev.SessionOpened(session=session):
                 self._session = session
 
@@ -102,6 +108,7 @@ class Promises:
                 _must(spec.session == self._session, f"published for another session: {action}")
                 _must((spec.session, spec.version) not in self._specs, f"published twice: {action}")
                 _must(all(all(addresses) for addresses in spec.roles.values()), f"no address: {action}")
+                _must(not spec.roles.keys() & set(self._app.state.spec.setup_roles), f"with preparation: {action}")
                 self._specs.add((spec.session, spec.version))
             case act.Start():
                 self._start(action)
@@ -146,9 +153,25 @@ class Promises:
         self._usable(self._container[action.task], action)
         _must(action.session == self._session, f"started for another session than the present one: {action}")
         _must(not action.version or (action.session, action.version) in self._specs, f"nothing published: {action}")
+        self._after_setup(action)
         tried = (action.task, action.session, action.try_)
         _must(tried not in self._started, f"started twice: {action}")
         self._started.add(tried)
+
+    def _after_setup(self, action: act.Start) -> None:
+        """All preparation has succeeded, and what others have handed on is there, and nothing else."""
+        spec = self._app.state.spec
+        own = action.task.role
+        given = {(name, text) for role, name, text in self._handed_on if role != own}
+        _must(given >= set(action.variables.items()), f"nobody has handed that on: {action}")
+        if own in spec.setup_roles:
+            _must(not action.version, f"preparation has no cluster spec: {action}")
+            return
+        for name in spec.setup_roles:
+            role = spec.roles[name]
+            done = all(TaskId(name, index) in self._succeeded for index in range(role.instances))
+            _must(done, f"{name} has not succeeded: {action}")
+            _must(action.variables.keys() >= role.exports.keys(), f"{name} has handed on more: {action}")
 
 
 def _must(kept: bool, sentence: str) -> None:

@@ -373,5 +373,16 @@ class Simulation:
             self._report_exit(executor, program, status)
 
     def _report_exit(self, executor: Executor, program: Program, status: ExitStatus) -> None:
-        exited = ev.Exited(task=program.task, session=program.session, try_=program.try_, status=status, at=self.now)
-        self._say(executor, exited)
+        role = self.app.state.spec.effective_roles[program.task.role]
+        exports = dict.fromkeys(role.exports, f"{program.task} in session {program.session}")
+        self._say(
+            executor,
+            ev.Exited(
+                task=program.task,
+                session=program.session,
+                try_=program.try_,
+                status=status,
+                at=self.now,
+                exports=exports if status.reason is ExitReason.EXITED else {},
+            ),
+        )

@@ -29,10 +29,10 @@ class Judgement:
 def judge(state: State, task: TaskId) -> Judgement:
     """What the failure of `task`, already counted in its role, means.
 
-    `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. An untracked role's
-    failure fails the session under every policy. The policies for tracked ones: see `FailurePolicy`; `chief-or-all`
-    is the original's rule, and so is that it tolerates no task whose program could not even be started: the others
-    have been given its address, or wait for it.
+    `stop_on_failure` ends the job under every policy. Sidecars never matter, but under `any-task`. The failure of an
+    untracked or a setup role fails the session under every policy. The policies for tracked ones: see `FailurePolicy`;
+    `chief-or-all` is the original's rule, and so is that it tolerates no task whose program could not even be started:
+    the others have been given its address, or wait for it.
     """
     role = state.roles[task.role]
     policy = state.spec.failure_policy
@@ -42,6 +42,8 @@ def judge(state: State, task: TaskId) -> Judgement:
         return Judgement(Effect.FAIL_SESSION, 'failure_policy = "any-task": any failure counts')
     if role.kind is RoleKind.SIDECAR:
         return Judgement(Effect.TOLERATE, f"{task.role} is a sidecar")
+    if role.kind is RoleKind.SETUP:
+        return Judgement(Effect.FAIL_SESSION, f"{task.role} is a setup role: nothing else starts without its success")
     if role.kind is RoleKind.UNTRACKED:
         return Judgement(Effect.FAIL_SESSION, f"{task.role} is untracked: not waited for, but its failure counts")
     if policy is FailurePolicy.ANY_TRACKED:

@@ -39,7 +39,7 @@ def registered(turn: Turn, event: ev.Registered) -> None:
     state.timers.cancel(f"registration:{task.name}")
     state.move_task(task, TaskMove.REGISTER, turn.now)
     role = state.roles[task.id.role]
-    if state.spec.distributed_mode is DistributedMode.FCFS:
+    if state.spec.distributed_mode is DistributedMode.FCFS or role.kind is RoleKind.SETUP:
         programs.start(turn, [task], 0)
     elif role.registered == role.total or role.kind is RoleKind.SIDECAR:
         form(turn)
@@ -51,6 +51,7 @@ def form(turn: Turn) -> None:
     if state.spec.distributed_mode is DistributedMode.FCFS:
         return
     ready = [role for role in state.roles.values() if role.ready and not role.finished]
+    ready = [role for role in ready if role.kind is not RoleKind.SETUP]  # they start each by itself
     gang = [role for role in ready if role.kind is not RoleKind.SIDECAR or role.registered == role.total]
     if any(role.registered < role.total for role in gang):
         return

@@ -7,7 +7,7 @@ from tony.core.steps import containers, ending, failing, programs, progress, res
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.report import Failure
-from tony.model.states import JobState, StopOn, TaskState
+from tony.model.states import JobState, RoleKind, StopOn, TaskState
 
 
 def task_over(turn: Turn, task: Task) -> None:
@@ -23,6 +23,8 @@ def task_over(turn: Turn, task: Task) -> None:
     elif state.active:
         role = state.roles[task.id.role]
         if role.ended == role.total:
+            if role.kind is RoleKind.SETUP and role.succeeded == role.total:
+                containers.give_back_all(turn, role)  # whatever comes, it is not run again
             progress.role_over(turn, role)
         elif not task.started:
             progress.look_for_blocked(turn)

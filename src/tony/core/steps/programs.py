@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tony.core import actions as act
 from tony.core import failures
@@ -20,13 +20,20 @@ def start(turn: Turn, tasks: Iterable[Task], version: int) -> None:
     if state.job is not JobState.RUNNING:
         state.move_job(JobMove.RUN)
     limit = state.spec.timeouts.execution
+    handed_on: dict[str, Mapping[str, str]] = {}
     for task in tasks:
         state.move_task(task, TaskMove.START, turn.now)
         task.session, task.try_, task.version = state.session, 1, version
         task.note = ""
         if limit:
             state.timers.set(f"execution:{task.name}", turn.now + limit)
-        turn.ask(act.Start(task=task.id, session=task.session, try_=task.try_, version=version))
+        role = task.id.role
+        if role not in handed_on:
+            handed_on[role] = state.variables_of(role)
+        start = act.Start(
+            task=task.id, session=task.session, try_=task.try_, version=version, variables=handed_on[role]
+        )
+        turn.ask(start)
 
 
 def current(state: State, task: TaskId, session: int, try_: int) -> Task | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core import failures
-from tony.core.state import Task
+from tony.core.state import State, Task
 from tony.core.steps import failing, outcomes, programs, progress
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
@@ -45,6 +45,17 @@ def first_output(turn: Turn, event: ev.FirstOutput) -> None:
         turn.state.timers.cancel(f"startup:{task.name}")
 
 
+def _take_exports(state: State, task: Task, event: ev.Exited) -> None:
+    """Keeps what a program that succeeded hands on; says what it should have and did not."""
+    role = task.id.role
+    for name, text in state.roles[role].spec.exports.items():
+        value = event.exports.get(name)
+        if value is not None:
+            state.exports.setdefault(role, {})[name] = value
+        else:
+            task.note += f"; no line of its output holds {text.strip()!r}, so {name} is not set (exports)"
+
+
 def exited(turn: Turn, event: ev.Exited) -> None:
     """The program is over, and this is how."""
     state = turn.state
@@ -60,6 +71,7 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         programs.over(turn, task, TaskMove.FAIL, at)
     elif status.ok:
         programs.over(turn, task, TaskMove.SUCCEED, at)
+        _take_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         programs.over(turn, task, TaskMove.END, at)
     else:

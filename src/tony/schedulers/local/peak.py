@@ -43,8 +43,10 @@ def peak(spec: JobSpec) -> Need:
 def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:
     """The roles that can live at one time and together weigh most, in the job's order."""
     roles = spec.effective_roles
-    # With restarts a finished task keeps its container: it may have to run again.
-    rivals = exclusions(roles) if spec.max_restarts == 0 else {name: frozenset[str]() for name in roles}
+    rivals = exclusions(roles)
+    if spec.max_restarts:  # a finished task keeps its container: it may have to run again, unless it was preparation
+        first = set(spec.setup_roles)
+        rivals = {name: others if name in first else others & first for name, others in rivals.items()}
     weights = {name: total(role, weight) for name, role in roles.items()}
     return tuple(name for name in _heaviest(rivals, weights) if weights[name])
 
