@@ -332,7 +332,8 @@ class TestValidate:
     def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """For programs: mistakes and values."""
         file = job_file(folder, TWO)
-        assert tony("validate", "--json", file).json == {"valid": True, "problems": [], "settings": None}
+        facts = {"valid": True, "problems": [], "notes": [], "settings": None}
+        assert tony("validate", "--json", file).json == facts
         rows = {row["key"]: row for row in tony("validate", "--json", "--resolved", file).json["settings"]}
         assert rows["roles.worker.instances"] == {
             "key": "roles.worker.instances",

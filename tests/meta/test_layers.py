@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},
     "protocol": BELOW_MODEL | {"model"},
-    "config": PURE | {"schedulers"},
+    "config": PURE | {"schedulers", "hadoop"},
     "rpc": PURE,
     "storage": PURE,
     "schedulers": PURE | {"storage", "rpc", "hadoop", "mini"},
@@ -44,9 +44,10 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
-#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; schedulers may ask whether a
-#: small cluster runs.
+#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it, and reads XML as Hadoop does;
+#: schedulers may ask whether a small cluster runs.
 ONLY = {
+    ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.values"},
     ("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"},
     ("schedulers", "mini"): {"tony.mini"},
 }

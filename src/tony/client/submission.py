@@ -100,7 +100,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _made_meanwhile(tls) as credentials:
         _check(resolved, submitter)
-    for sentence in submitter.notices(resolved.spec):
+    for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         notice(sentence)
     prepare(home)
     unfinished.sweep(home)

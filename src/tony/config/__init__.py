@@ -12,6 +12,8 @@ From what is said to one job (`load`):
     sheet, convert, paths, after    each value made canonical, every mistake noted
     check, providers                mistakes that no single value shows; what framework and scheduler say
     build                           the JobSpec
+    original                        jobs of the original TonY: XML and flags -> values as a job file has them; a package
+    notes                           what is worth knowing of settings, and is no mistake
 
 Showing it again:
 

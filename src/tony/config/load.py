@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tony.config.arguments import SOURCE, from_call
 from tony.config.build import build
@@ -14,6 +14,7 @@ from tony.config.check import check
 from tony.config.files import Refused, read_layer
 from tony.config.flags import from_environment, from_params, from_sets
 from tony.config.layers import Layer, dotted, merge, quoted
+from tony.config.notes import Note, in_short
 from tony.config.providers import framework_mistakes, unknown_names
 from tony.config.sheet import read
 from tony.config.site import broken_finals, over_limits, read_sites
@@ -21,6 +22,10 @@ from tony.config.site_files import default_site_files
 from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
+
+if TYPE_CHECKING:
+    from tony.config.original.draft import Draft
+    from tony.config.original.flags import Flags
 
 #: Mistakes that are told at once.
 _MOST = 1000
@@ -36,10 +41,20 @@ class Resolved:
     Attributes:
         sources: dotted key -> where it was set (`job.toml:12`, `--set`, `env TONY_SET_...`, `argument`), for every
             value that is no default.
+        notes: what is worth knowing of the settings; jobs of the original have some.
+        job_file: its name as its user gave it; None if there is none.
     """
 
     spec: JobSpec
     sources: Mapping[str, str]
+    notes: tuple[Note, ...] = ()
+    job_file: str | None = None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The notes in one sentence, for those who submit; none if there are no notes."""
+        sentence = in_short(self.notes, self.job_file)
+        return () if sentence is None else (sentence,)
 
 
 def load(
@@ -53,11 +68,12 @@ def load(
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
     overrides_source: str = SOURCE,
+    flags: Flags | None = None,
 ) -> Resolved:
     """Reads a job from all the places that say something about it; the later ones here are stronger.
 
     Args:
-        job_file: TOML or YAML; None for a job that is given by the rest alone.
+        job_file: TOML or YAML, or the original's XML; None for a job that is given by the rest alone.
         sets: `key=value` texts of `--set`.
         params: `name=value` texts of `--param`.
         overrides: what a Python call gives: a mapping like a job file (nested, or with dotted keys) or a JobSpec.
@@ -66,6 +82,7 @@ def load(
         cwd: absolute; what relative paths outside files are relative to; the current folder by default.
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
         overrides_source: what is said of where `overrides` and `assumed` were set.
+        flags: a command line of the original: they name the job's file, if there is one, and stand in its place.
 
     Raises:
         ConfigError: carries every mistake that was found, in the order of the places.
@@ -77,7 +94,15 @@ def load(
     complete = not problems
     if assumed is not None:
         own.append(from_call(assumed, cwd, overrides_source))
-    if job_file is not None:
+    notes: tuple[Note, ...] = ()
+    if flags is not None or is_original(job_file):
+        draft, read_all = _translated(flags, job_file, environ, cwd)
+        own.append(draft.layer(cwd))
+        job_file = job_file or draft.settings.file
+        notes = tuple(draft.notes)
+        problems += draft.problems
+        complete = complete and read_all
+    elif job_file is not None:
         try:
             own.append(_job_layer(job_file, cwd))
         except Refused as refused:
@@ -108,7 +133,12 @@ def load(
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _first(_in_order(problems))])
-    return Resolved(spec=spec, sources=sources)
+    return Resolved(spec=spec, sources=sources, notes=notes, job_file=sheet.origin)
+
+
+def is_original(job_file: str | os.PathLike[str] | None) -> bool:
+    """Whether a job's file is one of the original: an XML file, by its name."""
+    return job_file is not None and os.fsdecode(job_file).lower().endswith(".xml")
 
 
 def from_spec(
@@ -161,6 +191,18 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
     path = _path_of(job_file, cwd)
     return read_layer(path, _shown(job_file), path.parent)
+
+
+def _translated(
+    flags: Flags | None, job_file: str | os.PathLike[str] | None, environ: Mapping[str, str], cwd: Path
+) -> tuple[Draft, bool]:
+    from tony.config.original.flags import Flags
+    from tony.config.original.translate import translate
+
+    flags = flags or Flags()
+    if job_file is not None:
+        flags = replace(flags, conf_file=os.fsdecode(job_file))
+    return translate(flags, environ, cwd)
 
 
 def _shown(job_file: str | os.PathLike[str]) -> str:

@@ -52,7 +52,8 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
 
     if as_json:
         settings = [{**asdict(row), "value": plain_value(row.value)} for row in resolved_rows(resolved)]
-        print_json({"valid": True, "problems": [], "settings": settings if show_all else None})
+        facts = {"valid": True, "problems": [], "notes": list(resolved.notes)}
+        print_json({**facts, "settings": settings if show_all else None})
     elif show_all:
         rows = [(safe(row.key), safe(row.value), safe(row.source)) for row in resolved_rows(resolved)]
         say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
@@ -60,3 +61,6 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
         spec = resolved.spec
         roles = ", ".join(f"{name} {role.instances}" for name, role in spec.effective_roles.items())
         say(f"{job_file} is fine: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")
+    if not as_json:
+        for note in resolved.notes:
+            say(f"note: {note}")

@@ -1,0 +1,41 @@
+"""What is worth knowing of a job's settings and is no mistake: which are not needed any more, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony.dataclass import dataclass
+
+#: As many names are told when notes are told shortly.
+_LISTED = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One remark.
+
+    Attributes:
+        key: the setting that it is about; empty for the whole.
+        message: a sentence.
+        source: where the setting stands; None if nowhere.
+    """
+
+    key: str
+    message: str
+    source: str | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.source})" if self.source else ""
+        return f"{self.key}{where}: {self.message}" if self.key else self.message
+
+
+def in_short(notes: Sequence[Note], job_file: str | None) -> str | None:
+    """One sentence for all notes, or None if there are none."""
+    if not notes:
+        return None
+    names = list(dict.fromkeys(note.key for note in notes if note.key))
+    more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED + 1 else []
+    listed = ", ".join([*(names[:_LISTED] if more else names), *more])
+    command = f"`tony validate {job_file}`" if job_file else "`tony validate`"
+    count = "1 setting has" if len(names) == 1 else f"{len(names)} settings have"
+    return f"{count} no effect here or mean something else ({listed}); {command} tells why."

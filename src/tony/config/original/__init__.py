@@ -1,0 +1,12 @@
+"""Jobs of the original TonY: its settings file and its flags, as a job of ours.
+
+    flags, settings     what was said: the command line; XML files, site file, `--conf`
+    keys, values        every setting of the original in one table; how its values are written
+    translate           the way from those to the values of our job file, in the order of the parts:
+    unknown, shape      settings that nothing is made of; which types of tasks there are
+    job, roles          what holds for all; what each type has
+    draft               what comes of it: values, their places, notes, mistakes
+    loading             the door: flags -> a job without mistakes
+
+Behind that a job is one like any other: `tony.config.load` checks it and says what is wrong.
+"""

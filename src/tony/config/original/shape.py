@@ -1,0 +1,59 @@
+"""Which types of tasks a job of the original has."""
+
+from __future__ import annotations
+
+import re
+
+from tony.config.original import values
+from tony.config.original.draft import Draft
+from tony.config.original.keys import RESERVED
+from tony.dataclass import dataclass
+from tony.model.ids import ROLE_NAME
+
+_INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
+#: The type that the original adds for a TensorBoard beside the job.
+TENSORBOARD = "tensorboard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The types of one job.
+
+    Attributes:
+        instances: type -> number of its tasks, for those that have any, in the order in which they were set.
+        absent: types whose number of tasks is 0.
+        log_folder: what a TensorBoard beside the job shows; None without one.
+    """
+
+    instances: dict[str, int]
+    absent: tuple[str, ...] = ()
+    log_folder: str | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether the application master of the original would run the program itself."""
+        return not self.instances
+
+
+def shape(draft: Draft) -> Shape:
+    """Finds the types; blames impossible names and numbers."""
+    found: dict[str, int] = {}
+    for value in draft.settings:
+        match = _INSTANCES.fullmatch(value.key)
+        if not match or match[1] in RESERVED:
+            continue
+        if not ROLE_NAME.fullmatch(match[1]):
+            draft.blame(value, "a type's name is up to 63 letters, digits, `-` and `_`, the first one a letter.")
+            continue
+        found[match[1]] = values.integer(draft, value.key, 0)
+    log_folder = values.text(draft, "tony.application.tensorboard-log-dir")
+    if log_folder and (any(number > 0 for name, number in found.items() if name != TENSORBOARD)):
+        given = draft.settings.get(f"tony.{TENSORBOARD}.instances")
+        if given and found.get(TENSORBOARD) != 1:
+            draft.note(given, "a TensorBoard beside the job is always one task.")
+        found[TENSORBOARD] = 1
+    return Shape(
+        instances={name: number for name, number in found.items() if number > 0},
+        absent=tuple(name for name, number in found.items() if number <= 0),
+        log_folder=log_folder,
+    )
