@@ -188,9 +188,14 @@ class Executors:
                 peer.printed = True
                 return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
             case msg.ProgramExited():
-                at = round(max(0.0, self._now() - max(0.0, message.ago)), 6)
+                wanted = self._app.state.roles[peer.task.role].spec.exports
                 return Exited(
-                    task=peer.task, session=message.session, try_=message.try_, status=_bounded(message.status), at=at
+                    task=peer.task,
+                    session=message.session,
+                    try_=message.try_,
+                    status=_bounded(message.status),
+                    at=round(max(0.0, self._now() - max(0.0, message.ago)), 6),
+                    exports={name: _cut(message.exports[name]) for name in wanted if name in message.exports},
                 )
         return None
 
@@ -302,6 +307,11 @@ def _is_sound(message: msg.Ready) -> bool:
     return (
         bool(_ADDRESS.fullmatch(message.address)) and len(ports) <= _PORTS and all(len(name) <= _WORD for name in ports)
     )
+
+
+def _cut(value: str | None) -> str | None:
+    """What a program hands on, as long as an executor in its senses would say it."""
+    return value and value.encode("utf-8", "replace")[: msg.LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
 
 
 def _bounded(status: ExitStatus) -> ExitStatus:

@@ -43,6 +43,7 @@ def task_part(record: JobRecord, attempt: int, launch: Launch, address: str) -> 
         lease=spec.orphan_grace,
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
+        exports=role.exports,
     )
 
 

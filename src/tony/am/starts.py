@@ -21,7 +21,7 @@ class Starts:
         self._attempt = attempt
         self._session = 0
         self._shared: dict[int, Json] = {}
-        self._frames: dict[tuple[int, int], bytes] = {}
+        self._frames: dict[tuple[object, ...], bytes] = {}
 
     def publish(self, spec: ClusterSpec) -> None:
         """A cluster spec is known: asks the framework's adapter what its tasks need of it.
@@ -45,7 +45,7 @@ class Starts:
             ProtocolError: the adapter's value is too long for the wire.
         """
         self._enter(start.session)
-        which = start.version, start.try_
+        which = (start.version, start.try_, *start.variables.items())
         if which not in self._frames:
             self._frames[which] = encode_for_many(
                 StartProgram(
@@ -54,6 +54,7 @@ class Starts:
                     try_=start.try_,
                     version=start.version,
                     shared=self._shared.get(start.version),
+                    variables=start.variables,
                 )
             )
         return self._frames[which]

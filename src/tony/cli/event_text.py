@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tony.cli.text import clock_time, safe
 from tony.core import events as ev
 from tony.history.log import Entry
@@ -31,6 +33,14 @@ class EventTeller:
         return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {event.kind:17}  {said}".rstrip())
 
 
+def _exports(values: Mapping[str, str | None]) -> str:
+    """Which variables a program handed on, and which it should have; not their values, which may be long."""
+    given = [name for name, value in values.items() if value is not None]
+    missing = [name for name, value in values.items() if value is None]
+    said = f"; exports {', '.join(given)}" if given else ""
+    return f"{said}; printed nothing for {', '.join(missing)}" if missing else said
+
+
 def describe(event: ev.Event) -> str:
     """What happened, without its kind."""
     match event:
@@ -52,9 +62,8 @@ def describe(event: ev.Event) -> str:
             return f"{event.task} printed its first line"
         case ev.Exited():
             status = event.status
-            return (
-                f"{event.task} of session {event.session}: {status.describe()} after {format_duration(status.duration)}"
-            )
+            ended = f"{status.describe()} after {format_duration(status.duration)}"
+            return f"{event.task} of session {event.session}: {ended}{_exports(event.exports)}"
         case ev.ContainerEnded():
             return f"{event.container}: {event.cause}"
         case ev.Silent():

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
+from types import MappingProxyType
 
 from tony.dataclass import dataclass, replace
 from tony.model.exit import ExitReason, ExitStatus
@@ -248,12 +249,19 @@ class Dialog:
         """The program has printed something."""
         self._report(msg.ProgramOutput(n=0, session=session, try_=try_))
 
-    def exited(self, session: int, try_: int, status: ExitStatus, ended: float) -> None:
+    def exited(
+        self,
+        session: int,
+        try_: int,
+        status: ExitStatus,
+        ended: float,
+        exports: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> None:
         """The try is over, at time `ended` of the clock that `unsent` is given."""
         if self._running != (session, try_):
             raise ValueError(f"try {try_} of session {session} ended twice, or never began")
         self._running = None
-        self._report(_exited(session, try_, status), ended)
+        self._report(replace(_exited(session, try_, status), exports=exports), ended)
 
     def _report(self, report: msg.Reported, ended: float | None = None) -> None:
         self._made += 1

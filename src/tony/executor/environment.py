@@ -1,8 +1,8 @@
 """What a program is started with: its command and its environment.
 
 Precedence, weakest first: the executor's own environment (or a bare one), the job's interpreter, the user's `env`, what
-the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we
-merely inherit, and nothing that other tasks rely on. No secret is ever among them.
+other programs have handed on, what the scheduler granted, the variables that every program gets, the framework's. So a
+user can change anything that we merely inherit, and nothing that other tasks rely on. No secret is ever among them.
 """
 
 from __future__ import annotations
@@ -71,16 +71,24 @@ def view(task: TaskPart, attempt: int, session: int, try_: int, address: str, tb
 
 
 def environments(
-    task: TaskPart, container: ContainerPart, framework: Framework, shared: Json, seen: TaskView, own: Mapping[str, str]
+    task: TaskPart,
+    container: ContainerPart,
+    framework: Framework,
+    shared: Json,
+    seen: TaskView,
+    own: Mapping[str, str],
+    handed_on: Mapping[str, str] | None = None,
 ) -> Sequence[dict[str, str]]:
     """The environment of each process of a try.
 
     Args:
         own: the executor's.
+        handed_on: variables that programs of other roles give.
     """
     values = _values(task, seen)
     base = _inherited(container, own)
     base.update({name: fill(value, values) for name, value in task.env.items()})
+    base.update(handed_on or {})
     if container.python_path:
         base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _BARE_DEFAULTS["PATH"])])
     base.update(_devices(task, container))

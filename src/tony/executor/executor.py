@@ -206,7 +206,7 @@ class Executor:
         finally:
             self._trial = None
         log.info("session %d, try %d ended: %s", session, try_, status.describe())
-        self._dialog.exited(session, try_, status, trial.ended)
+        self._dialog.exited(session, try_, status, trial.ended, trial.exports)
         self._link.flush()
 
     def _say(self, report: partial[None]) -> None:

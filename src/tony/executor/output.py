@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.executor.exports import Exports
 from tony.executor.log_file import LogFile
 from tony.executor.log_readers import STREAMS, Book, LogReaders
 from tony.executor.pen import Pen
@@ -44,7 +45,12 @@ class Stream:
     """One of a program's output streams."""
 
     def __init__(
-        self, file: LogFile, pen: Pen, came: Callable[[], None], over: Callable[[], None] = lambda: None
+        self,
+        file: LogFile,
+        pen: Pen,
+        came: Callable[[], None],
+        over: Callable[[], None] = lambda: None,
+        look: Callable[[bytes], None] | None = None,
     ) -> None:
         """Makes the pipe; `writing` goes to the program, then `begin`.
 
@@ -52,6 +58,7 @@ class Stream:
             pen: writes the file.
             came: is called when there was output.
             over: is called when there will be no more.
+            look: is given all that comes, if somebody wants it.
         """
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
         self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
@@ -60,6 +67,7 @@ class Stream:
         self._pen = pen
         self._came = came
         self._over = over
+        self._look = look
         self._end = bytearray()
         self._gathering: asyncio.TimerHandle | None = None
         self._grown = self._hurried = False
@@ -137,6 +145,8 @@ class Stream:
         if data:
             self._pen.put(partial(self.file.write, data), len(data))
             self._keep(data)
+            if self._look:
+                self._look(data)
             self._came()
         return len(data)
 
@@ -172,6 +182,7 @@ class Output:
         pen: Pen,
         began: Callable[[], None],
         readers: LogReaders | None = None,
+        exports: Exports | None = None,
     ) -> None:
         """Makes the pipes.
 
@@ -182,6 +193,7 @@ class Output:
             pen: writes the files.
             began: is called once, when there is output.
             readers: are told of what there is to read.
+            exports: looks for what the program hands on.
         """
         self.first: float | None = None
         self.last: float | None = None
@@ -190,6 +202,7 @@ class Output:
         self._pen = pen
         self._late = 0
         self._readers = readers
+        self._exports = exports
         self._books: list[Book] = []
         self.out = self._stream(folder, f"{name}.out", limit, 0)
         self.err = self._stream(folder, f"{name}.err", limit, 1)
@@ -197,7 +210,8 @@ class Output:
     def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
         file = LogFile(folder / name, limit)
         self._books.append(Book(STREAMS[number], name, file))
-        return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number))
+        look = self._exports.reader().feed if self._exports else None
+        return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number), look)
 
     def begin(self) -> None:
         """The program runs."""

@@ -15,6 +15,7 @@ from resource import struct_rusage
 from tony import clock
 from tony.dataclass import dataclass
 from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
+from tony.executor.exports import Exports
 from tony.executor.family import Family
 from tony.executor.log_readers import LogReaders
 from tony.executor.memory import Meter
@@ -76,6 +77,7 @@ class Trial:
 
     Attributes:
         ended: when it was over (`tony.clock.monotonic`); meaningful after `run`.
+        exports: what it hands on, after `run`; None for that of which it printed nothing.
     """
 
     def __init__(
@@ -98,6 +100,8 @@ class Trial:
         self._family = around.family
         self._meter = Meter(around.context.task.memory, around.family, self._saw)
         self._output: Output | None = None
+        wanted = around.context.task.exports
+        self._exports = Exports(wanted) if wanted else None
         self._pids: list[int] = []
         self._ends: list[End] = []
         self._stop: _Stop | None = None
@@ -106,6 +110,7 @@ class Trial:
         self._cpu = 0.0
         self._largest = 0
         self.ended = 0.0
+        self.exports: dict[str, str | None] = {}
 
     # --- while it runs --------------------------------------------------------------------------------------------
 
@@ -166,6 +171,7 @@ class Trial:
         undead = await self._family.end()
         await self._wait_reaped()
         await output.wait_ended(_DRAIN)
+        self.exports = self._exports.values() if self._exports else {}
         return self._judge(output, left, undead, began)
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -177,7 +183,8 @@ class Trial:
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
         folder, pen = Path(container.log_folder), self._around.pen
         try:
-            output = self._output = Output(folder, name, task.log_limit, pen, self._first_output, self._around.readers)
+            readers, began = self._around.readers, self._first_output
+            output = self._output = Output(folder, name, task.log_limit, pen, began, readers, self._exports)
         except OSError as error:
             raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()
@@ -197,7 +204,8 @@ class Trial:
         seen = view(task, command.attempt, command.session, command.try_, address, ports.tb_port)
         try:
             framework = load_framework(task.framework_module, task.framework_path)
-            envs = environments(task, container, framework, command.shared, seen, self._around.environment)
+            own, more = self._around.environment, command.variables
+            envs = environments(task, container, framework, command.shared, seen, own, more)
         except Exception as error:  # whatever a plug-in's code does, its task fails and says so
             log.exception("the framework's adapter failed")
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error

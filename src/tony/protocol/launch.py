@@ -41,6 +41,8 @@ class TaskPart:
         memory: bytes, limit of the program and its children.
         lease: seconds a program may go on after the last contact to the AM (`orphan_grace`).
         connect_timeout: seconds to try to reach the AM when nothing says that it is dead.
+        exports: variable -> the text whose line in the program's output says its value, for other programs.
+        meeting: what the executor itself runs on the task's port; None leaves that port to the program.
     """
 
     job_id: str
@@ -69,6 +71,8 @@ class TaskPart:
     lease: float
     connect_timeout: float
     log_limit: int
+    exports: Mapping[str, str] = field(default_factory=dict)
+    meeting: Meeting | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 from tony.model.exit import ExitStatus
 from tony.model.report import JobReport
@@ -87,12 +87,18 @@ class ProgramOutput(Reported):
     try_: int
 
 
+#: Bytes of what a program hands on in one variable; Linux takes twice as much in one string.
+LONGEST_EXPORT = 64 << 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramExited(Reported):
     """The program is over, and everything it had started.
 
     Attributes:
         ago: seconds since it ended, measured when this message is (re)sent: immune to clocks that differ.
+        exports: what it hands on, by variable, each of `LONGEST_EXPORT` bytes at most; None where it printed nothing
+            of it; empty if it never ran.
     """
 
     kind: ClassVar[str] = "program-exited"
@@ -100,6 +106,7 @@ class ProgramExited(Reported):
     try_: int
     status: ExitStatus
     ago: float
+    exports: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +167,7 @@ class StartProgram(Message):
 
     Attributes:
         shared: what the framework's adapter made of the cluster spec, the same for all tasks; see `frameworks/base.py`.
+        variables: what programs of other roles have handed on.
     """
 
     kind: ClassVar[str] = "start-program"
@@ -168,6 +176,7 @@ class StartProgram(Message):
     try_: int
     version: int
     shared: Json
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,9 @@ class PlayedExecutor:
         else:
             session, try_ = self._running
             self._running = None
-            self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0))
+            said = f"{self.part.role}:{self.part.index} in session {session}"
+            exports: dict[str, str | None] = dict.fromkeys(self.part.exports, said)
+            self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0, exports=exports))
 
     def _stop(self) -> None:
         if self._running:
