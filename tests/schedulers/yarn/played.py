@@ -160,9 +160,11 @@ SECRET = credentials()
 
 
 @asynccontextmanager
-async def playing(folder: Path, *, attempt: int = 1, opens: bool = True) -> AsyncIterator[Played]:
-    """A cluster, and a source on it for the job `two_roles`. The source is closed afterwards, whatever it was told."""
-    played = Played(folder, prepared_job(folder / "home", two_roles(), JOB), attempt)
+async def playing(
+    folder: Path, *, attempt: int = 1, opens: bool = True, spec: JobSpec | None = None
+) -> AsyncIterator[Played]:
+    """A cluster, and a source on it for a job, else for `two_roles`. It is closed afterwards, whatever it was told."""
+    played = Played(folder, prepared_job(folder / "home", spec or two_roles(), JOB), attempt)
     async with AsyncExitStack() as stack:
         stack.enter_context(played.files)
         for server in (played.manager.server, played.clients_door, *(node.server for node in played.nodes)):

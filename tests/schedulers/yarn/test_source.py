@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +19,16 @@ from tony.hadoop.wire.application_master import NegotiablePreemption, PreemptedC
 from tony.hadoop.wire.records import ApplicationAttemptId, ContainerStatus, FinalStatus, NodeId, NodeReport, NodeState
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.history.record import pending_report, write_summary
-from tony.model.job import MIB, Resources, Role
+from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.report import JobReport
 from tony.model.states import JobState
+from tony.schedulers.yarn import containers, demand
 from tony.schedulers.yarn import publisher as publishing
 from tony.schedulers.yarn import source as sources
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
 from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
+from tony.testing.jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
@@ -34,8 +37,15 @@ NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits seconds for what these tests provoke."""
-    monkeypatch.setattr(sources, "_QUEUED_AFTER", 0.05)
-    monkeypatch.setattr(sources, "_LAST_WAIT", 2.0)
+    monkeypatch.setattr(demand, "_QUEUED_AFTER", 0.05)
+    monkeypatch.setattr(containers, "_LAST_WAIT", 2.0)
+
+
+def with_worker(**fields: Any) -> JobSpec:
+    """The usual job, and something of its workers."""
+    spec = two_roles()
+    worker = replace(spec.roles["worker"], **fields)
+    return replace(spec, roles={**spec.roles, "worker": worker})
 
 
 # --- asking --------------------------------------------------------------------------------------------------------
@@ -54,9 +64,8 @@ async def test_too_large_is_refused(tmp_path: Path) -> None:
 
 async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
     """YARN would grant a container without it, and say nothing."""
-    async with playing(tmp_path) as played:
-        role = Role(resources=Resources(memory=16 * MIB, gpus=1))
-        object.__setattr__(played.source, "_spec", replace(played.spec, roles={"worker": role, "ps": Role()}))
+    role = Role(resources=Resources(memory=16 * MIB, gpus=1))
+    async with playing(tmp_path, spec=two_roles(roles={"worker": role, "ps": Role()})) as played:
         played.source.set_demand("worker", 1)
         await played.until(lambda: played.of(Unsatisfiable))
         (event,) = played.of(Unsatisfiable)
@@ -81,9 +90,7 @@ async def test_what_is_missing_is_told(tmp_path: Path) -> None:
 
 async def test_what_finds_no_place_is_waited_for(tmp_path: Path) -> None:
     """A role with `spread` on a cluster that rejects what does not fit now: told why, granted when there is room."""
-    async with playing(tmp_path) as played:
-        worker = replace(played.spec.roles["worker"], spread=True)
-        object.__setattr__(played.source, "_spec", replace(played.spec, roles={**played.spec.roles, "worker": worker}))
+    async with playing(tmp_path, spec=with_worker(spread=True)) as played:
         played.manager.places = 1
         played.source.set_demand("worker", 3)
         waiting = Queued(
@@ -426,9 +433,9 @@ async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None
 
 async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of a job the nodes have ended the containers: whoever follows need not wait until YARN says so."""
-    monkeypatch.setattr(sources, "_LAST_WAIT", 60.0)
-    monkeypatch.setattr(sources, "_SILENCE", 0.1)
-    monkeypatch.setattr(sources, "_LOOK", 0.02)
+    monkeypatch.setattr(containers, "_LAST_WAIT", 60.0)
+    monkeypatch.setattr(containers, "_SILENCE", 0.1)
+    monkeypatch.setattr(containers, "_LOOK", 0.02)
     async with playing(tmp_path) as played:
         await played.launched(2)
         hold = Hold()

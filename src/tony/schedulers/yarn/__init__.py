@@ -29,7 +29,9 @@ Inside the cluster:
 
     papers        what travels to a container: the job or the task, its secrets
     inside        what a program finds out in its container; `launch/` has the scripts that find a Python there
-    source        the application master's half: a container from its ask to its end
+    source        the application master's half: its tie to the ResourceManager
+    demand        how many containers are still to come, and what is told of those that do not; `asking` is what for
+    containers    each of them from its grant to its end
     ends          why a container ended, in a sentence
     publisher     writes the job's record into HDFS
 

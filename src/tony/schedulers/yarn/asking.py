@@ -1,0 +1,31 @@
+"""What YARN is asked for, for a task of each role. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.hadoop.wire.placement import apart
+from tony.hadoop.yarn.asks import Ask
+from tony.model.job import JobSpec
+from tony.schedulers.yarn.contexts import capability
+from tony.schedulers.yarn.settings import YarnSettings
+
+#: Lower is served first; one for all roles: the machine decides in which order they are asked for.
+_PRIORITY = 1
+
+
+def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]) -> Ask:
+    """What one container of a role is to be like.
+
+    Args:
+        nodes: host -> rack: any of them, as asking for `*` alone takes its time.
+    """
+    wanted = spec.effective_roles[role]
+    resource = capability(wanted.resources)
+    if wanted.spread:
+        return Ask(resource=resource, priority=_PRIORITY, tags=(role,), constraint=apart("node", role))
+    label = wanted.node_label or settings.node_label
+    if label:
+        return Ask(resource=resource, priority=_PRIORITY, label=label)
+    racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
+    return Ask(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)
