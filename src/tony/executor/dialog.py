@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 
