@@ -35,6 +35,10 @@ CASES: list[tuple[ev.Event, str]] = [
         ev.Exited(task=TASK, session=1, try_=1, status=STATUS, at=3.0),
         "worker:1 of session 1: killed by SIGSEGV after 12 s",
     ),
+    (
+        ev.Exited(task=TASK, session=1, try_=1, status=STATUS, at=3.0, exports={"A": "x", "B": None, "C": "y"}),
+        "worker:1 of session 1: killed by SIGSEGV after 12 s; exports A, C; printed nothing for B",
+    ),
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),

@@ -18,6 +18,7 @@ from tony.model.job import JobSpec, Resources, Role, Timeouts
 ASSEMBLED = {
     "env",
     "container_env",
+    "exports",
     "params",
     "groups",
     "roles",
@@ -77,7 +78,7 @@ def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
     rows = {row.name: row for row in settings_rows()}
     memory, kind, limit = rows["roles.<role>.memory"], rows["roles.<role>.kind"], rows["job_timeout"]
     assert ("size", "b k m g t", '"1g"', "scheduler") == (memory.type, memory.unit, memory.default, memory.reader)
-    assert 'one of "tracked", "untracked", "sidecar"' == kind.type
+    assert 'one of "tracked", "untracked", "sidecar", "setup"' == kind.type
     assert ("duration or off", '"off"') == (limit.type, limit.default)
     assert "Site files only: most GPUs of one job, over all its tasks." == rows["limits.total_gpus"].meaning
     assert all(row.meaning.endswith(".") for row in rows.values())

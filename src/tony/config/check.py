@@ -183,7 +183,7 @@ def _policies(spec: JobSpec, sheet: Sheet) -> None:
     if spec.stop_on is StopOn.CHIEF and ("stop_on",) in sheet.found:
         chief = spec.chief
         if chief is None:
-            sheet.blame(("stop_on",), "the job has no chief: no role is called `chief` or `worker`.")
+            sheet.blame(("stop_on",), "the job has no chief: no role that computes is called `chief` or `worker`.")
         elif spec.effective_roles[chief.role].kind is RoleKind.SIDECAR:
             sheet.blame(("stop_on",), f"the chief is {chief}, and its role is a sidecar, whose result does not count.")
     if spec.heartbeat_timeout <= spec.heartbeat_interval:
