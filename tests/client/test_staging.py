@@ -154,7 +154,7 @@ def test_all_mistakes_at_once(desk: Desk) -> None:
     text = "\n".join(str(problem) for problem in problems)
     for words in (
         f"{desk.files} is there, missing is not",
-        "(hdfs:...) are not supported yet",
+        "only paths of this machine can be given",
         "no archive. Archives are tar, tar.gz",
         "leads out of the working directory",
         "not executable",

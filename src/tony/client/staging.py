@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from tony.config.addresses import is_address
+from tony.config.paths import split_entry
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.staged import StagedItem, StagedJob, StagedRole
+from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import entries, wishes
 from tony.storage.biggest import biggest
 from tony.storage.cache import Cache, Stored
@@ -19,6 +21,7 @@ from tony.storage.entries import FileEntry
 from tony.storage.failures import explained
 from tony.storage.manifest import Kind
 from tony.storage.pack import FileChangedError
+from tony.storage.remote import NotThere, RemoteFiles
 from tony.storage.scan import Scan
 from tony.storage.wishes import Refused, Wish
 from tony.units import format_size
@@ -39,6 +42,7 @@ def stage(
     *,
     sources: Mapping[str, str] = MappingProxyType({}),
     same_host: bool = True,
+    far: Callable[[], RemoteFiles] | None = None,
 ) -> StagedJob:
     """Stages everything a job needs. What is in the cache already is not read again, let alone copied.
 
@@ -48,23 +52,32 @@ def stage(
         notice: gets what is worth saying: sizes, warnings, what is left out.
         sources: dotted key -> where it was set, for the problems.
         same_host: the tasks run on this machine, so an interpreter's path must be here.
+        far: the file systems that addresses lead to; raises ValueError if there are none. Asked only for addresses.
 
     Raises:
         ConfigError: all that cannot be staged.
         StorageError: a file system says no.
+        TonyError: a cluster's file system does not answer.
     """
     cache = Cache(home.cache)
     cache.prepare()
-    stager = _Stager(spec, home, cache, notice, sources, same_host)
-    plans = stager.plan()
-    stager.raise_problems()
-    roles = {name: stager.store(plan) for name, plan in plans.items()}
-    stager.raise_problems()
+    stager = _Stager(spec, home, cache, notice, sources, same_host, far)
+    try:
+        plans = stager.plan()
+        stager.raise_problems()
+        roles = {name: stager.store(plan) for name, plan in plans.items()}
+        stager.raise_problems()
+    finally:
+        stager.close()
     with explained(f"write {folder.staged}", folder.path):
         folder.staged.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for digest in {item.digest for role in roles.values() for item in role.items}:
+        for digest in {i.digest for role in roles.values() for i in role.items if i.in_place is None}:
             cache.link(digest, folder.staged)
     return StagedJob(roles=roles)
+
+
+#: What is found where a key leads: a thing to stage, several, or the path of an interpreter on the nodes.
+Look = Wish | tuple[Wish, ...] | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +105,10 @@ class _Stager:
     notice: Notice
     sources: Mapping[str, str]
     same_host: bool
+    far: Callable[[], RemoteFiles] | None
+    files: RemoteFiles | None = None
     problems: dict[Problem, None] = field(default_factory=dict)  # a set that keeps its order
-    planned: dict[tuple[str, str], Wish | str | None] = field(default_factory=dict)
+    planned: dict[tuple[str, str], Look | None] = field(default_factory=dict)
     stored: dict[Wish, StagedItem | None] = field(default_factory=dict)
 
     def refuse(self, key: str, value: str, message: str) -> None:
@@ -102,6 +117,22 @@ class _Stager:
     def raise_problems(self) -> None:
         if self.problems:
             raise ConfigError(tuple(self.problems))
+
+    def close(self) -> None:
+        if self.files:
+            self.files.close()
+
+    def elsewhere(self) -> RemoteFiles:
+        """The cluster's file systems.
+
+        Raises:
+            ValueError: nobody knows which.
+        """
+        if self.files is None:
+            if self.far is None:
+                raise ValueError("only paths of this machine can be given.")
+            self.files = self.far()
+        return self.files
 
     # Looking at what is asked for.
 
@@ -125,6 +156,8 @@ class _Stager:
                 f"programs would not find it: it is put on PATH through {self.home.path}, and PATH is divided at every "
                 "`:`. Set TONY_HOME to a folder without one."
             )
+        if is_address(text):
+            return self.archive(text, Placement.PYTHON)
         return wishes.python(text, same_host=self.same_host)
 
     def plan_files(self, role: str) -> tuple[_Asked, ...]:
@@ -132,24 +165,52 @@ class _Stager:
         keys += [(f"roles.{role}.files", text) for text in self.spec.effective_roles[role].files]
         asked: dict[tuple[Path, str], _Asked] = {}
         for key, text in keys:
-            wish = self.once(key, text, lambda text=text: self.plan_file(entries.parse(text)))  # type: ignore[misc]
-            if isinstance(wish, Wish):
+            found = self.once(key, text, lambda text=text: self.plan_file(text))  # type: ignore[misc]
+            for wish in found if isinstance(found, tuple) else ():
                 asked.setdefault((wish.path, wish.name), _Asked(key=key, text=text, wish=wish))
         self.refuse_clashes(tuple(asked.values()))
         return tuple(asked.values())
 
-    def plan_file(self, entry: FileEntry) -> Wish:
-        return wishes.file(entry, self.own_folders(Path(entry.path)))
+    def plan_file(self, text: str) -> tuple[Wish, ...]:
+        entry = entries.parse(text)
+        try:
+            if is_address(entry.path):
+                return self.plan_far_file(entry, renamed=split_entry(text).name is not None)
+            if entry.optional:
+                os.stat(entry.path)
+        except (NotThere, FileNotFoundError, NotADirectoryError):
+            if not entry.optional:
+                raise
+            self.notice(f"warning: {entry.path} is not there; the job goes without it (#optional)")
+            return ()
+        return (wishes.file(entry, self.own_folders(Path(entry.path))),)
+
+    def plan_far_file(self, entry: FileEntry, *, renamed: bool) -> tuple[Wish, ...]:
+        from tony.storage import far  # late: most jobs name no address
+
+        files = self.elsewhere()
+        found, said = far.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
+        if said:
+            self.notice(f"warning: {entry.path}: {said}")
+        return found
+
+    def archive(self, address: str, placement: Placement) -> Wish:
+        from tony.storage import far  # late: most jobs name no address
+
+        return far.archive(address, placement, self.elsewhere())
 
     def plan_source(self, files: Iterable[tuple[_Asked, ...]]) -> _Asked | None:
         text = self.spec.source
         if not text:
             return None
+        if is_address(text):
+            found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
+            return _Asked(key="source", text=text, wish=found) if isinstance(found, Wish) else None
         without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
         wish = self.once("source", text, lambda: wishes.source(text, frozenset(without)))
         return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
 
-    def once(self, key: str, text: str, look: Callable[[], Wish | str]) -> Wish | str | None:
+    def once(self, key: str, text: str, look: Callable[[], Look]) -> Look | None:
         """Looks at what one key says, the same words once for all roles; None if it was refused."""
         if (key, text) not in self.planned:
             self.planned[key, text] = None
@@ -162,8 +223,9 @@ class _Stager:
                 self.refuse(key, text, f"it cannot be read ({error.strerror}).")
                 return None
             self.planned[key, text] = found
-            if isinstance(found, Wish) and found.scan:
-                self.refuse_content(key, text, found.scan)
+            for wish in found if isinstance(found, tuple) else (found,):
+                if isinstance(wish, Wish) and wish.scan:
+                    self.refuse_content(key, text, wish.scan)
         return self.planned[key, text]
 
     def refuse_content(self, key: str, text: str, scan: Scan) -> None:
@@ -201,8 +263,8 @@ class _Stager:
             self.stored[asked.wish] = None
             self.warn_if_large(asked)
             try:
-                item, stored = wishes.store(asked.wish, self.cache, same_host=self.same_host)
-            except (ArchiveError, Refused) as error:
+                item, stored = self.store_wish(asked.wish)
+            except (ArchiveError, ValueError) as error:
                 self.refuse(asked.key, asked.text, str(error))
                 return None
             except FileChangedError as error:
@@ -212,6 +274,13 @@ class _Stager:
             self.stored[asked.wish] = item
             self.tell(asked, stored)
         return self.stored[asked.wish]
+
+    def store_wish(self, wish: Wish) -> tuple[StagedItem, Stored]:
+        if wish.remote and self.files and self.files.in_place:
+            from tony.storage import far  # late: most jobs name no address
+
+            return far.in_place(wish, wish.remote), Stored(digest=wish.remote.key, size=wish.remote.size, reused=True)
+        return wishes.store(wish, self.cache, same_host=self.same_host, files=self.files)
 
     def warn_if_large(self, asked: _Asked) -> None:
         """Before it is packed, which takes a while: who did not mean it can still say so."""
@@ -223,14 +292,16 @@ class _Stager:
                 f"warning: {what} is large ({format_size(scan.size)}) and is laid down for every task. The biggest in "
                 f"it: {parts}. Leave out what the job does not need with a .tonyignore file."
             )
-        elif scan is None and asked.key.endswith("files") and _size(asked.wish.path) > LARGE:
-            size = format_size(_size(asked.wish.path))
+        elif scan is None and asked.key.endswith("files") and asked.wish.size > LARGE:
+            size = format_size(asked.wish.size)
             self.notice(f"warning: {what} is large ({size}) and is laid down for every task.")
 
     def tell(self, asked: _Asked, stored: Stored) -> None:
         wish, scan = asked.wish, asked.wish.scan
         what = _called(asked)
         again = ", as before" if stored.reused else ""
+        if wish.remote and self.files and self.files.in_place:
+            again = ", in HDFS already"
         if scan is None:
             self.notice(f"{what}: {format_size(stored.size)}{again}")
             return
@@ -244,14 +315,6 @@ class _Stager:
 
 def _called(asked: _Asked) -> str:
     return "source" if asked.key == "source" else asked.wish.name
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; 0 if it is gone, which is told when it is packed."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _replaced(source: Path, files: Iterable[tuple[_Asked, ...]]) -> set[str]:

@@ -107,7 +107,15 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
     with unfinished.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
-        staged = stage(resolved.spec, home, folder, notice, sources=resolved.sources, same_host=same_host)
+        staged = stage(
+            resolved.spec,
+            home,
+            folder,
+            notice,
+            sources=resolved.sources,
+            same_host=same_host,
+            far=lambda: submitter.remote_files(resolved.spec, home),
+        )
         record = _record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))
         write_json(folder.secret_job, to_plain(record))

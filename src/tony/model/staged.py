@@ -18,6 +18,21 @@ class Placement(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace:
+    """Where nodes fetch an object that was not staged: it lies in their cluster's file system already.
+
+    Attributes:
+        address: whole, `hdfs://...`.
+        timestamp: modification time, milliseconds since 1970; must be exact.
+        public: everybody may read it.
+    """
+
+    address: str
+    timestamp: int
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedItem:
     """One object of the staging cache.
 
@@ -26,6 +41,8 @@ class StagedItem:
         size: bytes.
         suffix: file-name ending that says how to unpack it: `.tar`, `.tar.gz`, `.zip`...; empty for plain files.
         mode: permission bits for FILE.
+        in_place: it is not in the cache, but there; then the digest stands for address, size and time, and is no
+            SHA-256 of the content.
     """
 
     digest: str
@@ -34,6 +51,7 @@ class StagedItem:
     placement: Placement
     suffix: str = ""
     mode: int = 0o644
+    in_place: InPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

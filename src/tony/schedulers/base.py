@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tony.core.events import Event
 from tony.dataclass import dataclass
@@ -21,6 +21,9 @@ from tony.model.record import JobRecord
 from tony.model.report import JobReport
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
+
+if TYPE_CHECKING:
+    from tony.storage.remote import RemoteFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +238,20 @@ class Submitter(ABC):
     def notices(self, spec: JobSpec) -> Sequence[str]:
         """What the submitter should know although it is no mistake; a sentence or two each."""
         return ()
+
+    def remote_files(self, spec: JobSpec, home: Home) -> RemoteFiles:
+        """The file systems of a cluster, for what a job names there by address.
+
+        Where a job's nodes are not such a cluster's, files are fetched to this machine, from the one that the
+        environment names.
+
+        Raises:
+            ValueError: none is named.
+            TonyError: its configuration cannot be used.
+        """
+        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no address
+
+        return of_environment(home)
 
     @abstractmethod
     def render(self, job: PreparedJob) -> Json:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import StorageError
+from tony.model.staged import StagedItem
 from tony.storage.copying import Copier
 from tony.storage.failures import explained, require_room
 
@@ -66,6 +67,11 @@ class ObjectWriter:
         self.file = file  #: descriptor of the part
         self._hash = hashlib.sha256()
         self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._size
 
     def write(self, data: bytes) -> None:
         """Appends bytes."""
@@ -184,6 +190,16 @@ class Cache:
                 return path
         path.unlink(missing_ok=True)
         raise self.missing(digest, name)
+
+    def intact(self, item: StagedItem) -> Path:
+        """The object of a staged item, found to be what its name says, as far as the name says it.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        if item.in_place is not None:
+            return self.require(item.digest, item.size, item.name)
+        return self.verify(item.digest, item.size, item.name)
 
     @contextmanager
     def writing(self, doing: str, needed: int) -> Iterator[ObjectWriter]:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.storage import index as indexes
-from tony.storage.cache import Cache, Stored
+from tony.storage.cache import CHUNK, Cache, Stored
 from tony.storage.failures import explained
 from tony.storage.index import Index, Stamp
 from tony.storage.manifest import Kind
 from tony.storage.pack import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
+from tony.storage.remote import RemoteFile, RemoteFiles
 from tony.storage.scan import Scan
 
 #: How often a folder that is changed while it is packed is tried again.
@@ -62,6 +63,32 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
         stored, read = _copy_in(cache, path, name, stamp.size)
         new = Index(files=_stamps({"": read}), object_digest=stored.digest, object_size=stored.size)
         indexes.save(cache.index, path, new)
+        return stored
+
+
+def remote(cache: Cache, found: RemoteFile, files: RemoteFiles) -> Stored:
+    """Fetches a file of a cluster's file system into the cache, unless it did not change since it was fetched.
+
+    Raises:
+        FileChangedError: it was written anew while it was read.
+        StorageError: the file system here says no.
+        TonyError: the other file system does not answer.
+        ValueError: it may not be read, or is gone.
+    """
+    with explained(f"fetch {found.name}", cache.path):
+        place = Path(found.address)
+        stamp = Stamp(found.size, found.timestamp * 1_000_000, 0, 1)
+        digest = indexes.load(cache.index, place).digest_of("", stamp)
+        if digest is not None and cache.has(digest, found.size):
+            return Stored(digest=digest, size=found.size, reused=True)
+        with cache.writing(f"fetch {found.name}", found.size) as writer, files.open(found) as source:
+            while data := source.read(CHUNK):
+                writer.write(data)
+            if writer.size != found.size:
+                raise FileChangedError(found.address)
+            stored = writer.commit()
+        new = Index(files={"": (stamp, stored.digest)}, object_digest=stored.digest, object_size=stored.size)
+        indexes.save(cache.index, place, new)
         return stored
 
 

@@ -85,7 +85,7 @@ def _unpack(cache: Cache, item: StagedItem) -> Tree:
     final = cache.trees / item.digest
     cache.trees.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_leftovers(cache.trees, item.digest)
-    archive = cache.verify(item.digest, item.size, item.name)
+    archive = cache.intact(item)
     part = cache.trees / f".{item.digest}.{os.urandom(4).hex()}"
     try:
         with explained(f"unpack {item.name}", cache.trees):

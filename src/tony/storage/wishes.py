@@ -19,6 +19,7 @@ from tony.storage.entries import FileEntry, remote_scheme
 from tony.storage.formats import KNOWN, Format, detect, unsupported
 from tony.storage.interpreters import no_python, prefix_in
 from tony.storage.links import MAX_FOLLOWED, resolve
+from tony.storage.remote import RemoteFile, RemoteFiles
 from tony.storage.scan import Scan, scan
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ class Wish:
     """One thing to stage. Each is itself: two that look alike were asked for twice.
 
     Attributes:
-        path: absolute, links followed.
+        path: absolute, links followed; of a remote file its address.
         name: what it is called in the task's working directory, and in messages.
         format: of an archive that will be unpacked.
         scan: of a folder.
         git: a folder's `.gitignore` counts.
         without: what is left out of a folder.
         mode: permission bits of a single file.
+        remote: it lies in a cluster's file system.
     """
 
     path: Path
@@ -51,6 +53,17 @@ class Wish:
     git: bool = False
     without: Collection[str] = ()
     mode: int = 0o644
+    remote: RemoteFile | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a single file; 0 if it is gone, which is told when it is packed."""
+        if self.remote:
+            return self.remote.size
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
 
 
 def source(text: str, without: Collection[str]) -> Wish:
@@ -119,21 +132,27 @@ def python(text: str, *, same_host: bool) -> Wish | str:
     return os.path.abspath(text)  # links not followed: beside a venv's link lies the venv
 
 
-def store(wish: Wish, cache: Cache, *, same_host: bool) -> tuple[StagedItem, Stored]:
+def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | None = None) -> tuple[StagedItem, Stored]:
     """Puts what a wish names into the cache.
+
+    Args:
+        files: where remote ones are.
 
     Raises:
         ArchiveError: it is an archive that could not be unpacked.
         Refused: it is an archive without a Python that could work here.
         FileChangedError: it is being changed.
         StorageError: the file system says no.
+        TonyError: the other file system does not answer.
+        ValueError: a remote file may not be read, or is gone.
     """
     if wish.scan is not None:
         stored = deposit.folder(
             cache, wish.scan, lambda: scan(wish.path, git=wish.git, without=wish.without), wish.name
         )
     else:
-        stored = deposit.file(cache, wish.path, wish.name)
+        far = wish.remote and files and deposit.remote(cache, wish.remote, files)
+        stored = far or deposit.file(cache, wish.path, wish.name)
         if wish.format is not None:
             _require_sound(wish, wish.format, cache, stored, same_host=same_host)
     kind = Format.TAR if wish.scan is not None else wish.format
@@ -204,8 +223,8 @@ def _existing(text: str) -> tuple[Path, os.stat_result]:
         scheme = remote_scheme(text)
         if scheme:
             raise Refused(
-                f"addresses ({scheme}:...) are not supported yet, only paths of this machine. Copy it here, or let "
-                "the program read it from there."
+                f"addresses ({scheme}:...) cannot be read here, only paths of this machine and hdfs://. Copy it here, "
+                "or let the program read it from there."
             ) from None
         if os.path.islink(path):
             raise Refused(f"it is a link to {os.path.realpath(path)}, which does not exist. Mend the link.") from None

@@ -166,7 +166,7 @@ def test_the_starter_takes_what_fits(unpacked: Path) -> None:
 def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
     """None needs what was left out; compiled or not."""
     clients = {"tony.__main__", "tony.schedulers.yarn.finding", "tony.schedulers.yarn.submitter"}
-    clients.add("tony.config.yaml_text")
+    clients |= {"tony.config.yaml_text", "tony.schedulers.cluster_files"}
     for programs in (unpacked / "programs.zip", compiled(unpacked)):
         modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
         modules = [name for name in modules if name not in clients]

@@ -13,6 +13,7 @@ _RM: Final = "yarn.resourcemanager"
 #: What an address says that was never set; a client reaches only a daemon on its own machine by it.
 _ANYWHERE: Final = ("0.0.0.0", "::")
 NAMENODE_PORT: Final = 8020
+_WEB_PORTS: Final = {"http": 9870, "https": 9871}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +161,12 @@ def _single(settings: Configuration, authority: str, uri: str | None) -> Daemon:
     )
 
 
+def usual_web_address(node: Daemon) -> str:
+    """Where a NameNode's pages are, unless its configuration has put them elsewhere."""
+    port = _WEB_PORTS[node.web_scheme]
+    return f"{node.web_scheme}://{Address(host=node.address.host, port=port)}"
+
+
 def _name_node(settings: Configuration, suffix: str, node_id: str) -> Daemon:
     key = f"dfs.namenode.rpc-address.{suffix}"
     address = settings.get_address(key, NAMENODE_PORT)
@@ -177,7 +184,7 @@ def _name_node(settings: Configuration, suffix: str, node_id: str) -> Daemon:
 
 def _web_of(settings: Configuration, suffix: str) -> tuple[str, Address | None]:
     scheme = "https" if settings.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
-    port = 9871 if scheme == "https" else 9870
+    port = _WEB_PORTS[scheme]
     own = settings.get_address(f"dfs.namenode.{scheme}-address{suffix}", port)
     return scheme, own or settings.get_address(f"dfs.namenode.{scheme}-address", port)
 

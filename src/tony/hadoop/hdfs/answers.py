@@ -64,6 +64,7 @@ def file_status(value: Any, where: str) -> FileStatus:
         permission=int(permission or "0", 8),
         replication=_number(value, "replication", where),
         block_size=_number(value, "blockSize", where),
+        encrypted=value.get("encBit") is True,
     )
 
 

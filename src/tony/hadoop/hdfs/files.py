@@ -34,6 +34,7 @@ class FileStatus:
         permission: the bits, such as 0o644.
         replication: copies wanted of each block; 0 for a folder.
         block_size: bytes; 0 for a folder.
+        encrypted: it lies in an encrypted zone.
     """
 
     name: str
@@ -46,6 +47,7 @@ class FileStatus:
     permission: int = 0
     replication: int = 0
     block_size: int = 0
+    encrypted: bool = False
 
     @property
     def is_file(self) -> bool:

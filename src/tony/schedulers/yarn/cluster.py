@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tony.dataclass import dataclass, field
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
+from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers, usual_web_address
 from tony.hadoop.failover import Proxy, connection_options
 from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials
@@ -97,16 +97,29 @@ class Cluster:
             files = name_service(self.configuration, named)
         else:
             key = "fs.defaultFS"
+        return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
+
+    def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
+        """The same for a file system that something else names.
+
+        Args:
+            source: who names it, for messages.
+
+        Raises:
+            SchedulerError: no NameNode of it has a web address.
+        """
         urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
-        if not urls:
+        if not urls and files.logical:
             raise SchedulerError(
-                f"the file system {files.uri} ({key}, {self.configuration.source(key)}) has no web address: "
+                f"the file system {files.uri}{source and f' ({source})'} has no web address: "
                 "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
             )
         from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: http.client, which not all of us need at once
 
-        known_as = f"It is {files.uri} ({key}, {self.configuration.source(key)})"
-        return WebHdfs(urls, self.file_login, known_as=known_as)
+        login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
+        # Of a NameNode that the configuration does not know only the usual port can be tried.
+        urls = urls or [usual_web_address(node) for node in files.name_nodes]
+        return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
     async def credentials_of_job(self, file_systems: Sequence[str]) -> Credentials:
         """What a job's programs prove themselves with; see `tokens`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
 
 from tony.hadoop.tokens.credentials import Credentials, to_bytes
 from tony.hadoop.wire.records import (
@@ -159,12 +158,13 @@ def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...
 
 
 def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
-    where = urlsplit(uploaded.url)
-    host = where.netloc.rpartition("@")[2].partition(":")[0]  # `hostname` is in lower case, names of services are not
+    scheme, _, rest = uploaded.url.partition("://")  # a path may hold `?` and `#`, and means them
+    place, slash, path = rest.partition("/")
+    host, _, port = place.rpartition("@")[2].partition(":")  # in the case that it has: names of services are not hosts
     return NamedLocalResource(
         key=key,
         value=LocalResource(
-            resource=Url(scheme=where.scheme, host=host, port=where.port or -1, file=where.path or "/"),
+            resource=Url(scheme=scheme, host=host, port=int(port or -1), file=slash + path or "/"),
             size=uploaded.size,
             timestamp=uploaded.timestamp,
             type=kind,

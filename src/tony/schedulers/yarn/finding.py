@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
@@ -13,6 +14,12 @@ from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.settings import YarnSettings
 
 
+def named_folder(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> str | Path | None:
+    """The folder of its configuration, whoever names it; None if nobody does."""
+    named = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
+    return named or conf_dir(home)
+
+
 def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> Cluster:
     """The cluster that the job, the environment, or a running `tony mini` names, in this order.
 
@@ -20,8 +27,7 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
         SchedulerError: none of them names one.
         ConfigurationError: its files cannot be used.
     """
-    named = settings.conf or environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")
-    folder = named or conf_dir(home)
+    folder = named_folder(settings, home, environ)
     if not folder:
         raise SchedulerError(
             "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tony.config.addresses import parts
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.record import JobRecord
-from tony.model.staged import Placement
+from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.schedulers.yarn.papers import Uploaded
 from tony.schedulers.yarn.plug_in import store_plug_in
 from tony.schedulers.yarn.runtime import store_runtime
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
@@ -52,7 +56,7 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
     runtime = archive(store_runtime(cache), ".zip", public=True)
     shipped = store_plug_in(cache, record)
     plug_in = archive(shipped, ".zip") if shipped else None
-    items = {item.digest: item for role in record.staged.roles.values() for item in role.items}
+    items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
     staged = [Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
     return Parcels(
         wanted=(runtime, *(each for each in (own, plug_in) if each), *staged),
@@ -61,6 +65,31 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         plug_in=plug_in.name if plug_in else "",
         objects=tuple(items),
     )
+
+
+def in_place(staged: StagedJob) -> dict[str, Uploaded]:
+    """What need not be uploaded, for nodes fetch it where it lies; by the digests that stand for it."""
+    return {
+        item.digest: Uploaded(
+            url=item.in_place.address,
+            size=item.size,
+            timestamp=item.in_place.timestamp,
+            public=item.in_place.public,
+        )
+        for item in _items(staged)
+        if item.in_place is not None
+    }
+
+
+def file_systems(staged: StagedJob) -> tuple[str, ...]:
+    """The file systems that it lies in: nodes need their tokens."""
+    systems = [parts(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
+    return tuple(dict.fromkeys(systems))
+
+
+def _items(staged: StagedJob) -> Iterator[StagedItem]:
+    for role in staged.roles.values():
+        yield from role.items
 
 
 def _check_environment(record: JobRecord) -> None:

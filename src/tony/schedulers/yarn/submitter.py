@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError, TonyError
@@ -34,12 +35,15 @@ from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.listed import listed
 from tony.schedulers.yarn.offer import AWAY, Offer, offer
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
-from tony.schedulers.yarn.parcels import parcels
+from tony.schedulers.yarn.parcels import file_systems, in_place, parcels
 from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.unrecorded import is_ours, staging_of, why
 from tony.schedulers.yarn.upload import Depot
 from tony.storage.cache import Cache
+
+if TYPE_CHECKING:
+    from tony.storage.remote import RemoteFiles
 
 #: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
 _NAMED = 200
@@ -116,6 +120,12 @@ class YarnSubmitter(Submitter):
 
         return rendered(job.record)
 
+    def remote_files(self, spec: JobSpec, home: Home) -> RemoteFiles:
+        from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no address
+
+        settings, _ = read_settings(spec.scheduler_settings)
+        return ClusterFiles(self._cluster or find_cluster(settings, home), in_place=True)
+
     # --- submitting -----------------------------------------------------------------------------------------------
 
     async def submit(self, job: PreparedJob) -> None:
@@ -123,7 +133,8 @@ class YarnSubmitter(Submitter):
         cluster = self._cluster or find_cluster(settings, self._home)
         depot = Depot(cluster, cluster.path(settings.staging))
         try:
-            brought = await cluster.credentials_of_job(settings.file_systems)
+            systems = (*settings.file_systems, *file_systems(job.record.staged))
+            brought = await cluster.credentials_of_job(systems)
             papers = await beside(self._provide, job, cluster, settings, depot)
             if depot.eviction_is_due:
                 await _tidy(cluster, depot)
@@ -157,7 +168,7 @@ class YarnSubmitter(Submitter):
             runtime=found[needs.runtime],
             interpreter=found.get(needs.interpreter),
             plug_in=found.get(needs.plug_in),
-            objects={digest: found[digest] for digest in needs.objects},
+            objects={**{digest: found[digest] for digest in needs.objects}, **in_place(job.record.staged)},
             configuration=cluster.needed_settings(),
             folder=f"{staging}/jobs/{job.record.job_id}",
             user=cluster.user,

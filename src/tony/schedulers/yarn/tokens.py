@@ -97,14 +97,14 @@ def _refuse_loops() -> None:
 
 
 class FileLogin:
-    """As whom the default file system is asked over HTTP: by name, or by a token. See `LoginSource`.
+    """As whom a file system, mostly the default one, is asked over HTTP: by name, or by a token. See `LoginSource`.
 
     The token is that of the token file (in a container: the job's), or a new one, fetched over RPC: so a ticket is
     needed there alone, and never for pages. One is used until the NameNode refuses it.
     """
 
-    def __init__(self, settings: Configuration, logins: Logins) -> None:
-        self._settings, self._logins = settings, logins
+    def __init__(self, settings: Configuration, logins: Logins, files: NameService | None = None) -> None:
+        self._settings, self._logins, self._files = settings, logins, files
         self._known: WebLogin | None = None
         self._lock = threading.Lock()
 
@@ -126,7 +126,7 @@ class FileLogin:
 
         if not self._logins.is_secure:  # there, HDFS's pages look at names alone, whatever token comes with them
             return WebLogin(user=self._logins.user, act_for=self._logins.acts_for)
-        service = name_service(self._settings)
+        service = self._files or name_service(self._settings)
         token = self._logins.file_token(service)
         if token is None:
             _refuse_loops()

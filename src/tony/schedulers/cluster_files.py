@@ -1,0 +1,115 @@
+"""The file systems of a Hadoop cluster, over HTTP, for what a job names there by address."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tony.config import addresses
+from tony.hadoop.configuration.daemons import NameService, name_service
+from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
+from tony.model.layout import Home
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.finding import find_cluster, named_folder
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.storage.remote import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
+
+_OTHERS_READ, _OTHERS_ENTER = 0o004, 0o001
+
+
+class ClusterFiles(RemoteFiles):
+    """Those that one configuration knows.
+
+    Args:
+        in_place: the nodes of the job are the cluster's, and fetch files themselves.
+    """
+
+    def __init__(self, cluster: Cluster, *, in_place: bool) -> None:
+        self.in_place = in_place
+        self._cluster = cluster
+        self._clients: dict[NameService, WebHdfs] = {}
+        self._folders: dict[tuple[NameService, str], bool] = {}
+
+    def look(self, address: str) -> RemoteFile | RemoteFolder:
+        service, path = self._place(address)
+        client = self._client(service)
+        try:
+            status = client.status(path)
+            if status.kind is FileKind.DIRECTORY:
+                found = client.list(path)
+                return RemoteFolder(
+                    files=tuple(self._file(service, f"{path}/{each.name}", each) for each in found if each.is_file),
+                    folders=tuple(each.name for each in found if not each.is_file),
+                )
+            if not status.is_file:
+                raise ValueError(f"{service.uri}{path} is neither a file nor a folder.")
+            return self._file(service, path, status)
+        except FileMissingError:
+            raise NotThere(f"there is no {service.uri}{path}.") from None
+        except AccessControlError as error:
+            raise ValueError(f"{service.uri}{path} may not be read: {error}") from error
+
+    def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
+        service, path = self._place(file.address)
+        try:
+            return self._client(service).open(path, length=length)
+        except FileMissingError:
+            raise NotThere(f"{file.address} is gone.") from None
+        except AccessControlError as error:
+            raise ValueError(f"{file.address} may not be read: {error}") from error
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    def _place(self, address: str) -> tuple[NameService, str]:
+        system, path = addresses.parts(address)
+        try:
+            return name_service(self._cluster.configuration, system or None), path
+        except ConfigurationError as error:
+            raise ValueError(f"its file system is not known: {error}") from error
+
+    def _client(self, service: NameService) -> WebHdfs:
+        if service not in self._clients:
+            self._clients[service] = self._cluster.web_files_of(service)
+        return self._clients[service]
+
+    def _file(self, service: NameService, path: str, status: FileStatus) -> RemoteFile:
+        readable = bool(status.permission & _OTHERS_READ) and not status.encrypted
+        return RemoteFile(
+            address=f"{service.uri}{path}",
+            size=status.length,
+            timestamp=status.modified_ms,
+            public=self.in_place and readable and self._all_may_enter(service, path.rpartition("/")[0]),
+        )
+
+    def _all_may_enter(self, service: NameService, folder: str) -> bool:
+        """YARN lets all users of a node share what every user could read; NodeManagers look as well."""
+        if folder == "":
+            return True
+        known = self._folders.get((service, folder))
+        if known is None:
+            above = self._all_may_enter(service, folder.rpartition("/")[0])
+            known = above and bool(self._client(service).status(folder).permission & _OTHERS_ENTER)
+            self._folders[service, folder] = known
+        return known
+
+
+def of_environment(home: Home) -> ClusterFiles:
+    """Those of the cluster that the environment names, or of a running `tony mini`: to be fetched from.
+
+    Raises:
+        ValueError: none is named.
+        ConfigurationError: its files cannot be used.
+    """
+    settings = YarnSettings()
+    if not named_folder(settings, home):
+        raise ValueError(
+            "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR to the folder with its "
+            "core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
+        )
+    return ClusterFiles(find_cluster(settings, home), in_place=False)
