@@ -10,6 +10,7 @@ import pytest
 from tests.core.specs import task
 from tony.am.launching import preparation, task_part
 from tony.core.actions import Launch
+from tony.frameworks.registry import home_of, load
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.states import DistributedMode, RoleKind
@@ -43,7 +44,9 @@ SPEC = JobSpec(
 def part(folder: Path, who: str, spec: JobSpec = SPEC) -> TaskPart:
     """A task's part in session 3 of attempt 2."""
     record = prepared_job(folder, spec, job_id="j-1").record
-    return task_part(record, 2, Launch(container="c-9", task=task(who), session=3), "unix:/am.sock")
+    return task_part(
+        record, load(home_of(spec.framework)), 2, Launch(container="c-9", task=task(who), session=3), "unix:/am.sock"
+    )
 
 
 def test_what_comes_from_the_job(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_nobody_measures_what_the_kernel_keeps(
     if before is not None:
         (tmp_path / "memory.peak").write_text(before)
     (tmp_path / "memory.current").write_text("8192")
-    meter = Meter(MIB, Family("", [str(tmp_path)], lambda: 0), lambda pids: None)
+    meter = Meter(MIB, Family("", [str(tmp_path)], lambda: ()), lambda pids: None)
 
     async def watch() -> bool:
         watching = asyncio.ensure_future(meter.watch())

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from tony.core.actions import Launch
+from tony.errors import PlatformError, TonyError
+from tony.frameworks.base import Framework
+from tony.model.ids import TaskId
 from tony.model.record import JobRecord
 from tony.model.staged import Placement
+from tony.model.states import Meeting
 from tony.protocol.launch import TaskPart
 
 #: Seconds an executor tries to reach an application master of which nothing says that it is dead.
 CONNECT_TIMEOUT = 60.0
 
 
-def task_part(record: JobRecord, attempt: int, launch: Launch, address: str) -> TaskPart:
-    """The task's part of a launch context."""
+def task_part(record: JobRecord, framework: Framework, attempt: int, launch: Launch, address: str) -> TaskPart:
+    """The task's part of a launch context.
+
+    Raises:
+        PlatformError: the framework's adapter failed.
+    """
     spec, task = record.spec, launch.task
     role = spec.effective_roles[task.role]
     command = spec.command_of(task.role)
@@ -43,8 +51,19 @@ def task_part(record: JobRecord, attempt: int, launch: Launch, address: str) -> 
         lease=spec.orphan_grace,
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
+        meeting=_meeting(record, framework, task),
         exports=role.exports,
     )
+
+
+def _meeting(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
+    try:
+        return framework.meeting(record.spec, task)
+    except TonyError:
+        raise
+    except Exception as error:  # an adapter may be somebody else's: say whose bug it is
+        text = f"the framework adapter {record.framework_module} failed: {type(error).__name__}: {error}"
+        raise PlatformError(text) from error
 
 
 def preparation(record: JobRecord, role: str) -> str:

@@ -76,6 +76,7 @@ class Master:
         self._scheduled = True  # until `run`: whatever comes before waits for the attempt's own first event
         self._since_snapshot = 0
         self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
+        self._framework = framework
         self._starts = Starts(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -227,7 +228,7 @@ class Master:
         await self._source.watch()
 
     async def _launch(self, action: act.Launch) -> None:
-        part = task_part(self.job.record, self._attempt, action, self.address)
+        part = task_part(self.job.record, self._framework, self._attempt, action, self.address)
         self._prepared[action.task] = Live(preparing=preparation(self.job.record, action.task.role))
         try:
             await self._source.launch(action.container, part, self._credentials.executors)

@@ -1,8 +1,9 @@
 """What a program is started with: its command and its environment.
 
-Precedence, weakest first: the executor's own environment (or a bare one), the job's interpreter, the user's `env`, what
-other programs have handed on, what the scheduler granted, the variables that every program gets, the framework's. So a
-user can change anything that we merely inherit, and nothing that other tasks rely on. No secret is ever among them.
+Precedence, weakest first: the executor's own environment (or a bare one), the job's interpreter, what the framework
+suggests, the user's `env`, what other programs have handed on, what the scheduler granted, the variables that every
+program gets, the framework's. So a user can change anything that we merely inherit, and nothing that other tasks rely
+on. No secret is ever among them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from tony.errors import UserError
+from tony.executor.addresses import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.codec import Json
 from tony.model.ids import TaskId
@@ -52,7 +54,9 @@ def load_framework(home: str, path: str | None) -> Framework:
     return adapter
 
 
-def view(task: TaskPart, attempt: int, session: int, try_: int, address: str, tb_port: int | None) -> TaskView:
+def view(
+    task: TaskPart, attempt: int, session: int, try_: int, address: str, tb_port: int | None, work_folder: str = "."
+) -> TaskView:
     """What a framework's adapter is told of the task."""
     return TaskView(
         job_id=task.job_id,
@@ -67,6 +71,8 @@ def view(task: TaskPart, attempt: int, session: int, try_: int, address: str, tb
         mode=task.distributed_mode,
         address=address,
         tb_port=tb_port,
+        work_folder=work_folder,
+        ip_of=ip_of,
     )
 
 
@@ -86,7 +92,7 @@ def environments(
         handed_on: variables that programs of other roles give.
     """
     values = _values(task, seen)
-    base = _inherited(container, own)
+    base = {**_inherited(container, own), **framework.defaults()}
     base.update({name: fill(value, values) for name, value in task.env.items()})
     base.update(handed_on or {})
     if container.python_path:

@@ -28,6 +28,7 @@ from tony.executor.family import Family
 from tony.executor.lease import Lease
 from tony.executor.link import Connect, Link
 from tony.executor.log_readers import LogReaders
+from tony.executor.meeting import MeetingPoint, NoMeeting
 from tony.executor.pen import Pen
 from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
@@ -77,10 +78,11 @@ class Executor:
         self._reaper = Reaper()
         self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port)
+        self._meeting = MeetingPoint(task.meeting, context.container.work_folder, self._reaper)
         self._around = Surroundings(
             context=context,
             environment=environment,
-            family=Family(f"{MARKER}={context.container.marker}", context.container.cgroup, lambda: watchdog.pid),
+            family=Family(f"{MARKER}={context.container.marker}", context.container.cgroup, self._helpers),
             ports=self._ports,
             reaper=self._reaper,
             pen=pen,
@@ -174,7 +176,7 @@ class Executor:
                 case PrepareSession(session=session):
                     try:
                         self._prepare(session)
-                    except PortsExhausted as error:
+                    except (PortsExhausted, NoMeeting) as error:
                         return _End(code=ExitCode.INFRASTRUCTURE, why=str(error))
                 case StartTry() as start:
                     await self._try(start)
@@ -183,6 +185,8 @@ class Executor:
 
     def _prepare(self, session: int) -> None:
         self._ports.renew()
+        if self._meeting.wanted:
+            self._meeting.open(self._ports.listen(), session)
         log.info("session %d: reserved port %d", session, self._ports.port)
         address = f"{self._context.container.host}:{self._ports.port}"
         self._dialog.ready(session, address, self._ports.tb_port)
@@ -222,6 +226,9 @@ class Executor:
             await self._readers.finish(_LAST_OUTPUT)
 
     # --- helpers --------------------------------------------------------------------------------------------------
+
+    def _helpers(self) -> set[int]:
+        return {self._watchdog.pid, self._meeting.pid}
 
     def _beat(self) -> Heartbeat:
         trial = self._trial

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tony.linux import cgroup, process
 
@@ -20,33 +20,33 @@ PATIENCE = 10.0
 class Family:
     """All processes that this executor's programs have started and that still live."""
 
-    def __init__(self, marker: str, folders: Sequence[str], helper: Callable[[], int]) -> None:
+    def __init__(self, marker: str, folders: Sequence[str], helpers: Callable[[], Collection[int]]) -> None:
         """Looks at nothing yet.
 
         Args:
             marker: `TONY_TASK=...` as the program's environment has it.
             folders: of the program's control group; none if there is none.
-            helper: our own child that is not one of the program's (the watchdog).
+            helpers: our own children that are none of the program's, such as the watchdog.
         """
         self.folders = tuple(folders)
         self._marker = marker
-        self._helper = helper
+        self._helpers = helpers
 
     def tree(self) -> list[int]:
         """Those below us, parents before children."""
-        helper = self._helper()
-        return [pid for pid in process.below() if pid != helper]
+        helpers = self._helpers()
+        return [pid for pid in process.below() if pid not in helpers]
 
     def is_over(self) -> bool | None:
         """Whether the kernel itself says that nobody is left; None where it does not list a process's children.
 
         Whatever a program starts stays below us: who loses its parent becomes our child. So where we have no child but
-        the helper and the control group is empty, nobody need be searched for among all processes of the machine.
+        our helpers and the control group is empty, nobody need be searched for among all processes of the machine.
         """
         children = process.own_children()
         if children is None:
             return None
-        return {*children} <= {self._helper()} and not cgroup.processes(self.folders)
+        return {*children} <= {*self._helpers()} and not cgroup.processes(self.folders)
 
     def unmarked(self, pids: Sequence[int]) -> list[int]:
         """Those that a sweep by the marker would not find."""

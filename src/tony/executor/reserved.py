@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Sequence
 
 from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
@@ -31,6 +32,7 @@ class TaskPorts:
         self._wants_tb_port = wants_tb_port
         self._held: list[Reservation] = []
         self._let_go = False
+        self._answered = False
 
     def renew(self) -> None:
         """Reserves ports for another session and gives up those of the last one.
@@ -50,6 +52,16 @@ class TaskPorts:
             self._reserve()
         for reservation in old:
             reservation.close()
+
+    def listen(self) -> socket.socket:
+        """Takes the first port for ourselves: a socket that listens there. To be called after each `renew`.
+
+        Raises:
+            PortsExhausted: it was taken meanwhile.
+        """
+        listening = self._held[0].listen()
+        self._answered = True
+        return listening
 
     def _reserve(self) -> None:
         self._held.append(reserve(self._range))
@@ -100,5 +112,6 @@ class TaskPorts:
         )
 
     def _named(self) -> list[tuple[str, int]]:
-        found = [("port", self.port)] if self.port else []
+        """The ports that are the program's."""
+        found = [("port", self.port)] if self.port and not self._answered else []
         return found if self.tb_port is None else [*found, ("TensorBoard port", self.tb_port)]

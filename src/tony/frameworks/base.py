@@ -8,7 +8,7 @@ inside the executor, turns that value and what the task knows of itself into env
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
@@ -16,7 +16,17 @@ from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
-from tony.model.states import DistributedMode
+from tony.model.states import DistributedMode, Meeting
+
+
+def as_it_is(host: str) -> str:
+    """Looks no name up."""
+    return host
+
+
+def meeting_folder(work_folder: str, session: int) -> str:
+    """Where a program leaves word of the port that `Meeting.RELAY` is to pass connections on to."""
+    return f"{work_folder}/.meeting-s{session}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +39,8 @@ class TaskView:
         num_tasks: tracked tasks.
         address: "host:port" reserved for this task.
         tb_port: reserved for TensorBoard, None on tasks that have none.
+        work_folder: the program's working directory.
+        ip_of: the IPv4 address by which others reach a host of this name; raises UserError if there is none.
     """
 
     job_id: str
@@ -43,6 +55,8 @@ class TaskView:
     mode: DistributedMode
     address: str
     tb_port: int | None = None
+    work_folder: str = "."
+    ip_of: Callable[[str], str] = as_it_is
 
 
 class Framework(ABC):
@@ -54,6 +68,17 @@ class Framework(ABC):
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         """Mistakes in a job that only this framework can see. Nothing by default."""
         return ()
+
+    def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+        """What the task's executor is to run itself on the task's port. Nothing by default: the port is the program's.
+
+        Asked in the application master before the task is launched.
+        """
+        return None
+
+    def defaults(self) -> Mapping[str, str]:
+        """Variables of every program that the job may set otherwise. None by default."""
+        return {}
 
     @abstractmethod
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:

@@ -14,6 +14,8 @@ from tony.model.states import AfterCondition, RoleKind
 
 #: Roles of these names stand beside a computation, under every framework: they watch what the others write.
 BYSTANDERS = frozenset({"evaluator", "tensorboard"})
+#: Kinds of roles that stand apart from a computation, whatever their names.
+APART = frozenset({RoleKind.SIDECAR, RoleKind.SETUP})
 
 
 def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
@@ -26,9 +28,9 @@ def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
 
 
 def computing(roles: Mapping[str, Role]) -> dict[str, Role]:
-    """The roles of a group whose tasks compute together: no sidecars, no bystanders.
+    """The roles of a group whose tasks compute together: no sidecars, no bystanders, none that only prepare.
 
     Evaluators that start by themselves (after the trainers, say) stand beside nobody: they compute together.
     """
-    counted = {name: role for name, role in roles.items() if role.kind is not RoleKind.SIDECAR}
+    counted = {name: role for name, role in roles.items() if role.kind not in APART}
     return {name: role for name, role in counted.items() if name not in BYSTANDERS} or counted

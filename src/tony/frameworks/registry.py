@@ -15,6 +15,8 @@ _BUILT_IN = {
     "tensorflow": "tony.frameworks.tensorflow:TensorFlow",
     "pytorch": "tony.frameworks.pytorch:PyTorch",
     "jax": "tony.frameworks.jax:Jax",
+    "mxnet": "tony.frameworks.mxnet:MxNet",
+    "horovod": "tony.frameworks.horovod:Horovod",
     "none": "tony.frameworks.none:NoFramework",
     "standalone": "tony.frameworks.standalone:Standalone",
 }

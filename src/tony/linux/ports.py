@@ -39,6 +39,24 @@ class Reservation:
         """False once it was given up."""
         return self._holder.fileno() >= 0
 
+    def listen(self) -> socket.socket:
+        """A socket that listens there, as a program's server would: from now on whoever connects is not refused.
+
+        Raises:
+            PortsExhausted: somebody else listens there already, and lets nobody in.
+        """
+        listening = socket.socket(self._holder.family, socket.SOCK_STREAM)
+        try:
+            if listening.family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(self._holder.getsockname()[:2])
+            listening.listen(socket.SOMAXCONN)
+        except OSError as error:
+            listening.close()
+            raise PortsExhausted(f"port {self.port}, just reserved, cannot be listened on: {error.strerror}") from error
+        return listening
+
     def close(self) -> None:
         """Gives the port up: the kernel may hand it to anybody."""
         self._holder.close()

@@ -59,6 +59,13 @@ class RoleKind(Enum):
     SETUP = "setup"  #: every other role waits for its success; no part of the computation
 
 
+class Meeting(Enum):
+    """What our executor itself runs on the port of a task, beside its program."""
+
+    STORE = "store"  #: a key-value store over HTTP, as Horovod's processes speak to find each other
+    RELAY = "relay"  #: passes connections on to the port that the task's program names in a file
+
+
 class DistributedMode(Enum):
     """When the programs of a session start."""
 

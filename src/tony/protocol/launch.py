@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.dataclass import dataclass, field
-from tony.model.states import DistributedMode
+from tony.model.states import DistributedMode, Meeting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from tony.dataclass import replace
 from tony.errors import ProtocolError
 from tony.executor.dialog import Dialog, StartTry, StopTry
 from tony.executor.environment import LaunchFailed, check_sizes, command_line, environments, load_framework, view
-from tony.frameworks.registry import home_of
+from tony.frameworks.base import as_it_is
+from tony.frameworks.registry import home_of, load
 from tony.history.log import LONGEST_LINE
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.exit import ExitReason, ExitStatus
@@ -164,7 +165,7 @@ def start(data: bytes) -> None:
         return
     assert isinstance(message, msg.StartProgram)
     framework = load_framework(home_of(name), None)
-    seen = view(_PART, 1, 1, 1, "h:1", None)
+    seen = replace(view(_PART, 1, 1, 1, "h:1", None), ip_of=as_it_is)  # nobody is asked for the names that come
     argv = command_line(_PART, seen)
     try:
         envs = environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})
@@ -178,7 +179,7 @@ def start(data: bytes) -> None:
         assert all("\0" not in name + value for name, value in env.items())
 
 
-_FRAMEWORKS = ("tensorflow", "pytorch", "jax", "none", "standalone")
+_FRAMEWORKS = ("tensorflow", "pytorch", "jax", "mxnet", "horovod", "none", "standalone")
 _HOSTILE = TaskId("worker", 0)
 _SPEC: JobSpec = workers(
     2,
@@ -189,7 +190,9 @@ _SPEC: JobSpec = workers(
 _RECORD: JobRecord = replace(
     from_plain(JobRecord, {**plain_of(JobRecord), "framework_module": home_of("tensorflow")}), spec=_SPEC
 )
-_PART: TaskPart = task_part(_RECORD, 1, act.Launch(container="c-1", task=_HOSTILE, session=1), "unix:/x")
+_PART: TaskPart = task_part(
+    _RECORD, load(home_of("tensorflow")), 1, act.Launch(container="c-1", task=_HOSTILE, session=1), "unix:/x"
+)
 _CONTAINER = ContainerPart(host="h", work_folder="/w", log_folder="/l", inherit_env=False, marker="m")
 
 
@@ -240,6 +243,11 @@ def _start_seeds() -> list[bytes]:
         None,
         {"cluster": {"worker": ["h:1", "h:2"]}, "outside": []},
         {"worker": {"coordinator": "h:1", "world": 2, "first_rank": 0, "first_task": 0}},
+        {"scheduler": "h:1", "servers": 1, "workers": 2},
+        {
+            "cluster": {"worker": ["h:1", "h:2"]},
+            "worlds": [{"ranks": {"worker": 1}, "meeting": "h:1", "driver": False}],
+        },
     ]
     return [bytes([n]) + json.dumps(each).encode() for n in range(len(_FRAMEWORKS)) for each in shared]
 

@@ -1,0 +1,171 @@
+"""Horovod over gloo: ranks by host, and where its processes find each other.
+
+They meet in a key-value store over HTTP. The executor of rank 0's task keeps it, on that task's own port, from before
+the task registers (`Meeting.STORE`): nothing is started for it, and nobody can come too early. A job that has a role
+`driver` brings a rendezvous server of its own instead, and `driver:0`'s port leads to it (`Meeting.RELAY`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from tony.errors import Problem, UserError
+from tony.frameworks.base import Framework, TaskView, meeting_folder
+from tony.frameworks.checks import whole_gang
+from tony.frameworks.gang import computing, roles_together
+from tony.frameworks.ranks import told_apart
+from tony.frameworks.slots import Slot, count_slots, slots_of
+from tony.frameworks.variables import MAX_STRING, string_size
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.states import Meeting
+
+#: The role that is a rendezvous server of the user's own.
+DRIVER = "driver"
+#: Seconds that gloo waits for a peer, as in the original. Horovod's own 30 are short for a slow import.
+TIMEOUT = "2000"
+
+
+class Horovod(Framework):
+    """Every rank knows its slot, and where the store is. Shared value: all addresses, as CLUSTER_SPEC has them."""
+
+    name = "horovod"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        return [*whole_gang(spec, self.name), *_wrong_driver(spec)]
+
+    def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+        for world in _worlds(spec):
+            if task == _host_of(world):
+                return Meeting.RELAY if task.role == DRIVER else Meeting.STORE
+        return None
+
+    def defaults(self) -> Mapping[str, str]:
+        return {"HOROVOD_GLOO_TIMEOUT_SECONDS": TIMEOUT}
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        worlds = [world for world in _worlds(spec) if all(name in cluster.roles for name in world)]
+        return {
+            "cluster": {role: list(addresses) for role, addresses in cluster.roles.items()},
+            "worlds": [
+                {
+                    "ranks": {name: role.procs_per_task for name, role in world.items() if name != DRIVER},
+                    "meeting": cluster.roles[_host_of(world).role][0],
+                    "driver": DRIVER in world,
+                }
+                for world in worlds
+            ],
+        }
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        apart = told_apart(task)
+        if shared is None:
+            return apart
+        for world in shared["worlds"]:
+            ranks = _Ranks(shared["cluster"], world["ranks"])
+            if task.task.role in world["ranks"]:
+                variables = {**_cluster_spec(shared["cluster"], task), **_rendezvous(world["meeting"])}
+                slots = ranks.slots(task.task)
+                return [{**variables, **_slot(slot), **own} for slot, own in zip(slots, apart, strict=True)]
+            if world["driver"] and task.task.role == DRIVER:
+                return [_driver(ranks, task)]
+        return [{**_cluster_spec(shared["cluster"], task), **own} for own in apart]
+
+
+class _Ranks:
+    """The tasks of one world that have ranks, in order: role by role, the chief's first."""
+
+    def __init__(self, cluster: Mapping[str, Sequence[str]], ranks: Mapping[str, int]) -> None:
+        self._ids = [TaskId(role, index) for role in ranks for index in range(len(cluster[role]))]
+        self._tasks = [(_host(cluster[task.role][task.index]), ranks[task.role]) for task in self._ids]
+
+    def slots(self, task: TaskId) -> list[Slot]:
+        return slots_of(self._tasks, self._ids.index(task))
+
+    def hosts(self) -> str:
+        """As Horovod's `parse_hosts` takes it: `h1:2,h2:1`."""
+        return ",".join(f"{host}:{slots}" for host, slots in count_slots(self._tasks).items())
+
+
+def _worlds(spec: JobSpec) -> Iterator[dict[str, Role]]:
+    """The roles of each group that computes together, the chief's first; the driver, if there is one, is the last."""
+    chief = spec.chief.role if spec.chief else None
+    for group in roles_together(spec):
+        ranks = computing({name: role for name, role in group.items() if name != DRIVER})
+        world = {name: ranks[name] for name in sorted(ranks, key=lambda name: name != chief)}  # a stable sort
+        if world:
+            yield world | {name: role for name, role in group.items() if name == DRIVER}
+
+
+def _host_of(world: Mapping[str, Role]) -> TaskId:
+    """The task at whose address a world meets."""
+    return TaskId(DRIVER if DRIVER in world else next(iter(world)), 0)
+
+
+def _wrong_driver(spec: JobSpec) -> Iterator[Problem]:
+    driver = spec.effective_roles.get(DRIVER)
+    if driver is None or not driver.instances:
+        return
+    if driver.instances > 1 or driver.procs_per_task > 1:
+        yield Problem(
+            key=f"roles.{DRIVER}.instances" if driver.instances > 1 else f"roles.{DRIVER}.procs_per_task",
+            value=str(max(driver.instances, driver.procs_per_task)),
+            message="the role driver is the one rendezvous server of a Horovod job. Write instances = 1 and "
+            "procs_per_task = 1, or leave the role out: tony has a rendezvous server of its own.",
+        )
+    if not any(DRIVER in world for world in _worlds(spec)):
+        yield Problem(
+            key=f"roles.{DRIVER}.after",
+            value=", ".join(driver.after),
+            message="the role driver has to start together with the roles whose ranks meet at it. Give it the same "
+            "`after` as theirs, and no other.",
+        )
+
+
+def _rendezvous(address: str) -> dict[str, str]:
+    host, _, port = address.rpartition(":")
+    return {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": host.strip("[]"),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+    }
+
+
+def _slot(slot: Slot) -> dict[str, str]:
+    return {
+        "HOROVOD_HOSTNAME": slot.host,
+        "HOROVOD_RANK": str(slot.rank),
+        "HOROVOD_SIZE": str(slot.size),
+        "HOROVOD_LOCAL_RANK": str(slot.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(slot.local_size),
+        "HOROVOD_CROSS_RANK": str(slot.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(slot.cross_size),
+    }
+
+
+def _driver(ranks: _Ranks, task: TaskView) -> dict[str, str]:
+    hosts = ranks.hosts()
+    return {
+        "CLUSTER_SPEC": hosts,
+        "CLUSTER_WORKER_LIST": hosts,
+        "DRIVER_OUTPUT_PATH": meeting_folder(task.work_folder, task.session),
+    }
+
+
+def _cluster_spec(cluster: Mapping[str, Sequence[str]], task: TaskView) -> dict[str, str]:
+    text = json.dumps(cluster, separators=(",", ":"))
+    size = string_size("CLUSTER_SPEC", text)
+    if size > MAX_STRING:
+        raise UserError(
+            f"{task.task} cannot be started: CLUSTER_SPEC takes {size:,} bytes, but Linux gives one variable "
+            f"{MAX_STRING:,}. Use fewer tasks with a larger procs_per_task."
+        )
+    return {"CLUSTER_SPEC": text}
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")

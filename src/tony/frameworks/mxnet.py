@@ -1,0 +1,101 @@
+"""MXNet's parameter server: the variables that ps-lite reads.
+
+Roles are ps-lite's own: one `scheduler`, at least one `server`, at least one `worker`. All run the same program:
+`import mxnet` itself serves in the first two, and ends the program when all workers have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tony.errors import Problem
+from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.checks import whole_gang
+from tony.frameworks.gang import computing, roles_together
+from tony.frameworks.ranks import told_apart
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json
+from tony.model.job import JobSpec, Role
+
+SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
+ROLES = (SCHEDULER, SERVER, WORKER)
+
+
+class MxNet(Framework):
+    """Everybody is told where the scheduler listens and how many there are. Shared value: O(1)."""
+
+    name = "mxnet"
+
+    def validate(self, spec: JobSpec) -> Sequence[Problem]:
+        problems = [*whole_gang(spec, self.name), *_wrong_roles(spec)]
+        return problems or [*_not_together(spec)]
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        if any(name not in cluster.roles for name in ROLES):
+            return None
+        return {
+            "scheduler": cluster.roles[SCHEDULER][0],
+            "servers": _processes(spec.effective_roles[SERVER]),
+            "workers": _processes(spec.effective_roles[WORKER]),
+        }
+
+    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
+        apart = told_apart(task)
+        if shared is None or task.task.role not in ROLES:
+            return apart
+        host, _, port = shared["scheduler"].rpartition(":")
+        variables = {
+            "DMLC_ROLE": task.task.role,
+            # The scheduler binds this very address: ps-lite takes no name here.
+            "DMLC_PS_ROOT_URI": task.ip_of(host.strip("[]")),
+            "DMLC_PS_ROOT_PORT": port,
+            "DMLC_LOCAL": "0",
+            "DMLC_NUM_SERVER": str(shared["servers"]),
+            "DMLC_NUM_WORKER": str(shared["workers"]),
+            # Where the others reach this one. Left to itself ps-lite takes the first network interface it finds.
+            "DMLC_NODE_HOST": task.ip_of(task.address.rpartition(":")[0].strip("[]")),
+        }
+        return [{**variables, **own} for own in apart]
+
+
+def _processes(role: Role) -> int:
+    return role.instances * role.procs_per_task
+
+
+def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
+    for name in ROLES:
+        role = spec.effective_roles.get(name)
+        count = _processes(role) if role else 0
+        if count == 0:
+            yield Problem(
+                key=f"roles.{name}.instances" if role else "roles",
+                value="0" if role else ", ".join(spec.effective_roles),
+                message=f'framework = "mxnet" needs a role {name}: there is one scheduler, and at least one server and '
+                f"one worker. Add [roles.{name}] with instances = 1 or more.",
+            )
+        elif role and name not in computing({name: role}):
+            yield Problem(
+                key=f"roles.{name}.kind",
+                value=role.kind.value,
+                message=f"the others wait for every {name}, so it cannot be left out of the computation. Write kind = "
+                '"tracked" or "untracked".',
+            )
+        elif role and name == SCHEDULER and count > 1:
+            several = "instances" if role.instances > 1 else "procs_per_task"
+            yield Problem(
+                key=f"roles.{name}.{several}",
+                value=str(getattr(role, several)),
+                message=f"MXNet's processes meet at one scheduler. Write {several} = 1.",
+            )
+
+
+def _not_together(spec: JobSpec) -> Iterator[Problem]:
+    if any(all(name in group for name in ROLES) for group in roles_together(spec)):
+        return
+    late = [name for name in ROLES if spec.effective_roles[name].after]
+    yield Problem(
+        key=f"roles.{late[0]}.after",
+        value=", ".join(spec.effective_roles[late[0]].after),
+        message="scheduler, server and worker wait for each other, so they have to start together. Give all three the "
+        "same `after`.",
+    )

@@ -1,0 +1,64 @@
+"""Slots by host, as Horovod counts them.
+
+A host's slots are its processes, and ranks go host by host: those of the first host come first. So the same rank sits
+beside the same neighbours wherever Horovod itself would have assigned it (`get_host_assignments` of its
+`runner/common/util/hosts`). *Local* is among the processes of one host, *cross* among those of one local rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tony.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One process's place."""
+
+    host: str
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+
+def count_slots(tasks: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Host -> slots, hosts in the order in which tasks first name them.
+
+    Args:
+        tasks: the host and the number of processes of each.
+    """
+    hosts: dict[str, int] = {}
+    for host, processes in tasks:
+        hosts[host] = hosts.get(host, 0) + processes
+    return hosts
+
+
+def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[Slot]:
+    """The slots of one task's processes. On its host they come behind those of the tasks before it.
+
+    Args:
+        tasks: as for `count_slots`.
+        which: the task's place among them.
+    """
+    hosts = count_slots(tasks)
+    host, processes = tasks[which]
+    first = sum(count for other, count in tasks[:which] if other == host)
+    return [_slot(hosts, host, first + number) for number in range(processes)]
+
+
+def _slot(hosts: Mapping[str, int], host: str, local_rank: int) -> Slot:
+    names = list(hosts)
+    before = names[: names.index(host)]
+    return Slot(
+        host=host,
+        rank=sum(hosts[name] for name in before) + local_rank,
+        size=sum(hosts.values()),
+        local_rank=local_rank,
+        local_size=hosts[host],
+        cross_rank=sum(hosts[name] > local_rank for name in before),
+        cross_size=sum(count > local_rank for count in hosts.values()),
+    )
