@@ -111,5 +111,19 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _BRACES.sub(replace, text)
 
 
+def escaped(text: str) -> str:
+    """Text that `fill` turns into this one: what would be taken for a placeholder gets a second pair of braces.
+
+    `{params.NAME}` stays: without parameters it is none.
+    """
+
+    def double(match: re.Match[str]) -> str:
+        opening, name, closing = match.groups()
+        depth = 0 if name.startswith(_PARAM) else min(len(opening), len(closing))
+        return f"{opening}{'{' * depth}{name}{'}' * depth}{closing}"
+
+    return _BRACES.sub(double, text)
+
+
 def _is_filled(match: re.Match[str]) -> bool:
     return min(len(match[1]), len(match[3])) % 2 == 1

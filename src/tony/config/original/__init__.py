@@ -4,7 +4,10 @@
     keys, values        every setting of the original in one table; how its values are written
     translate           the way from those to the values of our job file, in the order of the parts:
     unknown, shape      settings that nothing is made of; which types of tasks there are
-    job, roles          what holds for all; what each type has
+    job, command        what holds for all; what the tasks run
+    roles, results      what each type has; how each counts in the result, and what it waits for
+    files, cluster      what containers get; queue, labels, Docker
+    special, limits     tasks that the original makes itself; the most that a job may ask for
     draft               what comes of it: values, their places, notes, mistakes
     loading             the door: flags -> a job without mistakes
 

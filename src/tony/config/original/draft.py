@@ -64,6 +64,10 @@ class Draft:
         """Tells why a setting has no effect, or another one."""
         self.notes.append(Note(key=value.key, message=message, source=value.place))
 
+    def tell(self, origin: Origin, message: str) -> None:
+        """Tells something of one part of a list."""
+        self.notes.append(Note(key=origin.key or origin.place, message=message, source=origin.key and origin.place))
+
     def blame(self, value: Value, message: str) -> None:
         """Tells what is wrong with a setting."""
         shown = None if any(word in value.key for word in _SECRET) else as_written(value.text)

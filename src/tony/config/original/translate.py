@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.original import job, roles, unknown
+from tony.config.original import cluster, files, job, limits, results, roles, special, unknown
 from tony.config.original.draft import Draft
 from tony.config.original.flags import Flags
 from tony.config.original.settings import read
@@ -25,6 +25,11 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     draft = Draft(settings=settings, problems=problems)
     unknown.tell(draft)
     types = shape(draft)
-    job.translate(draft, flags)
+    job.translate(draft, flags, types)
     roles.translate(draft, types)
+    results.translate(draft, types)
+    files.translate(draft, flags, types)
+    cluster.translate(draft, types, cwd)
+    special.translate(draft, flags, types)
+    limits.check(draft, types)
     return draft, complete

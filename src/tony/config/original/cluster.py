@@ -1,0 +1,103 @@
+"""What concerns the cluster: queue, labels, Docker, the application master's container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tony.config.original import values
+from tony.config.original.draft import Draft, Origin
+from tony.config.original.settings import Value
+from tony.config.original.shape import Shape
+
+_YARN = ("scheduler", "yarn")
+_TEXTS = {
+    "tony.application.type": "application_type",
+    "tony.yarn.queue": "queue",
+    "tony.application.node-label": "node_label",
+    "tony.am.node-label": "am_node_label",
+    "tony.application.placement-spec": "placement",
+}
+_LISTS = {"tony.application.tags": "tags", "tony.other.namenodes": "file_systems"}
+_IMAGE = "tony.docker.containers.image"
+_CONF = ("tony.application.hdfs-conf-path", "tony.application.yarn-conf-path")
+#: One of these makes a folder one of Hadoop's settings.
+_SITE_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
+
+
+def translate(draft: Draft, types: Shape, cwd: Path) -> None:
+    """Puts all of it into the draft."""
+    for key, ours in _TEXTS.items():
+        if found := values.text(draft, key):
+            draft.put((*_YARN, ours), found, _value(draft, key))
+    for key, ours in _LISTS.items():
+        if parts := values.words(draft, key):
+            draft.put((*_YARN, ours), ",".join(parts), _value(draft, key))
+    if not types.single:
+        _master(draft)
+    _docker(draft, types)
+    _configuration(draft, cwd)
+
+
+def _value(draft: Draft, key: str) -> Value:
+    value = draft.settings.get(key)
+    assert value is not None
+    return value
+
+
+def _master(draft: Draft) -> None:
+    if memory := values.size_text(draft, "tony.am.memory"):
+        draft.put((*_YARN, "am_memory"), memory, _value(draft, "tony.am.memory"))
+    if value := draft.settings.get("tony.am.vcores"):
+        draft.put((*_YARN, "am_vcores"), values.integer(draft, value.key, 1), value)
+
+
+# --- Docker -----------------------------------------------------------------------------------------------------------
+
+
+def _docker(draft: Draft, types: Shape) -> None:
+    keys = [value for value in draft.settings if value.key.startswith("tony.docker.")]
+    if not values.truth(draft, "tony.docker.enabled"):
+        for value in keys:
+            if value.key != "tony.docker.enabled":
+                draft.note(value, "it has no effect while tony.docker.enabled is not true.")
+        return
+    mounts = "tony.docker.containers.mount"
+    common = values.text(draft, _IMAGE)
+    if common:
+        draft.put((*_YARN, "docker_image"), common, _value(draft, _IMAGE))
+    if found := values.text(draft, mounts):
+        draft.put((*_YARN, "docker_mounts"), found, _value(draft, mounts))
+    own = {name: image for name in types.instances if (image := values.text(draft, f"tony.docker.{name}.image"))}
+    for name, image in own.items():
+        draft.put(("roles", name, "image"), image, _value(draft, f"tony.docker.{name}.image"))
+    master = values.text(draft, "tony.docker.am.image")
+    if master:
+        place = ("roles", "main", "image") if types.single else (*_YARN, "am_docker_image")
+        draft.put(place, master, _value(draft, "tony.docker.am.image"))
+    if not (common or own or master):
+        enabled = _value(draft, "tony.docker.enabled")
+        draft.note(enabled, f"no image is named ({_IMAGE}), so nothing runs in Docker, as in the original.")
+    for value in keys:
+        name = value.key.removeprefix("tony.docker.").removesuffix(".image")
+        if value.key.endswith(".image") and name not in (*types.instances, "am", "containers"):
+            draft.note(value, f"type {name} has no tasks.")
+
+
+# --- Hadoop's configuration -------------------------------------------------------------------------------------------
+
+
+def _configuration(draft: Draft, cwd: Path) -> None:
+    """The folder of the files that are named: what our client reads is a folder."""
+    named = [value for key in _CONF if (value := draft.settings.get(key)) and value.text]
+    folders = {value.key: (cwd / value.text.removeprefix("file://")).parent for value in named}
+    if not named:
+        return
+    if len(set(folders.values())) > 1:
+        message = "this and tony.application.hdfs-conf-path lie in two folders. Put both into one."
+        draft.blame(named[-1], message)
+        return
+    folder = folders[named[0].key]
+    if not any((folder / name).is_file() for name in _SITE_FILES):
+        draft.blame(named[0], f"{folder} holds none of {', '.join(_SITE_FILES)}: name the cluster's own files.")
+        return
+    draft.put((*_YARN, "conf"), str(folder), Origin(named[0].place, named[0].key))
