@@ -27,6 +27,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "history": ("history {job}",),
     "replay": ("replay {job}",),
     "validate": ("validate {file}",),
+    "convert": ("convert {xml}",),
     "settings": ("settings",),
     "completion": ("completion bash",),
     "mini": ("mini status", "mini status --json", "mini --help"),
@@ -74,7 +75,15 @@ def bash(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
 def command(place: tuple[Lab, str, Path], line: str) -> str:
     """A line as the shell takes it."""
     _, job, file = place
-    return f"{shlex.quote(TONY)} {line.format(job=job, file=shlex.quote(str(file)))}"
+    names = {"file": file, "xml": lab_xml(file)}
+    return f"{shlex.quote(TONY)} {line.format(job=job, **{key: shlex.quote(str(path)) for key, path in names.items()})}"
+
+
+def lab_xml(file: Path) -> Path:
+    """A job of the original, beside the job file."""
+    xml = file.with_suffix(".xml")
+    xml.write_text("<configuration/>", encoding="utf-8")
+    return xml
 
 
 def assert_quiet(done: subprocess.CompletedProcess[str], what: str) -> None:

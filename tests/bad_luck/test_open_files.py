@@ -99,10 +99,13 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
     lab.submit(lab.job_file(TALK))
     job = lab.only_job()
     file = lab.job_file(TALK)
+    xml = file.with_suffix(".xml")
+    xml.write_text("<configuration/>", encoding="utf-8")
     words: dict[str, tuple[str, ...]] = {
         **{name: (name, job) for name in ("status", "logs", "events", "kill", "history", "replay")},
         **{name: (name,) for name in ("list", "settings", "version")},
         **{name: (name, str(file)) for name in ("submit", "validate")},
+        "convert": ("convert", str(xml)),
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
         "mini": ("mini", "status"),

@@ -10,6 +10,7 @@
     special, limits     tasks that the original makes itself; the most that a job may ask for
     draft               what comes of it: values, their places, notes, mistakes
     loading             the door: flags -> a job without mistakes
+    convert             the text of a job file, with comments
 
 Behind that a job is one like any other: `tony.config.load` checks it and says what is wrong.
 """

@@ -117,6 +117,8 @@ def parse(arguments: Iterable[str]) -> Flags:
         row = _BY_NAME.get(name)
         if row is None:
             problems.append(_unknown(word, name))
+            if name and value is None and words and not words[0].startswith("-"):
+                words.popleft()  # surely its value
             continue
         if row.argument and value is None:
             value = _next(words)

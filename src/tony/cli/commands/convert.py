@@ -1,0 +1,31 @@
+"""`tony convert XML_FILE`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from tony.errors import ConfigError
+
+
+@click.command("convert", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("xml_file", type=click.Path(readable=False))
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+def command(xml_file: str, flags: tuple[str, ...]) -> int:
+    """Print XML_FILE, a job of the original TonY, as a job file.
+
+    FLAGS are those of the original's command line that the job was submitted with, such as --src_dir and --executes:
+    what they say stands in the job file, too.
+    """
+    from tony.config.original.convert import job_file
+    from tony.config.original.flags import parse
+    from tony.config.original.translate import translate
+
+    draft, _ = translate(parse(["--conf_file", xml_file, *flags]), os.environ, Path.cwd())
+    if draft.problems:
+        raise ConfigError(draft.problems)
+    sys.stdout.write(job_file(draft))
+    return 0
