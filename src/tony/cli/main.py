@@ -36,6 +36,7 @@ COMMANDS = {
     "history": "Show where a job's record lies, and its summary.",
     "replay": "Feed a job's event log to a fresh machine, and compare.",
     "validate": "Check a job file; start nothing.",
+    "convert": "Print a job of the original TonY as a job file.",
     "settings": "Show every setting: type, unit, default, meaning.",
     "mini": "Run a real Hadoop on this machine, to try things out.",
     "completion": "Print the shell code that completes tony's commands.",
