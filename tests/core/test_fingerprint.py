@@ -46,6 +46,7 @@ OTHER: dict[str, Any] = {
     "job": JobState.STOPPING,
     "queue_reason": "no room",
     "failures": [FAILURE],
+    "tolerated": [FAILURE],
     "exports": {"worker": {"RESULT": "7"}},
     "final": Final(JobState.KILLED, None),
 }

@@ -34,6 +34,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "living": state.living,
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restart_due],
         "failures": [[f.session, f.cause, f.task, f.at] for f in state.failures],
+        "tolerated": [[f.session, f.cause, f.task, f.at] for f in state.tolerated],
         "exports": state.exports,
         "final": final and [final.state.value, final.failure and final.failure.cause],
         "timers": sorted(state.timers.all.items()),

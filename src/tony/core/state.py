@@ -190,6 +190,7 @@ class State:
         restarts_charged, restarts_for_ports: how many there were, against `max_restarts` and for taken ports.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
+        tolerated: those of tracked tasks in this session that do not count as long as others may succeed.
         exports: role -> variable -> what its programs have handed on.
         final: the result, from when it is decided; ended_at: when the job ended.
         refused: events that were about something that is not, or not any more.
@@ -222,6 +223,7 @@ class State:
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []
+        self.tolerated: list[Failure] = []
         self.exports: dict[str, dict[str, str]] = {}
         self.final: Final | None = None
         self.ended_at: float | None = None

@@ -9,6 +9,9 @@ from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.states import FailurePolicy, RoleKind
 
+#: Why a session fails whose every failure was tolerated.
+EVERY_ONE = "every tracked task failed"
+
 
 class Effect(Enum):
     """What a failure does."""
@@ -59,7 +62,7 @@ def _chief_or_all(state: State, task: TaskId) -> Judgement:
         return Judgement(Effect.FAIL_SESSION, f"{task} is the chief")
     if any(_may_succeed(role) for role in state.roles.values()):
         return Judgement(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
-    return Judgement(Effect.FAIL_SESSION, "every tracked task failed")
+    return Judgement(Effect.FAIL_SESSION, EVERY_ONE)
 
 
 def _may_succeed(role: RoleState) -> bool:

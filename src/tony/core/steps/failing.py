@@ -13,7 +13,7 @@ from tony.core.steps import ending, programs, restarting
 from tony.core.turn import Turn
 from tony.model.job import TimeoutAfter
 from tony.model.report import Failure, FailureClass
-from tony.model.states import JobState
+from tony.model.states import JobState, RoleKind
 
 
 def of_task(turn: Turn, task: Task, failure: Failure) -> None:
@@ -24,13 +24,30 @@ def of_task(turn: Turn, task: Task, failure: Failure) -> None:
         return
     judgement = failure_policy.judge(state, task.id)
     if judgement.effect is Effect.TOLERATE:
+        if state.roles[task.id.role].kind is RoleKind.TRACKED:
+            state.tolerated.append(failure)
         turn.ask(act.Verdict(failure=failure, decision="tolerate", reason=judgement.reason))
+        return
+    if judgement.reason == failure_policy.EVERY_ONE:
+        state.tolerated.append(failure)
+        of_all(turn)
         return
     state.failures.append(failure)
     if judgement.effect is Effect.FAIL_JOB:
         _fail_job(turn, failure, judgement.reason)
     else:
         _fail_session(turn, failure, judgement.reason)
+
+
+def of_all(turn: Turn) -> None:
+    """Each tracked task has failed, which was tolerated as long as others could still succeed."""
+    state = turn.state
+    state.failures += state.tolerated
+    state.tolerated.clear()
+    if not state.failures:
+        said = "no tracked task has succeeded"
+        state.failures.append(failures.of_job(state, "program", FailureClass.USER, said, turn.now))
+    _fail_session(turn, state.failures[0], failure_policy.EVERY_ONE)
 
 
 def of_group(turn: Turn, role: RoleState, rule: TimeoutAfter) -> None:

@@ -24,6 +24,8 @@ def advance(turn: Turn) -> None:
     won = success.judge(state)
     if won:
         ending.finish(turn, JobState.SUCCEEDED, None, won.reason)
+    elif success.all_failed(state):
+        failing.of_all(turn)
 
 
 def _ready(turn: Turn, role: RoleState) -> None:

@@ -50,6 +50,7 @@ def opened(turn: Turn, event: ev.SessionOpened) -> None:
         return
     state.session, state.version, state.restart_due = event.session, 0, False
     state.failures.clear()
+    state.tolerated.clear()
     again = _roles_to_run(state)
     for role in state.roles.values():
         role.finished = role not in again
