@@ -178,8 +178,12 @@ class JobSpec:
 
     @property
     def tensorboard_task(self) -> TaskId | None:
-        """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief."""
-        return self._first_of("tensorboard") or self.chief
+        """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief, else the only task."""
+        first = self._first_of("tensorboard") or self.chief
+        names = [name for name, role in self.effective_roles.items() if role.instances]
+        if first is None and len(names) == 1 and self.effective_roles[names[0]].instances == 1:
+            return TaskId(names[0], 0)
+        return first
 
     def _first_of(self, name: str) -> TaskId | None:
         """The first task of a role that takes part in the computation; None if there is no such role."""
