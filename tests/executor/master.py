@@ -45,6 +45,7 @@ class Master:
         self.connections = 0
         self.closed_count = 0
         self._interval = interval
+        self._senders: dict[int, Connection] = {}
         self._acked = 0
         self._connection: Connection | None = None
         self._changed = threading.Condition()
@@ -119,6 +120,10 @@ class Master:
                 self._changed.wait(min(left, 0.05))
             return found
 
+    def sender(self, message: msg.Message) -> Connection:
+        """The connection on which a message came."""
+        return self._senders[id(message)]
+
     def all(self, kind: type[M]) -> list[M]:
         """All messages of a kind so far."""
         with self._changed:
@@ -140,6 +145,7 @@ class Master:
         """Welcomes and acknowledges."""
         with self._changed:
             self.messages.append(message)
+            self._senders[id(message)] = connection
             if isinstance(message, msg.Attach):
                 self.connections += 1
                 self._connection = connection

@@ -18,7 +18,9 @@ from tony.protocol.errors import Code
 from tony.protocol.framing import (
     MAX_FROM_AM,
     MAX_FROM_PEER,
+    MAX_RAW,
     Decoder,
+    Raw,
     decode,
     encode,
     encode_for_many,
@@ -215,6 +217,23 @@ def test_half_characters_become_question_marks() -> None:
 def test_a_pair_of_escapes_is_one_character() -> None:
     """Other writers of JSON escape characters beyond 16 bits as pairs; only a half alone is refused."""
     assert decode(b'{"k":"log-level","level":"\\ud83d\\ude00"}') == MESSAGES["log-level"](level="\U0001f600")  # type: ignore[call-arg]
+
+
+@given(st.lists(st.one_of(ANY_MESSAGE, st.binary(max_size=300).map(Raw.of)), max_size=4), CUTS)
+def test_bytes_of_a_tunnel_arrive_between_messages(messages: list[Message], places: list[int]) -> None:
+    """As they are, whatever they look like."""
+    data = b"".join(encode(message) for message in messages)
+    assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == (messages, None)
+
+
+def test_bytes_of_a_tunnel_come_in_small_pieces() -> None:
+    """The largest is just what is read at one time; a larger one, or one that says it is compressed, is refused."""
+    piece = Raw.of(bytes(MAX_RAW))
+    assert (len(encode(piece)), len(piece.data)) == (2**16, MAX_RAW)
+    assert all_from(Decoder(MAX_FROM_PEER), [encode(piece)]) == ([piece], None)
+    for word in (MAX_RAW + 1 | 1 << 30, 10 | 3 << 30):
+        assert all_from(Decoder(MAX_FROM_AM), [struct.pack(">I", word)]) == ([], Code.TOO_LONG)
+    assert all_from(Decoder(100), [encode(Raw.of(bytes(101)))]) == ([], Code.TOO_LONG)
 
 
 def test_many_small_messages_in_one_piece_are_all_found() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tony import clock
 from tony.am.log_relay import LogRelay
+from tony.am.tunnels import Tunnels
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import Application
 from tony.core.steps.losses import REPORT_WAIT
@@ -91,6 +92,7 @@ class Executors:
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
+        self.tunnels = Tunnels(self.send, app.state.tasks)
 
     # --- from the wire --------------------------------------------------------------------------------------------
 
@@ -146,6 +148,8 @@ class Executors:
             self._reported(peer, connection, message)
         elif isinstance(message, msg.LogPiece) and self.logs.came(peer.task, message):
             pass  # it is on its way
+        elif isinstance(message, msg.TunnelFailed):
+            self.tunnels.failed(peer.task, message)
         else:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
@@ -269,11 +273,13 @@ class Executors:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
         self.logs.gone(peer.task, printed=peer.printed)
+        self.tunnels.gone(peer.task)
 
     # --- liveness -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raises Silent for every executor not heard of for the heartbeat time-out. Call about once per interval."""
+        self.tunnels.check()
         now = clock.monotonic()
         stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
         self._checked = now

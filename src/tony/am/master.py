@@ -271,6 +271,8 @@ class Master:
 
     def received(self, connection: Connection, message: msg.Message) -> None:
         """A message of a peer that has proved itself."""
+        if self.executors.tunnels.carry(connection, message):
+            return
         if connection.kind is PeerKind.EXECUTOR:
             self._from_executor(connection, message)
         else:
@@ -281,6 +283,7 @@ class Master:
         self.watchers.remove(connection)
         self.executors.closed(connection)
         self.executors.logs.closed(connection)
+        self.executors.tunnels.closed(connection)
 
     def _from_executor(self, connection: Connection, message: msg.Message) -> None:
         if isinstance(message, msg.Attach):
@@ -289,6 +292,8 @@ class Master:
                 self._company.set()
                 for action in self.app.wanted(peer.container, peer.incarnation):
                     self._perform(action)
+        elif isinstance(message, msg.JoinTunnel):
+            self.executors.tunnels.join(connection, message)
         elif not self.executors.received(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
 
@@ -311,6 +316,8 @@ class Master:
                 self.executors.logs.ask(connection, message)
             case msg.DropLog():
                 self.executors.logs.drop(connection, message)
+            case msg.OpenTunnel():
+                self.executors.tunnels.open(connection, message)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 

@@ -3,7 +3,8 @@
 main ──▶ life ──▶ executor ──┬▶ link         one connection to the application master, made anew when it breaks
   │                          │    ├▶ dialog       what was said and what follows from it; no I/O
   │                          │    ├▶ lease        how long to go on alone
-  │                          │    └▶ log_readers  who reads what the program prints, through the application master
+  │                          │    ├▶ log_readers  who reads what the program prints, through the application master
+  │                          │    └▶ tunnels      who connects to its ports, through the application master
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
 watchdog                          ├▶ environment  what the program is started with
 a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not

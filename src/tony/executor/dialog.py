@@ -65,7 +65,14 @@ class TellLog:
     command: msg.ReadLog | msg.DropLog
 
 
-Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachPort:
+    """Somebody wants to be connected to a port of ours."""
+
+    command: msg.DialTunnel
+
+
+Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog | ReachPort
 
 
 #: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
@@ -163,6 +170,8 @@ class Dialog:
                 return [TalkAs(level=level)]
             case msg.ReadLog() | msg.DropLog():
                 return [TellLog(command=message)]
+            case msg.DialTunnel():
+                return [ReachPort(command=message)]
         return self._ignore()
 
     def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:

@@ -1,15 +1,17 @@
 """Frames: from messages to bytes and back. Bytes may come in any pieces; no socket in sight.
 
 A frame is a 4-byte big-endian length and that many bytes of UTF-8: one JSON object, `{"k": <kind>, ...fields}`. Where
-the highest bit of the length is set, those bytes are compressed (zlib): what ten thousand get is worth it.
+the highest bit of the length is set, those bytes are compressed (zlib): what ten thousand get is worth it. Where the
+next bit is set, they are no JSON but what they are: bytes that pass through a tunnel.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
+from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import BadJson, NestedTooDeeply, loads
@@ -26,9 +28,35 @@ MAX_FROM_AM = 32 * 2**20
 _LENGTH = struct.Struct(">I")
 #: In the length: the body is compressed.
 COMPRESSED = 1 << 31
+#: In the length: the body is bytes of a tunnel.
+RAW = 1 << 30
+#: Bytes of a tunnel in one frame, at most; with its length such a frame is just what is read and written at one time.
+MAX_RAW = 2**16 - _LENGTH.size
 #: Bytes of a body from which on it is compressed for many: smaller jobs do without, and never load what it takes.
 _WORTH_IT = 16 << 10
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw(Message):
+    """Bytes of a tunnel. Kept as the frame that came, so that whoever only hands them on copies nothing.
+
+    Attributes:
+        frame: with its length in front.
+    """
+
+    kind: ClassVar[str] = "raw"
+    frame: bytes
+
+    @classmethod
+    def of(cls, data: bytes) -> Raw:
+        """A frame with these bytes, `MAX_RAW` at most."""
+        return cls(frame=_LENGTH.pack(len(data) | RAW) + data)
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes."""
+        return memoryview(self.frame)[_LENGTH.size :]
 
 
 def encode(message: Message, limit: int = MAX_FROM_AM) -> bytes:
@@ -39,6 +67,8 @@ def encode(message: Message, limit: int = MAX_FROM_AM) -> bytes:
     Raises:
         ProtocolError: `too-long`.
     """
+    if isinstance(message, Raw):
+        return message.frame
     body = _body(message, limit)
     return _LENGTH.pack(len(body)) + body
 
@@ -94,13 +124,19 @@ class Decoder:
         if len(buffer) < _LENGTH.size:
             return None
         (word,) = _LENGTH.unpack_from(buffer)
-        length = word & ~COMPRESSED
+        raw = word & (COMPRESSED | RAW) == RAW
+        length = word & ~(RAW if raw else COMPRESSED)
+        limit = min(MAX_RAW, self._limit) if raw else self._limit
         try:
-            if length > self._limit:
-                raise ProtocolError(Code.TOO_LONG, f"a frame of {length} bytes; at most {self._limit} are allowed")
+            if length > limit:
+                raise ProtocolError(Code.TOO_LONG, f"a frame of {length} bytes; at most {limit} are allowed")
             end = _LENGTH.size + length
             if len(buffer) < end:
                 return None
+            if raw:
+                frame = bytes(memoryview(buffer)[:end])
+                del buffer[:end]
+                return Raw(frame=frame)
             body = bytes(memoryview(buffer)[_LENGTH.size : end])
             del buffer[:end]
             return decode(_expanded(body, self._limit) if word & COMPRESSED else body)

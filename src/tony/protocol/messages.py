@@ -339,6 +339,94 @@ class LogPiece(Message):
     over: bool = False
 
 
+# --- tunnels to a port of a task: client -> application master -> executor, and back ----------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTunnel(Message):
+    """From a client: make this connection one to a port of a task. Answered by `TunnelOpened` or `TunnelFailed`.
+
+    After `TunnelOpened` the connection carries bytes (`framing.Raw`) both ways, `EndTunnel` and `TunnelTaken`, and
+    nothing else; after `TunnelFailed` it may ask again. Whatever ends the connection before both sides have said
+    `TunnelTaken` broke the tunnel.
+
+    Attributes:
+        task: `worker:0`.
+        port: 0 for the one that was reserved for it: its TB_PORT, or else the one that the cluster spec names.
+    """
+
+    kind: ClassVar[str] = "open-tunnel"
+    task: str
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialTunnel(Message):
+    """To an executor: connect to that port where you are, and come back on a connection of its own with `JoinTunnel`.
+
+    Attributes:
+        tunnel: nobody else knows this word.
+        port: as of `OpenTunnel`.
+    """
+
+    kind: ClassVar[str] = "dial-tunnel"
+    tunnel: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTunnel(Message):
+    """First message of an executor's further connection, which carries what that of the tunnel's client does.
+
+    Attributes:
+        address: what it is connected to, `127.0.0.1:8888`.
+    """
+
+    kind: ClassVar[str] = "join-tunnel"
+    tunnel: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelOpened(Message):
+    """To a client: bytes may flow.
+
+    Attributes:
+        address: of `JoinTunnel`.
+    """
+
+    kind: ClassVar[str] = "tunnel-opened"
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelFailed(Message):
+    """There is no tunnel: from an executor on its ordinary connection, or to a client.
+
+    Attributes:
+        tunnel: the executor's; empty for clients.
+        reason: for people.
+    """
+
+    kind: ClassVar[str] = "tunnel-failed"
+    reason: str
+    tunnel: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTunnel(Message):
+    """No more bytes come this way; the other way goes on."""
+
+    kind: ClassVar[str] = "end-tunnel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelTaken(Message):
+    """Answer to `EndTunnel`: all bytes before it were handed on, and their end."""
+
+    kind: ClassVar[str] = "tunnel-taken"
+
+
 MESSAGES: Mapping[str, type[Message]] = {
     cls.kind: cls
     for cls in (
@@ -364,5 +452,12 @@ MESSAGES: Mapping[str, type[Message]] = {
         ReadLog,
         DropLog,
         LogPiece,
+        OpenTunnel,
+        DialTunnel,
+        JoinTunnel,
+        TunnelOpened,
+        TunnelFailed,
+        EndTunnel,
+        TunnelTaken,
     )
 }

@@ -9,7 +9,9 @@ and nobody else waits.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tony.errors import ConnectionFailed, ProtocolError
@@ -18,7 +20,7 @@ from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
 from tony.rpc.side import Phase, Side
-from tony.rpc.sockets import peer_process, watch_for_death
+from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:
     from tony.rpc.tls import TlsPipe
@@ -107,6 +109,20 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes given to `send` that the kernel has not taken yet: the other side reads too slowly."""
         return 0 if self._transport is None else self._waiting + self._transport.get_write_buffer_size()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more was sent than the other side takes now: whoever can should wait until it is drained."""
+        return self._paused
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the other side has closed it, or is gone. Known although `pause_reading` keeps us from reading so."""
+        if self._transport is None or self._transport.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def proves(self, name: str) -> bool:
         """Whether the other end's certificate carries a name; without TLS there is none to contradict it."""
         return self._tls is None or self._tls.peer_is(name)
@@ -154,9 +170,16 @@ class Connection(asyncio.BufferedProtocol):
     async def drain(self) -> None:
         """Waits until little is left of what was sent. Ends at once when the connection is over."""
         if self._paused:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
+            await asyncio.shield(self._draining())
+
+    def when_drained(self, call: Callable[[], None]) -> None:
+        """Calls once little is left of what was sent, or the connection is over. Only for one that `is_full`."""
+        self._draining().add_done_callback(lambda _: call())
+
+    def _draining(self) -> asyncio.Future[None]:
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+        return self._drained
 
     def refuse(self, code: Code, reason: str) -> None:
         """Tells the other side why we will not hear of it, and closes."""
@@ -166,12 +189,18 @@ class Connection(asyncio.BufferedProtocol):
         """Ends the connection once the other side has what was sent; after `LINGER` seconds anyway."""
         self._close(None)
 
-    def abort(self, error: ProtocolError | ConnectionFailed | None = None) -> None:
-        """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault."""
+    def abort(self, error: ProtocolError | ConnectionFailed | None = None, *, reset: bool = False) -> None:
+        """Ends the connection at once; what was not sent is lost. `error` is why, if that is the other side's fault.
+
+        Args:
+            reset: what the kernel has not sent is lost too, so that one that does not read learns of the end.
+        """
         self._end(error)
         self._forget_what_waits()
         if self._transport is not None and self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
+            if reset:
+                reset_at_close(self._transport)
             self._transport.abort()
 
     async def wait_closed(self) -> None:

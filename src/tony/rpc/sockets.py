@@ -22,6 +22,8 @@ _LONGEST_PATH = 107
 BACKLOG = 4096
 
 _CREDENTIALS = struct.Struct("3i")
+#: For SO_LINGER: wait for nothing, not 0 seconds long.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 def said(error: OSError) -> str:
@@ -158,3 +160,9 @@ def watch_for_death(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def reset_at_close(transport: asyncio.BaseTransport) -> None:
+    """Has a TCP connection end with a reset: at once, and so that the other side sees that something is wrong."""
+    with suppress(OSError):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

@@ -1,0 +1,200 @@
+"""Tunnels from clients to ports of tasks: a connection of a client and one of the task's executor, joined here.
+
+What comes on the one goes out on the other as it is, without a look at it. Who does not read is not sent more: then the
+other side is not read, and so its sender waits: a tunnel holds two open files and some 200 KiB each way at most.
+What matters travels on executors' own connections, where no transfer stands before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection
+from functools import partial
+
+from tony import clock
+from tony.am.open_files import room_for_tunnels
+from tony.dataclass import dataclass
+from tony.model.ids import TaskId
+from tony.protocol.errors import Code
+from tony.protocol.framing import Raw
+from tony.protocol.messages import (
+    DialTunnel,
+    EndTunnel,
+    JoinTunnel,
+    Message,
+    OpenTunnel,
+    TunnelFailed,
+    TunnelOpened,
+    TunnelTaken,
+)
+from tony.rpc.connection import Connection
+
+log = logging.getLogger(__name__)
+
+#: Seconds that an executor may take: it tries the port on two addresses, and connects to us.
+PATIENCE = 30.0
+#: Characters of an executor's words.
+_WORD, _SENTENCE = 100, 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Tunnel:
+    """One tunnel, open or to be.
+
+    Attributes:
+        word: what its executor knows it by.
+        asked: when (`clock.monotonic`).
+        far: the executor's connection; None until there is one.
+    """
+
+    word: str
+    task: TaskId
+    port: int
+    client: Connection
+    asked: float
+    far: Connection | None = None
+
+    def other(self, end: Connection) -> Connection | None:
+        """The other end."""
+        return self.far if end is self.client else self.client
+
+
+class Tunnels:
+    """All tunnels of a job.
+
+    Args:
+        send: to a task's executor; False if there is none at the moment.
+        tasks: of the job.
+        most: how many tunnels there may be at one time, beside so many executors.
+        patience: seconds that an executor may take.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[TaskId, Message], bool],
+        tasks: Collection[TaskId],
+        most: Callable[[int], int] = room_for_tunnels,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._send = send
+        self._tasks = tasks
+        self._most = most
+        self._patience = patience
+        self._of_end: dict[Connection, _Tunnel] = {}
+        self._waiting: dict[str, _Tunnel] = {}
+        self._all: set[_Tunnel] = set()
+        self._held_up: dict[Connection, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # --- from the wire --------------------------------------------------------------------------------------------
+
+    def open(self, client: Connection, message: OpenTunnel) -> None:
+        """A client wants one."""
+        reason = self._refusal(message)
+        if reason:
+            client.send(TunnelFailed(reason=reason))
+            return
+        word = os.urandom(16).hex()
+        tunnel = _Tunnel(word, TaskId.parse(message.task), message.port, client, clock.monotonic())
+        self._of_end[client] = self._waiting[word] = tunnel
+        self._all.add(tunnel)
+        if not self._send(tunnel.task, DialTunnel(tunnel=word, port=message.port)):
+            self._fail(tunnel, f"{tunnel.task} has no executor that could be asked now")
+
+    def join(self, connection: Connection, message: JoinTunnel) -> None:
+        """An executor has reached the port, and comes back for it."""
+        tunnel = self._waiting.pop(message.tunnel, None)
+        if tunnel is None:
+            connection.refuse(Code.STALE, "nobody waits for this tunnel")
+            return
+        log.debug("a tunnel of %s to %s of %s", tunnel.client.peer, message.address[:_WORD], tunnel.task)
+        tunnel.far = connection
+        self._of_end[connection] = tunnel
+        tunnel.client.send(TunnelOpened(address=message.address[:_WORD]))
+
+    def failed(self, task: TaskId, message: TunnelFailed) -> None:
+        """An executor has not reached the port."""
+        tunnel = self._waiting.get(message.tunnel)
+        if tunnel and tunnel.task == task:
+            self._fail(tunnel, message.reason[:_SENTENCE])
+
+    def carry(self, end: Connection, message: Message) -> bool:
+        """Hands on what came on a tunnel's connection; False if that is none."""
+        tunnel = self._of_end.get(end)
+        if tunnel is None:
+            return False
+        other = tunnel.other(end)
+        if other is None or not isinstance(message, Raw | EndTunnel | TunnelTaken):
+            end.refuse(Code.BAD_MESSAGE, f"a tunnel may not carry {message.kind}")
+        elif isinstance(message, Raw):
+            other.send_frame(message.frame)
+            if other.is_full and end not in self._held_up:
+                self._held_up[end] = False
+                end.pause_reading()
+                other.when_drained(partial(self._go_on, end))
+        else:
+            other.send(message)
+        return True
+
+    def closed(self, end: Connection) -> None:
+        """A connection is gone: so is the other end, if it was a tunnel's."""
+        tunnel = self._of_end.get(end)
+        if tunnel:
+            self._forget(tunnel)
+            other = tunnel.other(end)
+            if other:
+                other.close()
+
+    # --- from above -----------------------------------------------------------------------------------------------
+
+    def gone(self, task: TaskId) -> None:
+        """An executor will not come back."""
+        for tunnel in [each for each in self._all if each.task == task]:
+            if tunnel.far is None:
+                self._fail(tunnel, f"the executor of {task} is gone")
+            else:
+                tunnel.far.abort(reset=True)
+
+    def check(self) -> None:
+        """Looks for those that nothing will come of. Call every second or so."""
+        now = clock.monotonic()
+        for tunnel in [each for each in self._waiting.values() if now - each.asked > self._patience]:
+            self._fail(tunnel, f"the executor of {tunnel.task} does not answer")
+        for end, before in list(self._held_up.items()):
+            self._held_up[end] = end.hung_up
+            if before and self._held_up[end]:
+                end.abort()
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _refusal(self, message: OpenTunnel) -> str:
+        try:
+            task = TaskId.parse(message.task)
+        except ValueError as error:
+            return str(error)
+        if task not in self._tasks:
+            return f"the job has no task {task}"
+        if not 0 <= message.port < 2**16:
+            return f"there is no port {message.port}"
+        if len(self._all) >= (most := self._most(len(self._tasks))):
+            return f"{len(self._all)} connections go through tunnels of this job already; there may be {most}"
+        return ""
+
+    def _go_on(self, end: Connection) -> None:
+        if self._held_up.pop(end, None) is not None:
+            end.resume_reading()
+
+    def _fail(self, tunnel: _Tunnel, reason: str) -> None:
+        self._forget(tunnel)
+        tunnel.client.send(TunnelFailed(reason=reason))
+
+    def _forget(self, tunnel: _Tunnel) -> None:
+        self._all.discard(tunnel)
+        self._waiting.pop(tunnel.word, None)
+        for end in (tunnel.client, tunnel.far):
+            if end:
+                self._of_end.pop(end, None)
+                self._held_up.pop(end, None)

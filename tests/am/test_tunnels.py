@@ -1,0 +1,403 @@
+"""Tunnels pass the application master: joined, held back, refused in words, ended with whoever ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.am.played_job import PlayedJob, play, succeed, until
+from tests.core.specs import OK, workers
+from tony.am.open_files import room_for_tunnels
+from tony.am.tunnels import Tunnels
+from tony.errors import ProtocolError
+from tony.model.ids import TaskId
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+from tony.protocol.framing import MAX_RAW, Raw
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import Credentials
+from tony.rpc.connection import Connection
+from tony.rpc.transport import connect
+from tony.testing.played_executor import PlayedExecutor
+
+TASKS = [TaskId("worker", index) for index in range(2)]
+OPEN = msg.OpenTunnel(task="worker:0", port=8888)
+
+
+class Wire:
+    """A connection that keeps what goes out, and says of itself what a test wants."""
+
+    def __init__(self) -> None:
+        self.sent: list[msg.Message | bytes] = []
+        self.refused: list[str] = []
+        self.peer = "somebody"
+        self.is_full = self.hung_up = self.paused = self.over = False
+        self.drained: list[Callable[[], None]] = []
+
+    def send(self, message: msg.Message) -> None:
+        """Takes a message."""
+        self.sent.append(message)
+
+    def send_frame(self, frame: bytes) -> None:
+        """Takes a frame."""
+        self.sent.append(frame)
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Is sent away."""
+        self.refused.append(code)
+
+    def pause_reading(self) -> None:
+        """Is not read."""
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        """Is read again."""
+        self.paused = False
+
+    def when_drained(self, call: Callable[[], None]) -> None:
+        """Keeps whom to call."""
+        self.drained.append(call)
+
+    def abort(self, *, reset: bool = False) -> None:
+        """Is over."""
+        self.over = True
+
+    close = abort
+
+    @property
+    def me(self) -> Connection:
+        """As what it is taken for."""
+        return cast(Connection, self)
+
+    def taken(self) -> list[msg.Message | bytes]:
+        """What came since the last call."""
+        taken, self.sent = self.sent, []
+        return taken
+
+
+class Scene:
+    """Tunnels with one client, and executors that keep what they are told."""
+
+    def __init__(self, most: int = 10, patience: float = 100.0) -> None:
+        self.told: list[msg.DialTunnel] = []
+        self.there = True
+        self.tunnels = Tunnels(self._send, TASKS, lambda tasks: most, patience)
+        self.client, self.far = Wire(), Wire()
+
+    def _send(self, task: TaskId, message: msg.Message) -> bool:
+        if self.there:
+            self.told.append(cast(msg.DialTunnel, message))
+        return self.there
+
+    def joined(self) -> Scene:
+        """With a tunnel that is open."""
+        self.tunnels.open(self.client.me, OPEN)
+        self.tunnels.join(self.far.me, msg.JoinTunnel(tunnel=self.told[-1].tunnel, address="127.0.0.1:8888"))
+        self.client.taken()
+        return self
+
+
+def test_a_tunnel_is_two_connections() -> None:
+    """The executor dials; what comes on the client's goes out on the one that it joins with, as it is."""
+    scene = Scene()
+    scene.tunnels.open(scene.client.me, OPEN)
+    assert [message.port for message in scene.told] == [8888]
+    assert not scene.tunnels.carry(scene.far.me, msg.EndTunnel())
+    scene.tunnels.join(scene.far.me, msg.JoinTunnel(tunnel=scene.told[0].tunnel, address="127.0.0.1:8888"))
+    assert scene.client.taken() == [msg.TunnelOpened(address="127.0.0.1:8888")]
+    piece = Raw.of(b"hello")
+    assert scene.tunnels.carry(scene.client.me, piece)
+    assert scene.tunnels.carry(scene.client.me, msg.EndTunnel())
+    assert scene.tunnels.carry(scene.far.me, msg.TunnelTaken())
+    far = scene.far.taken()
+    assert far[0] is piece.frame
+    assert (far[1:], scene.client.taken()) == ([msg.EndTunnel()], [msg.TunnelTaken()])
+    scene.tunnels.closed(scene.client.me)
+    assert (scene.far.over, len(scene.tunnels)) == (True, 0)
+    scene.tunnels.closed(scene.far.me)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"task": "worker:7"}, "the job has no task worker:7"),
+        ({"task": "nonsense"}, "'nonsense' is not a task"),
+        ({"port": 65536}, "there is no port 65536"),
+        ({"port": -1}, "there is no port -1"),
+    ],
+)
+def test_nonsense_is_refused_in_words(wrong: dict[str, Any], reason: str) -> None:
+    """The client may ask again; no executor hears of it."""
+    scene = Scene()
+    scene.tunnels.open(scene.client.me, msg.OpenTunnel(**{"task": "worker:0", **wrong}))
+    [failed] = scene.client.taken()
+    assert cast(msg.TunnelFailed, failed).reason.startswith(reason)
+    assert (scene.told, len(scene.tunnels)) == ([], 0)
+
+
+def test_without_an_executor_there_is_no_tunnel() -> None:
+    """Nobody waits for one that may come."""
+    scene = Scene()
+    scene.there = False
+    scene.tunnels.open(scene.client.me, OPEN)
+    assert scene.client.taken() == [msg.TunnelFailed(reason="worker:0 has no executor that could be asked now")]
+    assert len(scene.tunnels) == 0
+
+
+def test_only_the_tasks_own_executor_may_say_that_it_failed() -> None:
+    """And only of a tunnel that is not open yet."""
+    scene = Scene()
+    scene.tunnels.open(scene.client.me, OPEN)
+    word = scene.told[0].tunnel
+    scene.tunnels.failed(TASKS[1], msg.TunnelFailed(tunnel=word, reason="no"))
+    scene.tunnels.failed(TASKS[0], msg.TunnelFailed(tunnel="x", reason="no"))
+    assert scene.client.taken() == []
+    scene.tunnels.failed(TASKS[0], msg.TunnelFailed(tunnel=word, reason="n" * 5000))
+    assert scene.client.taken() == [msg.TunnelFailed(reason="n" * 1000)]
+    scene.tunnels.join(scene.far.me, msg.JoinTunnel(tunnel=word, address=""))
+    assert scene.far.refused == [Code.STALE]
+
+
+def test_there_may_be_so_many_and_no_more() -> None:
+    """What is over does not count any more."""
+    scene = Scene(most=2)
+    clients = [Wire() for _ in range(3)]
+    for client in clients:
+        scene.tunnels.open(client.me, OPEN)
+    [failed] = clients[2].taken()
+    assert failed == msg.TunnelFailed(reason="2 connections go through tunnels of this job already; there may be 2")
+    scene.tunnels.closed(clients[0].me)
+    scene.tunnels.open(clients[2].me, OPEN)
+    assert (clients[2].taken(), len(scene.tunnels)) == ([], 2)
+
+
+def test_a_tunnel_carries_nothing_else() -> None:
+    """Neither before it is open nor after."""
+    scene = Scene()
+    scene.tunnels.open(scene.client.me, OPEN)
+    assert scene.tunnels.carry(scene.client.me, Raw.of(b"early"))
+    assert scene.client.refused == [Code.BAD_MESSAGE]
+    scene = Scene().joined()
+    assert scene.tunnels.carry(scene.client.me, msg.GetReport())
+    assert scene.tunnels.carry(scene.far.me, msg.Heartbeat())
+    assert (scene.client.refused, scene.far.refused) == ([Code.BAD_MESSAGE], [Code.BAD_MESSAGE])
+
+
+def test_who_sends_more_than_the_other_takes_is_not_read() -> None:
+    """Until that one has taken nearly all of it."""
+    scene = Scene().joined()
+    scene.far.is_full = True
+    for _ in range(3):
+        scene.tunnels.carry(scene.client.me, Raw.of(b"x"))
+    assert (scene.client.paused, scene.far.paused, len(scene.far.drained)) == (True, False, 1)
+    scene.tunnels.carry(scene.far.me, Raw.of(b"y"))
+    assert len(scene.client.taken()) == 1
+    scene.far.drained[0]()
+    assert not scene.client.paused
+
+
+def test_who_is_not_read_is_watched_all_the_same() -> None:
+    """One that hangs up meanwhile is over, at the second look; one that does not may wait for ever."""
+    scene = Scene().joined()
+    scene.far.is_full = True
+    scene.tunnels.carry(scene.client.me, Raw.of(b"x"))
+    for _ in range(3):
+        scene.tunnels.check()
+    assert not scene.client.over
+    scene.client.hung_up = True
+    scene.tunnels.check()
+    assert not scene.client.over
+    scene.tunnels.check()
+    assert scene.client.over
+
+
+def test_who_does_not_answer_is_not_waited_for() -> None:
+    """An executor that hangs, and one that is gone."""
+    scene = Scene(patience=-1.0)
+    scene.tunnels.open(scene.client.me, OPEN)
+    scene.tunnels.check()
+    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 does not answer")]
+    scene.tunnels.open(scene.client.me, OPEN)
+    scene.tunnels.gone(TASKS[1])
+    scene.tunnels.gone(TASKS[0])
+    assert scene.client.taken() == [msg.TunnelFailed(reason="the executor of worker:0 is gone")]
+    scene = Scene().joined()
+    scene.tunnels.gone(TASKS[0])
+    assert scene.far.over
+
+
+def test_tunnels_leave_room_for_executors() -> None:
+    """As many as open files allow besides, and never more than so many."""
+    assert room_for_tunnels(10) == 256
+    assert room_for_tunnels(10**9) == 0
+
+
+# --- with a real application master -----------------------------------------------------------------------------------
+
+
+class Ends:
+    """A real master, a client's connection and, once it has joined, an executor's: both ends of a tunnel."""
+
+    def __init__(self, job: PlayedJob, executor: PlayedExecutor) -> None:
+        self.job = job
+        self.executor = executor
+
+    async def client(self, credentials: Credentials | None = None) -> Connection:
+        """A client's connection."""
+        return await connect(self.job.master.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
+
+    async def dialled(self) -> msg.DialTunnel:
+        """What the executor was told last."""
+        await until(lambda: any(isinstance(it, msg.DialTunnel) for it in self.executor.received))
+        found = next(it for it in self.executor.received if isinstance(it, msg.DialTunnel))
+        self.executor.received.remove(found)
+        return found
+
+    async def joined(self) -> tuple[Connection, Connection]:
+        """An open tunnel."""
+        client = await self.client()
+        client.send(OPEN)
+        word = (await self.dialled()).tunnel
+        far = await connect(self.job.master.address, self.job.credentials.executors)
+        far.send(msg.JoinTunnel(tunnel=word, address="127.0.0.1:8888"))
+        assert await client.receive() == msg.TunnelOpened(address="127.0.0.1:8888")
+        return client, far
+
+
+def with_ends(tmp_path: Path, story: Callable[[Ends], Awaitable[None]], *, tls: bool = False) -> None:
+    """Runs a job of one task, and a story beside it."""
+
+    async def tell(job: PlayedJob) -> None:
+        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        executor = next(iter(job.executors.values()))
+        await story(Ends(job, executor))
+        executor.exit(OK)
+
+    _, finish = play(tmp_path, workers(1), succeed, meanwhile=tell, tls=tls)
+    assert finish.exit_code == 0
+
+
+@asynccontextmanager
+async def closing(*connections: Connection) -> AsyncIterator[None]:
+    """Closed at the end."""
+    try:
+        yield
+    finally:
+        for each in connections:
+            each.abort()
+
+
+async def _received(connection: Connection, count: int) -> bytes:
+    got = b""
+    while len(got) < count:
+        piece = await connection.receive()
+        assert isinstance(piece, Raw), piece
+        got += piece.data
+    return got
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["unix", "tls"])
+def test_bytes_go_both_ways(tmp_path: Path, tls: bool) -> None:
+    """Any number of any bytes, in order, both ways at once; the end of one way does not end the other."""
+
+    async def story(ends: Ends) -> None:
+        client, far = await ends.joined()
+        async with closing(client, far):
+            data = os.urandom(MAX_RAW * 20)
+            pieces = [data[start : start + MAX_RAW] for start in range(0, len(data), MAX_RAW)]
+
+            async def send(end: Connection) -> None:
+                for piece in pieces:
+                    end.send(Raw.of(piece))
+                    await end.drain()
+                end.send(msg.EndTunnel())
+
+            sending = asyncio.gather(send(client), send(far))
+            got = await asyncio.gather(_received(far, len(data)), _received(client, len(data)))
+            assert got[0] == got[1] == data
+            await sending
+            assert (await far.receive(), await client.receive()) == (msg.EndTunnel(), msg.EndTunnel())
+            far.send(msg.TunnelTaken())
+            assert await client.receive() == msg.TunnelTaken()
+            client.abort()
+            assert await far.receive() is None
+
+    with_ends(tmp_path, story, tls=tls)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["unix", "tls"])
+def test_who_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
+    """The master takes some pieces from the sender and no more; it answers others as ever, and forgets who hangs up."""
+
+    async def story(ends: Ends) -> None:
+        client, far = await ends.joined()
+        asker = await ends.client()
+        async with closing(client, far, asker):
+            far.pause_reading()
+            sent = 0
+            while not client.is_full:
+                client.send(Raw.of(bytes(MAX_RAW)))
+                sent += MAX_RAW
+                assert sent < 30 << 20
+                await asyncio.sleep(0.001)
+            held = [end for end in ends.job.server._side._open if end.backlog]
+            assert sum(end.backlog for end in held) < 8 * MAX_RAW
+            asker.send(msg.GetReport())
+            assert isinstance(await asker.receive(), msg.Report)
+            client.abort(reset=True)
+            await until(lambda: not len(ends.job.master.executors.tunnels))
+
+    with_ends(tmp_path, story, tls=tls)
+
+
+def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
+    """Nor does a word that was not given, nor one that was used before."""
+
+    async def story(ends: Ends) -> None:
+        with pytest.raises(ProtocolError, match="the token is not this job's"):
+            await ends.client(Credentials(token="ab" * 32))
+        client, far = await ends.joined()
+        for word in ("0" * 32, "", ends.executor.incarnation):
+            thief = await connect(ends.job.master.address, ends.job.credentials.executors)
+            thief.send(msg.JoinTunnel(tunnel=word, address="x"))
+            with pytest.raises(ProtocolError, match="nobody waits for this tunnel"):
+                await thief.receive()
+        async with closing(client, far):
+            client.send(Raw.of(b"still"))
+            assert await far.receive() == Raw.of(b"still")
+
+    with_ends(tmp_path, story)
+
+
+def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
+    """Those that are open, and those that are to be."""
+
+    async def story(ends: Ends) -> None:
+        client, far = await ends.joined()
+        waiting = await ends.client()
+        waiting.send(OPEN)
+        await ends.dialled()
+        async with closing(client, far, waiting):
+            ends.executor.exit(OK)  # the job ends, and with it its executors and its master
+            assert await client.receive() is None
+            assert await waiting.receive() in (msg.TunnelFailed(reason="the executor of worker:0 is gone"), None)
+
+    with_ends(tmp_path, story)
+
+
+def test_what_no_peer_may_send_is_refused(tmp_path: Path) -> None:
+    """Bytes without a tunnel."""
+
+    async def story(ends: Ends) -> None:
+        client = await ends.client()
+        client.send(Raw.of(b"x"))
+        with pytest.raises(ProtocolError, match="a client may not send raw"):
+            await client.receive()
+
+    with_ends(tmp_path, story)

@@ -1,0 +1,97 @@
+"""A real executor that is asked for its ports: it comes back on a further connection, or says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.executor.conftest import Start
+from tests.executor.master import Master
+from tony.protocol import messages as msg
+from tony.protocol.framing import Raw
+
+
+@contextmanager
+def shouting(address: str = "127.0.0.1") -> Iterator[int]:
+    """Somebody who answers one caller in capitals, until there is nothing more to say. Answers the port."""
+    listener = socket.create_server((address, 0))
+    peers = [listener]
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # it was closed, or the other side has reset it
+            peer, _ = listener.accept()
+            peers.append(peer)
+            while data := peer.recv(1 << 16):
+                peer.sendall(data.upper())
+            peer.shutdown(socket.SHUT_RDWR)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        for each in peers:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        thread.join(30)
+        for each in peers:
+            each.close()
+
+
+def test_an_executor_joins_a_port_to_a_connection(master: Master, guest: Start) -> None:
+    """It says what it has reached, and carries bytes until both ways have ended; its own connection stays as it is."""
+    start = guest("sleep 3600")
+    master.wait(msg.Ready)
+    with shouting() as port:
+        master.send(msg.DialTunnel(tunnel="a", port=port))
+        joined = master.wait(msg.JoinTunnel)
+        assert joined == msg.JoinTunnel(tunnel="a", address=f"127.0.0.1:{port}")
+        far = master.sender(joined)
+        master.call(far.send, Raw.of(b"hello"))
+        assert bytes(master.wait(Raw).data) == b"HELLO"
+        master.call(far.send, msg.EndTunnel())
+        master.wait(msg.TunnelTaken)
+        master.wait(msg.EndTunnel)
+        master.call(far.send, msg.TunnelTaken())
+        master.until(lambda: not far.is_open)
+    assert master.connections == 1
+    master.send(msg.ReleaseExecutor())
+    assert start.wait() == 0
+
+
+def test_a_program_that_listens_on_the_hosts_own_address_only(master: Master, guest: Start) -> None:
+    """It is found there."""
+    guest("sleep 3600", host="127.0.0.2")
+    master.wait(msg.Ready)
+    with shouting("127.0.0.2") as port:
+        master.send(msg.DialTunnel(tunnel="a", port=port))
+        assert master.wait(msg.JoinTunnel).address == f"127.0.0.2:{port}"
+
+
+def test_where_nobody_listens(master: Master, guest: Start) -> None:
+    """The reserved port, for one: it is held and not listened on. The executor says so and goes on."""
+    start = guest("sleep 3600", wants_tb_port=True)
+    ready = master.wait(msg.Ready)
+    master.send(msg.DialTunnel(tunnel="a", port=0))
+    master.send(msg.DialTunnel(tunnel="b", port=1))
+    port = ready.tb_port
+    reason = f"port {port} of worker:0 on 127.0.0.1: nothing listens there"
+    assert master.wait(msg.TunnelFailed, lambda it: it.tunnel == "a") == msg.TunnelFailed(tunnel="a", reason=reason)
+    assert master.wait(msg.TunnelFailed, lambda it: it.tunnel == "b").reason.startswith("port 1 of worker:0")
+    master.send(msg.ReleaseExecutor())
+    assert start.wait() == 0
+
+
+def test_the_end_of_an_executor_is_the_end_of_its_tunnels(master: Master, guest: Start) -> None:
+    """Released while one is open: it does not wait for it."""
+    start = guest("sleep 3600")
+    master.wait(msg.Ready)
+    with shouting() as port:
+        master.send(msg.DialTunnel(tunnel="a", port=port))
+        far = master.sender(master.wait(msg.JoinTunnel))
+        master.send(msg.ReleaseExecutor())
+        assert start.wait() == 0
+        master.until(lambda: not far.is_open)

@@ -1,0 +1,115 @@
+"""One end of a tunnel: what a program says to its socket goes over the wire, and back; and how that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.rpc.places import Place, connected, serving, until
+from tony.protocol.framing import MAX_RAW, Raw
+from tony.protocol.messages import Ack, EndTunnel, Message, TunnelTaken
+from tony.rpc.connection import Connection
+from tony.rpc.tunnel import carry
+
+BIG = bytes(range(256)) * 1200
+
+
+@dataclass(slots=True)
+class Scene:
+    """A program's own end of its socket, and the far end of the wire."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    far: Connection
+    came: list[Message]
+    carrying: asyncio.Task[bool]
+
+
+@asynccontextmanager
+async def tunnel(place: Place) -> AsyncIterator[Scene]:
+    """A program, our end that carries, and the far end, which a test plays."""
+    ours: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.get_running_loop().create_future()
+    listener = await asyncio.start_server(lambda *streams: ours.set_result(streams), "127.0.0.1", 0)
+    async with serving(place) as (_, diary, address), connected(place, address) as connection:
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname()[:2])
+        await diary.until(lambda d: bool(d.connections))
+        carrying = asyncio.get_running_loop().create_task(carry(connection, *(await ours)))
+        try:
+            yield Scene(reader, writer, diary.connections[0], diary.messages, carrying)
+        finally:
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+            writer.transport.abort()
+            listener.close()
+
+
+async def test_both_ways_to_their_ends(place: Place) -> None:
+    """Everything arrives, in order; each way ends by itself, and is known to have arrived."""
+    async with tunnel(place) as scene:
+        scene.writer.write(BIG)
+        scene.writer.write_eof()
+        await until(lambda: EndTunnel() in scene.came)
+        assert b"".join(it.data for it in scene.came if isinstance(it, Raw)) == BIG
+        scene.far.send(TunnelTaken())
+        for start in range(0, len(BIG), MAX_RAW):
+            scene.far.send(Raw.of(BIG[start : start + MAX_RAW]))
+        assert await scene.reader.readexactly(len(BIG)) == BIG
+        assert TunnelTaken() not in scene.came
+        scene.far.send(EndTunnel())
+        assert await scene.reader.read() == b""
+        assert await scene.carrying
+        assert scene.came[-1] == TunnelTaken()
+
+
+async def test_a_tunnel_that_breaks_looks_broken(place: Place) -> None:
+    """The program gets a reset, not an end: half of an answer is not taken for all of it."""
+    async with tunnel(place) as scene:
+        scene.far.send(Raw.of(b"half of"))
+        assert await scene.reader.readexactly(7) == b"half of"
+        scene.far.abort()
+        with pytest.raises(ConnectionResetError):
+            await scene.reader.read()
+        assert not await scene.carrying
+
+
+async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
+    """The far end hears of it at once."""
+    async with tunnel(place) as scene:
+        scene.writer.transport.abort()
+        await until(lambda: EndTunnel() in scene.came)
+        while not scene.carrying.done():  # the kernel takes the first piece, and learns from it that nobody is there
+            scene.far.send(Raw.of(b"more"))
+            await asyncio.sleep(0.001)
+        assert not await scene.carrying
+        await until(lambda: not scene.far.is_open)
+
+
+async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:
+    """What waits on the way is bounded; then it goes on, and nothing is missing."""
+    async with tunnel(place) as scene:
+        scene.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        piece, sent = Raw.of(BIG[:MAX_RAW]), 0
+        while not scene.far.is_full:
+            scene.far.send(piece)
+            sent += MAX_RAW
+            assert sent < 40 << 20
+            await asyncio.sleep(0)
+        scene.far.send(EndTunnel())
+        scene.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert len(await scene.reader.read()) == sent
+        scene.writer.close()
+        scene.far.send(TunnelTaken())
+        assert await scene.carrying
+
+
+@pytest.mark.parametrize("wrong", [[Ack(n=1)], [EndTunnel(), EndTunnel()], [EndTunnel(), Raw.of(b"more")]])
+async def test_nonsense_breaks_it(place: Place, wrong: list[Message]) -> None:
+    """What no tunnel carries, and what comes after the end."""
+    async with tunnel(place) as scene:
+        for message in wrong:
+            scene.far.send(message)
+        assert not await scene.carrying
