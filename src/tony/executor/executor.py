@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.dataclass import dataclass
@@ -17,6 +18,7 @@ from tony.executor.dialog import (
     Dialog,
     EndExecutor,
     PrepareSession,
+    ReachPort,
     StartTry,
     StopTry,
     TalkAs,
@@ -36,7 +38,10 @@ from tony.executor.trial import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.linux.ports import PortsExhausted
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Attach, DropLog, Heartbeat, ReadLog
+from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog
+
+if TYPE_CHECKING:
+    from tony.executor.tunnels import Tunnels
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +108,7 @@ class Executor:
         self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
         self._trial: Trial | None = None
         self._stop_early: StopTry | None = None
+        self._tunnels: Tunnels | None = None
         self._ending = False
         self._watchdog_from = -_WATCHDOG_PAUSE
 
@@ -121,6 +127,8 @@ class Executor:
                 touch.cancel()
         finally:
             self._ending = True
+            if self._tunnels:
+                self._tunnels.close()
             self._ports.close()
             self._reaper.close()
         self._watchdog.dismiss(_WATCHDOG_END)
@@ -148,6 +156,15 @@ class Executor:
                 self._readers.ask(command)
             case TellLog(command=DropLog() as command):
                 self._readers.drop(command)
+            case ReachPort(command=command):
+                self._reach_port(command)
+
+    def _reach_port(self, command: DialTunnel) -> None:
+        if self._tunnels is None:
+            from tony.executor.tunnels import Tunnels  # most jobs never have one
+
+            self._tunnels = Tunnels(self._context, lambda: self._ports.tb_port or self._ports.port, self._link.send)
+        self._tunnels.dial(command)
 
     def _stop_trial(self, grace: float, reason: str) -> None:
         if self._trial:
