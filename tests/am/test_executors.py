@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from tests.core.specs import OK, task, workers
+from tests.core.specs import OK, roles, task, workers
 from tony import clock
 from tony.am.executors import Executors
 from tony.core import events as ev
 from tony.core.steps.losses import REPORT_WAIT
-from tony.model.job import JobSpec
+from tony.model.job import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 from tony.rpc.connection import Connection
@@ -180,6 +180,18 @@ def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
     wire = scene.attach()
     scene.desk.received(wire.me, msg.ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
     assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
+
+
+def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_may_be() -> None:
+    """Whatever an executor says: other names are left out, a long value is cut, a NUL would end it."""
+    wanted = {"RESULT": "result: ", "LONG": "long: ", "GONE": "gone: ", "UNTOLD": "untold: "}
+    scene = Scene(roles(worker=Role(instances=2, exports=wanted)))
+    wire = scene.attach()
+    said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * msg.LONGEST_EXPORT, "GONE": None, "PATH": "/evil"}
+    scene.desk.received(wire.me, msg.ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
+    (event,) = scene.fed
+    assert isinstance(event, ev.Exited)
+    assert event.exports == {"RESULT": "ab", "LONG": "ä" * (msg.LONGEST_EXPORT // 2), "GONE": None}
 
 
 # --- what heartbeats say ----------------------------------------------------------------------------------------------

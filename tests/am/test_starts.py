@@ -57,9 +57,9 @@ def cluster(session: int = 1, version: int = 1) -> ClusterSpec:
     return ClusterSpec(session=session, version=version, roles={"worker": ("a:1", "b:2", "c:3")})
 
 
-def start(index: int = 0, session: int = 1, try_: int = 1, version: int = 1) -> Start:
+def start(index: int = 0, session: int = 1, try_: int = 1, version: int = 1, **variables: str) -> Start:
     """The machine's wish."""
-    return Start(task=TaskId("worker", index), session=session, try_=try_, version=version)
+    return Start(task=TaskId("worker", index), session=session, try_=try_, version=version, variables=variables)
 
 
 def message(frame: bytes) -> Message | None:
@@ -88,6 +88,18 @@ def test_a_later_version_or_try_is_an_order_of_its_own(starts: Starts) -> None:
     orders = [message(starts.frame(start(version=2))), message(starts.frame(start(try_=2, version=2)))]
     assert [(o.version, o.try_) for o in orders if isinstance(o, StartProgram)] == [(2, 1), (2, 2)]
     assert starts.frame(start()) is first
+
+
+def test_what_was_handed_on_is_in_the_order(starts: Starts) -> None:
+    """Those who get the same variables get the same bytes; those who get others do not."""
+    starts.publish(cluster())
+    frames = [starts.frame(start(index, PARAMS="--lr 0.1")) for index in range(2)]
+    assert frames[0] is frames[1]
+    order = message(frames[0])
+    assert isinstance(order, StartProgram)
+    assert order.variables == {"PARAMS": "--lr 0.1"}
+    assert message(starts.frame(start(PARAMS="--lr 0.2"))) != order
+    assert message(starts.frame(start())) != order
 
 
 def test_without_a_cluster_spec_nothing_is_shared(starts: Starts, framework: Listing) -> None:

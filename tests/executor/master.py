@@ -259,6 +259,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "lease": 0.0,
         "connect_timeout": 20.0,
         "log_limit": 1 << 20,
+        "exports": {},
     }
     container: dict[str, Any] = {
         "host": "127.0.0.1",

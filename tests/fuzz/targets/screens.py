@@ -21,11 +21,13 @@ from tony.client.live_reader import LiveReader
 from tony.client.log_names import STREAMS, LogName, Selection, find
 from tony.client.log_reader import LONGEST_LINE, Reader, readers
 from tony.client.log_tail import LogTail
+from tony.executor.exports import Exports
 from tony.executor.log_file import LogFile
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
 from tony.model.report import JobReport
 
+_MARKS = {"LOSS": "line", "END": "%"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 _NAME = LogName("worker", 0, 1, 1, "out")
 
@@ -105,13 +107,20 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def kept(data: bytes) -> None:
-    """A program's output on disk: within its limit, and the end of what was printed."""
+    """A program's output on disk: within its limit, and the end of what was printed; and what it hands on."""
     how, limit, stream = (*data[:2], 0, 0)[0], (*data[:2], 0, 0)[1] * 4, data[2:]
     place = scratch("output") / "x.out"
     file = LogFile(place, limit)
+    exports = Exports(_MARKS)
+    looking = exports.reader()
     for piece in _pieces(stream, 1 + how + len(stream) // 500):
         file.write(piece)
+        looking.feed(piece)
     file.close()
+    for name, value in exports.values().items():
+        assert (value is None) == (_MARKS[name].encode() not in stream)
+        assert "\0" not in (value or "")
+        assert value == (value and value.strip())
     older = place.with_name("x.out.1")
     found = (older.read_bytes() if older.exists() else b"") + (place.read_bytes() if place.exists() else b"")
     assert len(found) <= limit

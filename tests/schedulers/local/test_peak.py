@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.model.job import GIB, JobSpec, Resources, Role
-from tony.model.states import AfterCondition
+from tony.model.states import AfterCondition, RoleKind
 from tony.schedulers.local import peak as peak_module
 from tony.schedulers.local.peak import Need, coexisting, exclusions, memory_of, peak
 
@@ -61,6 +61,20 @@ def test_end_over_a_start_does_not_reach_further() -> None:
     roles = {"a": role(8), "b": role(1, after={"a": STARTED}), "c": role(4, after={"b": ENDED})}
     assert exclusions(roles)["c"] == {"b"}
     assert peak(job(roles)) == Need(memory=12, gpus=0)
+
+
+def test_setup_is_over_before_all_else_and_keeps_nothing() -> None:
+    """With restarts and without: once it has succeeded it is never run again."""
+    first = Role(kind=RoleKind.SETUP, resources=Resources(memory=8))
+    for restarts in (0, 3):
+        assert peak(job({"a": role(3), "first": first, "b": role(4)}, restarts)) == Need(memory=8, gpus=0)
+        assert peak(job({"a": role(6), "first": first, "b": role(4)}, restarts)) == Need(memory=10, gpus=0)
+
+
+def test_setup_roles_side_by_side_add_up() -> None:
+    """Nothing says that one of them waits for the other."""
+    first = Role(kind=RoleKind.SETUP, resources=Resources(memory=8))
+    assert peak(job({"first": first, "second": first, "a": role(3)}, 1)) == Need(memory=16, gpus=0)
 
 
 def test_restarts_keep_containers() -> None:

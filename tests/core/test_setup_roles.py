@@ -1,0 +1,257 @@
+"""Roles that run before all others, and what their programs hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.specs import FAILED, OK, roles, task, with_restarts
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.wanted import wanted
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.job import JobSpec, Role
+from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind
+from tony.testing.simulation import Simulation
+
+SETUP = RoleKind.SETUP
+MARKS = {"RESULT": "result: ", "MORE": "more: "}
+
+
+def spec(**job: Any) -> JobSpec:
+    """Two tasks prepare, then a chief, two workers and a sidecar."""
+    shape = roles(
+        worker=Role(instances=2),
+        board=Role(kind=RoleKind.SIDECAR),
+        prepare=Role(instances=2, kind=SETUP, exports={"RESULT": "result: "}),
+        chief=Role(),
+    )
+    return replace(shape, **job)
+
+
+def begun(of: JobSpec) -> Simulation:
+    """Whatever can run does."""
+    simulation = Simulation(of)
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def running(simulation: Simulation) -> set[str]:
+    """Tasks whose programs run."""
+    simulation.run()
+    return {str(program.task) for program in simulation.running()}
+
+
+def exits(simulation: Simulation, who: str, **exports: str | None) -> None:
+    """A program succeeds and hands this on."""
+    known = simulation.app.state.tasks[task(who)]
+    simulation.exit(task(who), OK)
+    (told,) = [p for p in simulation.pending if isinstance(p.event, ev.Exited)]
+    assert isinstance(told.event, ev.Exited)
+    told.event = replace(told.event, exports=exports)
+    simulation.run()
+    assert not known.living
+
+
+def starts(simulation: Simulation) -> dict[str, Mapping[str, str]]:
+    """The newest start of each task: its variables."""
+    return {str(a.task): a.variables for a in simulation.actions if isinstance(a, act.Start)}
+
+
+def test_everybody_waits_for_every_setup_role() -> None:
+    """Nobody has to say so; sidecars wait as well, and TASK_NUM does not count it."""
+    shape = spec()
+    assert ("prepare",) == shape.setup_roles
+    assert 3 == shape.tracked_count
+    simulation = begun(shape)
+    assert running(simulation) == {"prepare:0", "prepare:1"}
+    simulation.exit(task("prepare:1"), OK)
+    assert running(simulation) == {"prepare:0"}
+    simulation.exit(task("prepare:0"), OK)
+    assert running(simulation) == {"chief:0", "worker:0", "worker:1", "board:0"}
+
+
+def test_setup_needs_no_gang() -> None:
+    """A task starts as soon as it has registered, whatever becomes of its brothers; without a cluster spec."""
+    simulation = Simulation(spec(), capacity=1)
+    simulation.begin()
+    assert running(simulation) == {"prepare:0"}
+    assert [a.version for a in simulation.actions if isinstance(a, act.Start)] == [0]
+    assert not [a for a in simulation.actions if isinstance(a, act.Publish)]
+
+
+@pytest.mark.parametrize("mode", DistributedMode)
+def test_it_is_in_no_cluster_spec(mode: DistributedMode) -> None:
+    """The others are, once it has succeeded."""
+    simulation = begun(spec(distributed_mode=mode))
+    for number in range(2):
+        simulation.exit(task(f"prepare:{number}"), OK)
+    simulation.run()
+    published = [set(a.spec.roles) for a in simulation.actions if isinstance(a, act.Publish)]
+    assert published == ([{"worker", "chief", "board"}] if mode is DistributedMode.GANG else [])
+
+
+@pytest.mark.parametrize("policy", FailurePolicy)
+def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> None:
+    """Nothing else could start."""
+    simulation = begun(spec(failure_policy=policy))
+    simulation.exit(task("prepare:1"), FAILED)
+    simulation.settle()
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert ("prepare:1", 1) == (simulation.finished.failure.task, simulation.finished.exit_code)
+
+
+def test_a_restart_runs_it_again_until_it_has_succeeded() -> None:
+    """All of its tasks, as of any role; then never again, whoever else fails."""
+    simulation = begun(with_restarts(spec(), 2))
+    simulation.exit(task("prepare:0"), OK)
+    simulation.exit(task("prepare:1"), FAILED)
+    assert running(simulation) == {"prepare:0", "prepare:1"}
+    for number in range(2):
+        simulation.exit(task(f"prepare:{number}"), OK)
+    simulation.run()
+    simulation.exit(task("worker:1"), FAILED)
+    while simulation.app.state.session < 3:
+        simulation.run()
+        assert simulation.app.state.session == 3 or simulation.advance()
+    assert running(simulation) == {"chief:0", "worker:0", "worker:1", "board:0"}
+    assert simulation.app.state.roles["prepare"].finished
+
+
+def test_it_keeps_no_container_for_a_restart_that_does_not_concern_it() -> None:
+    """What it held is given back as soon as all of it has succeeded."""
+    simulation = begun(with_restarts(spec(), 3))
+    simulation.exit(task("prepare:0"), OK)
+    simulation.run()
+    assert "prepare" in simulation.containers.values()
+    simulation.exit(task("prepare:1"), OK)
+    simulation.run()
+    assert "prepare" not in simulation.containers.values()
+
+
+def test_setup_roles_may_wait_for_each_other() -> None:
+    """By their own `after`; the others wait for all of them."""
+    both = roles(
+        worker=Role(),
+        fetch=Role(kind=SETUP),
+        unpack=Role(kind=SETUP, after={"fetch": AfterCondition.SUCCEEDED}),
+    )
+    simulation = begun(both)
+    for who in ("fetch:0", "unpack:0", "worker:0"):
+        assert running(simulation) == {who}
+        simulation.exit(task(who), OK)
+    simulation.settle()
+    assert simulation.finished
+    assert simulation.finished.failure is None
+
+
+def test_a_role_called_worker_that_prepares_is_no_chief() -> None:
+    """It takes no part in the computation, whatever its name; TensorBoard's port is for those who do."""
+    shape = roles(worker=Role(kind=SETUP), tensorboard=Role(kind=SETUP), a=Role())
+    assert shape.chief is None
+    assert shape.tensorboard_task is None
+
+
+def test_a_job_without_roles_is_its_own_chief() -> None:
+    """So its one program has TB_PORT."""
+    alone = JobSpec(command="x")
+    assert ("main:0", "main:0") == (str(alone.chief), str(alone.tensorboard_task))
+
+
+def test_what_is_handed_on_comes_to_all_who_start_later() -> None:
+    """Of other roles, in this session and in later ones; the newest value counts."""
+    shape = with_restarts(spec(), 1)
+    simulation = begun(shape)
+    exits(simulation, "prepare:1", RESULT="old")
+    exits(simulation, "prepare:0", RESULT="new")
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    while simulation.app.state.session < 2:
+        simulation.run()
+        assert simulation.app.state.session == 2 or simulation.advance()
+    simulation.run()
+    late = [a for a in simulation.actions if isinstance(a, act.Start) and a.session == 2]
+    assert {str(a.task): a.variables["RESULT"] for a in late} == dict.fromkeys(
+        ("chief:0", "worker:0", "worker:1", "board:0"), "new"
+    )
+
+
+def test_a_role_does_not_get_what_it_hands_on_itself() -> None:
+    """Its own tasks of a later session begin as those of the first did."""
+    shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 1)
+    simulation = begun(shape)
+    exits(simulation, "worker:0", RESULT="7", MORE=None)
+    simulation.exit(task("worker:1"), FAILED)
+    while simulation.app.state.session < 2:
+        simulation.run()
+        assert simulation.app.state.session == 2 or simulation.advance()
+    simulation.run()
+    assert starts(simulation) == {"worker:0": {}, "worker:1": {}, "ps:0": {"RESULT": "7"}}
+
+
+@pytest.mark.parametrize("status", [FAILED, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")])
+def test_a_program_that_did_not_succeed_hands_nothing_on(status: ExitStatus) -> None:
+    """Who knows what its line is worth."""
+    shape = with_restarts(spec(), 1)
+    simulation = begun(shape)
+    simulation.exit(task("prepare:0"), status)  # the simulation reports a value of its own with it
+    simulation.run()
+    assert simulation.app.state.exports == {}
+
+
+def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
+    """The variable keeps what it has, or is not set; the task says so."""
+    simulation = begun(spec())
+    exits(simulation, "prepare:0", RESULT="7")
+    exits(simulation, "prepare:1", RESULT=None)
+    noted = simulation.app.state.tasks[task("prepare:1")].note
+    assert noted == "exit code 0; no line of its output holds 'result:', so RESULT is not set (exports)"
+    simulation.run()
+    assert starts(simulation)["chief:0"] == {"RESULT": "7"}
+
+
+def test_an_empty_rest_of_a_line_is_a_value() -> None:
+    """The text was there."""
+    simulation = begun(spec())
+    exits(simulation, "prepare:0", RESULT="7")
+    exits(simulation, "prepare:1", RESULT="")
+    simulation.run()
+    assert starts(simulation)["chief:0"] == {"RESULT": ""}
+
+
+def test_names_that_were_not_asked_for_are_not_taken() -> None:
+    """Whatever an executor says."""
+    simulation = begun(spec())
+    exits(simulation, "prepare:0", RESULT="7", PATH="/evil")
+    exits(simulation, "prepare:1", RESULT="8", LD_PRELOAD="/evil.so")
+    simulation.run()
+    assert starts(simulation)["chief:0"] == {"RESULT": "8"}
+
+
+def test_an_executor_that_missed_its_start_is_told_the_same() -> None:
+    """The order that is sent again has the variables, too."""
+    simulation = begun(spec())
+    for number in range(2):
+        exits(simulation, f"prepare:{number}", RESULT="7")
+    simulation.run()
+    chief = simulation.app.state.tasks[task("chief:0")]
+    assert chief.container
+    assert chief.incarnation
+    (again,) = wanted(simulation.app.state, chief.container, chief.incarnation)
+    assert isinstance(again, act.Start)
+    assert again.variables == {"RESULT": "7"}
+
+
+def test_what_was_handed_on_is_part_of_the_state() -> None:
+    """A replay that lost it would start others otherwise."""
+    digests = set()
+    for value in ("7", "8", None):
+        simulation = begun(spec())
+        exits(simulation, "prepare:0", RESULT=value)
+        digests.add(simulation.app.digest())
+    assert 3 == len(digests)
