@@ -26,9 +26,19 @@ def test_common_variables(make_gang: GangMaker) -> None:
         "TASK_INDEX": "1",
         "TASK_NUM": "3",
         "JOB_ID": "job-1",
+        "appid": "job-1",
         "SESSION_ID": "1",
+        "ATTEMPT_NUMBER": "0",
         "DISTRIBUTED_MODE": "GANG",
     }
+
+
+def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
+    """As in the original: there only where they say something."""
+    view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
+    assert common_environment(view)["IS_CHIEF"] == "true"
+    later = common_environment(replace(view, session=3, attempt=2))
+    assert (later["NUM_AM_RETRIES"], later["ATTEMPT_NUMBER"], later["SESSION_ID"]) == ("2", "1", "3")
 
 
 @pytest.mark.parametrize("mode", list(DistributedMode))

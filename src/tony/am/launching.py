@@ -53,6 +53,8 @@ def task_part(record: JobRecord, framework: Framework, attempt: int, launch: Lau
         log_limit=spec.log_limit,
         meeting=_meeting(record, framework, task),
         exports=role.exports,
+        container_env=spec.container_env,
+        hadoop_classpath=spec.hadoop_classpath,
     )
 
 

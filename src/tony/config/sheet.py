@@ -44,9 +44,8 @@ _LOST = "tony itself sets this variable in every program, so this value would be
 _OURS = "this variable is ours: it marks what belongs to a task. Choose another name."
 #: Variables that tony sets, whatever the job says -> what is said to those who set them.
 RESERVED_ENV: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "SESSION_ID", "DISTRIBUTED_MODE", "TB_PORT"), _LOST
-    ),
+    **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _LOST),
+    **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _LOST),
     **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _OURS),
     "CUDA_VISIBLE_DEVICES": "tony itself sets this variable, to the GPUs that the task was granted. Ask for some with "
     "gpus = 1 below [roles.NAME].",

@@ -1,9 +1,9 @@
 """What a program is started with: its command and its environment.
 
-Precedence, weakest first: the executor's own environment (or a bare one), the job's interpreter, what the framework
-suggests, the user's `env`, what other programs have handed on, what the scheduler granted, the variables that every
-program gets, the framework's. So a user can change anything that we merely inherit, and nothing that other tasks rely
-on. No secret is ever among them.
+Precedence, weakest first: the executor's own environment (or a bare one), the container's variables, the job's
+interpreter, what the framework suggests, Hadoop's class path, the user's `env`, what other programs have handed on, what
+the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we
+merely inherit, and nothing that other tasks rely on. No secret is ever among them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tony.errors import UserError
 from tony.executor.addresses import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.codec import Json
+from tony.model.container_env import filled
 from tony.model.ids import TaskId
 from tony.model.placeholders import fill
 from tony.protocol.launch import ContainerPart, TaskPart
@@ -84,15 +85,19 @@ def environments(
     seen: TaskView,
     own: Mapping[str, str],
     handed_on: Mapping[str, str] | None = None,
+    classpath: str | None = None,
 ) -> Sequence[dict[str, str]]:
     """The environment of each process of a try.
 
     Args:
         own: the executor's.
+        classpath: CLASSPATH, if Hadoop's is wanted.
         handed_on: variables that programs of other roles give.
     """
     values = _values(task, seen)
-    base = {**_inherited(container, own), **framework.defaults()}
+    base = {**_inherited(task, container, own), **framework.defaults()}
+    if classpath is not None:
+        base["CLASSPATH"] = classpath
     base.update({name: fill(value, values) for name, value in task.env.items()})
     base.update(handed_on or {})
     if container.python_path:
@@ -148,12 +153,24 @@ def _values(task: TaskPart, seen: TaskView) -> dict[str, str]:
     }
 
 
-def _inherited(container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+    """The job's variables of containers, as this one has them.
+
+    Args:
+        own: the executor's; a cluster has set them there.
+    """
+    if container.inherit_env:
+        return filled(task.container_env, own)
+    return {name: own[name] for name in task.container_env if name in own}
+
+
+def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
     if container.inherit_env:
         base = {name: value for name, value in own.items() if name not in _INTERNAL}
     else:
         base = {name: own.get(name, _BARE_DEFAULTS.get(name, "")) for name in _BARE}
         base = {name: value for name, value in base.items() if value}
+    base.update(in_container(task, container, own))
     outer = own.get(MARKER)
     if outer:
         base[OUTER_MARKERS] = f"{own.get(OUTER_MARKERS, '')} {MARKER}={outer}".strip()

@@ -41,6 +41,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog
 
 if TYPE_CHECKING:
+    from tony.executor.hadoop_classpath import HadoopClasspath
     from tony.executor.tunnels import Tunnels
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Executor:
         self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port)
         self._meeting = MeetingPoint(task.meeting, context.container.work_folder, self._reaper)
+        self._classpath = _hadoop_classpath(context, environment, self._reaper)
         self._around = Surroundings(
             context=context,
             environment=environment,
@@ -93,6 +95,7 @@ class Executor:
             pen=pen,
             readers=self._readers,
             point_out=watchdog.point_out,
+            classpath=self._classpath,
         )
         attach = Attach(
             task=f"{task.role}:{task.index}",
@@ -118,6 +121,8 @@ class Executor:
         loop.add_signal_handler(signal.SIGTERM, self._terminated)
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
         self._reaper.open()
+        if self._classpath:
+            self._classpath.ask()  # while we register
         self._todo.put_nowait(PrepareSession(session=self._dialog.session))
         try:
             async with asyncio.TaskGroup() as group:
@@ -129,6 +134,8 @@ class Executor:
             self._ending = True
             if self._tunnels:
                 self._tunnels.close()
+            if self._classpath:
+                self._classpath.close()
             self._ports.close()
             self._reaper.close()
         self._watchdog.dismiss(_WATCHDOG_END)
@@ -274,3 +281,12 @@ class Executor:
             asyncio.get_running_loop().call_later(_WATCHDOG_PAUSE, self._replace_watchdog)
             return
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
+
+
+def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:
+    if not context.task.hadoop_classpath:
+        return None
+    from tony.executor.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs want it
+
+    task, container = context.task, context.container
+    return HadoopClasspath(task, container, environment, reaper) if is_wanted(task, container, environment) else None

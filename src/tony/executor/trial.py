@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from resource import struct_rusage
+from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.dataclass import dataclass
@@ -31,6 +32,9 @@ from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import StartProgram
+
+if TYPE_CHECKING:
+    from tony.executor.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ class Surroundings:
     pen: Pen
     readers: LogReaders
     point_out: Callable[[Sequence[int]], None]
+    classpath: HadoopClasspath | None = None
 
 
 @dataclass(slots=True)
@@ -153,6 +158,7 @@ class Trial:
 
     async def _run(self, began: float) -> ExitStatus:
         await self._around.pen.rest(_DISK)
+        classpath = await self._known_classpath()
         if self._stop is not None:
             self.ended = began
             return ExitStatus(reason=ExitReason.NOT_STARTED, message="told to stop before it had been started")
@@ -160,7 +166,7 @@ class Trial:
         if taken:
             self.ended = began
             return ExitStatus(reason=ExitReason.PORT_COLLISION, message=taken)
-        output = self._launch()
+        output = self._launch(classpath)
         self._started(self._pids[0])
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._watch_memory())
@@ -176,10 +182,25 @@ class Trial:
 
     # --- start ----------------------------------------------------------------------------------------------------
 
-    def _launch(self) -> Output:
+    async def _known_classpath(self) -> str | None:
+        """What the node's Hadoop says, unless nobody wants it, or this is stopped meanwhile."""
+        if self._around.classpath is None:
+            return None
+        known = asyncio.ensure_future(self._around.classpath.known())
+        try:
+            while not known.done() and self._stop is None:
+                self._news.clear()
+                stopped = asyncio.ensure_future(self._news.wait())
+                await asyncio.wait({known, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                stopped.cancel()
+            return known.result() if known.done() else None
+        finally:
+            known.cancel()
+
+    def _launch(self, classpath: str | None) -> Output:
         context, command = self._around.context, self._command
         task, container = context.task, context.container
-        argv, envs = self._prepare()
+        argv, envs = self._prepare(classpath)
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
         folder, pen = Path(container.log_folder), self._around.pen
         try:
@@ -197,7 +218,7 @@ class Trial:
         log.info("session %d, try %d: started %s", command.session, command.try_, ", ".join(map(str, self._pids)))
         return output
 
-    def _prepare(self) -> tuple[list[str], Sequence[dict[str, str]]]:
+    def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
         context, command, ports = self._around.context, self._command, self._around.ports
         task, container = context.task, context.container
         address = f"{container.host}:{ports.port}"
@@ -205,7 +226,7 @@ class Trial:
         try:
             framework = load_framework(task.framework_module, task.framework_path)
             own, more = self._around.environment, command.variables
-            envs = environments(task, container, framework, command.shared, seen, own, more)
+            envs = environments(task, container, framework, command.shared, seen, own, more, classpath)
         except Exception as error:  # whatever a plug-in's code does, its task fails and says so
             log.exception("the framework's adapter failed")
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error

@@ -104,9 +104,15 @@ def common_environment(task: TaskView) -> dict[str, str]:
         "TASK_INDEX": str(task.task.index),
         "TASK_NUM": str(task.num_tasks),
         "JOB_ID": task.job_id,
+        "appid": task.job_id,
         "SESSION_ID": str(task.session),
+        "ATTEMPT_NUMBER": str(task.attempt - 1),
         "DISTRIBUTED_MODE": task.mode.value.upper(),
     }
+    if task.task == task.chief:
+        variables["IS_CHIEF"] = "true"
+    if task.session > 1:
+        variables["NUM_AM_RETRIES"] = str(task.session - 1)
     if task.tb_port is not None:
         variables["TB_PORT"] = str(task.tb_port)
     return variables

@@ -73,6 +73,8 @@ class TaskPart:
     log_limit: int
     exports: Mapping[str, str] = field(default_factory=dict)
     meeting: Meeting | None = None
+    container_env: Mapping[str, str] = field(default_factory=dict)
+    hadoop_classpath: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

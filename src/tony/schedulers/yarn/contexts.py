@@ -25,6 +25,7 @@ from tony.hadoop.wire.records import (
     Url,
 )
 from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
+from tony.model.container_env import for_shell
 from tony.model.job import JobSpec, Resources
 from tony.model.record import JobRecord
 from tony.model.staged import Placement, StagedRole
@@ -111,10 +112,12 @@ def master_container(
     tokens: Credentials,
     staged: Mapping[str, StagedRole] = MappingProxyType({}),
     objects: Mapping[str, Uploaded] = MappingProxyType({}),
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
     """What the application master's container runs.
 
     Args:
+        variables: the job's `container_env`.
         programs: `JobPapers.programs`.
         staged: of each role; an environment among them may be what runs our programs.
         objects: `JobPapers.objects`.
@@ -124,7 +127,7 @@ def master_container(
     return ContainerLaunchContext(
         local_resources=(*_archives(programs), *brought),
         tokens=to_bytes(tokens),
-        environment=_environment(settings, None, python),
+        environment=_environment(variables, settings, None, python),
         commands=(_command(MASTER),),
         acls=_acls(settings),
     )
@@ -141,13 +144,14 @@ def task_container(
 ) -> ContainerLaunchContext:
     """What a task's container runs: its executor, with the staged objects beside it."""
     digests = dict.fromkeys(item.digest for item in staged.items)
+    image = spec.effective_roles[role].image
     return ContainerLaunchContext(
         local_resources=(
             *_archives(programs),
             *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
-        environment=_environment(settings, spec.effective_roles[role].image, _environment_of(settings, staged)),
+        environment=_environment(spec.container_env, settings, image, _environment_of(settings, staged)),
         commands=(_command(EXECUTOR),),
         acls=_acls(settings),
     )
@@ -180,9 +184,11 @@ def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
     return next((item.digest for item in staged.items if item.placement is Placement.PYTHON), None)
 
 
-def _environment(settings: YarnSettings, image: str | None, python: str | None) -> tuple[StringPair, ...]:
-    """Everybody who may see the job's logs can read this: no secrets, and nothing of the user's variables."""
-    variables = {}
+def _environment(
+    given: Mapping[str, str], settings: YarnSettings, image: str | None, python: str | None
+) -> tuple[StringPair, ...]:
+    """Everybody who may see the job's logs can read this: no secrets, and nothing of the programs' own variables."""
+    variables = for_shell(given)
     if python:
         variables["TONY_ENVIRONMENT"] = python
     if settings.python == OWN_PYTHON:

@@ -31,7 +31,8 @@ def rendered(record: JobRecord) -> Json:
     roles = record.spec.effective_roles
     staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
     objects = {digest: each for staged in staged_roles.values() for digest, each in _objects(staged).items()}
-    master = master_container(settings, programs, Credentials(), staged_roles, objects)
+    variables = record.spec.container_env
+    master = master_container(settings, programs, Credentials(), staged_roles, objects, variables)
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),

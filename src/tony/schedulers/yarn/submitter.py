@@ -142,7 +142,8 @@ class YarnSubmitter(Submitter):
             depot.close()
         application = ids.application_id(job.record.job_id)
         tokens = Credentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
-        container = master_container(settings, papers.programs, tokens, job.record.staged.roles, papers.objects)
+        spec, roles = job.record.spec, job.record.staged.roles
+        container = master_container(settings, papers.programs, tokens, roles, papers.objects, spec.container_env)
         # Tokens that the user has brought may be needed by others when the job has ended.
         context = submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
