@@ -1,9 +1,9 @@
 """What a program is started with: its command and its environment.
 
 Precedence, weakest first: the executor's own environment (or a bare one), the container's variables, the job's
-interpreter, what the framework suggests, Hadoop's class path, the user's `env`, what other programs have handed on, what
-the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we
-merely inherit, and nothing that other tasks rely on. No secret is ever among them.
+interpreter, what the framework suggests, Hadoop's class path, the user's `env`, what other programs have handed on,
+what the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that
+we merely inherit, and nothing that other tasks rely on. No secret is ever among them.
 """
 
 from __future__ import annotations
