@@ -9,6 +9,9 @@
 Words of the language may be written in any case, and blanks may stand around everything. A tag means containers of the
 same application, unless it has a namespace: `all/zk`, `not-self/zk`, `app-id/application_1_2/zk`, `app-tag/nightly/zk`.
 
+Several values of an attribute mean any of them, or none of them. Of a list of values the ResourceManager looks at one
+only (seen with 3.4.2), so they are written as several constraints.
+
 Facts: org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser of Hadoop 3.4. What it understands, means the
 same here, but for what it takes in passing and nobody means: missing tags, empty parts, words behind the last bracket,
 bounds that no number is between. It has no way to write the last two namespaces.
@@ -205,7 +208,12 @@ def _attribute(words: list[_Word]) -> PlacementConstraint:
                 word.place,
                 f"{_quoted(word.text)} is no value of an attribute. Several attributes are joined: and(a=1:b!=2)",
             )
-    return on_attribute(name, *dict.fromkeys(word.text for word in values), differs=operator == "!=")
+    differs = operator == "!="
+    each = [on_attribute(name, value, differs=differs) for value in dict.fromkeys(word.text for word in values)]
+    if len(each) == 1:
+        return each[0]
+    kind = CompositeKind.AND if differs else CompositeKind.OR
+    return PlacementConstraint(composite=CompositeConstraint(kind=kind, children=tuple(each)))
 
 
 def _error(place: int, message: str) -> ConstraintError:
