@@ -260,6 +260,9 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "connect_timeout": 20.0,
         "log_limit": 1 << 20,
         "exports": {},
+        "meeting": None,
+        "container_env": {},
+        "hadoop_classpath": False,
     }
     container: dict[str, Any] = {
         "host": "127.0.0.1",

@@ -177,3 +177,13 @@ def test_frameworks_are_loaded_from_where_they_live(tmp_path: Any) -> None:
     assert load_framework("some_plug_in:Mine", str(tmp_path)).name == "mine"
     with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.base\.Framework"):
         load_framework("builtins:dict", None)
+
+
+def test_variables_of_the_container() -> None:
+    """Here they are filled in; where a cluster has set them, they are as they are there. `env` is stronger."""
+    given = {"LIB": "$ROOT/lib:${ROOT}/native:$GONE", "MODE": "container", "ROOT": "/not/this"}
+    (env,) = built({"ROOT": "/opt"}, container_env=given, env={"MODE": "{role}"})
+    assert (env["LIB"], env["MODE"], env["ROOT"]) == ("/opt/lib:/opt/native:", "worker", "/not/this")
+    own = {"LIB": "/opt/lib", "MODE": "container", "SECRET": "of the node"}
+    (env,) = built(own, container_env=given, inherit_env=False)
+    assert (env["LIB"], env["MODE"], "ROOT" in env, "SECRET" in env) == ("/opt/lib", "container", False, False)

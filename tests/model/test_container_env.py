@@ -1,0 +1,32 @@
+"""A variable of a container says the same wherever the container is."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tony.model.container_env import filled, for_shell
+
+ENVIRONMENT = {"HOME_OF": "/opt/hadoop", "EMPTY": "", "PATH": "/usr/bin:/bin"}
+pieces = st.sampled_from([*"$${}\\\"'`() \n\t!*~#<>&;=aé", "$HOME_OF", "${HOME_OF}", "$NOT_SET"])
+texts = st.lists(pieces, max_size=12).map("".join)
+
+
+@given(texts)
+@settings(max_examples=60, deadline=None)
+@example("$HOME_OF/lib:${HOME_OF}/x:$NOT_SET.")
+@example('{"a": "b\\c"} $(id) `id` $ $1 ${} \\$HOME_OF')
+def test_a_nodes_script_and_an_executor_make_the_same_of_it(text: str) -> None:
+    """YARN writes `export NAME="VALUE"` into a script of bash; on one machine we do it ourselves."""
+    script = f'export X="{for_shell({"X": text})["X"]}"\nprintf %s "$X"'
+    said = subprocess.run(["bash", "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert (said.stdout, said.stderr) == (filled({"X": text}, ENVIRONMENT)["X"], "")
+
+
+@pytest.mark.parametrize("value", ['/a:/b:ro,/c "d"', "$X"])
+def test_what_yarn_reads_itself_is_sent_as_it_is(value: str) -> None:
+    """No shell comes between."""
+    assert for_shell({"YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": value}) == {"YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": value}
