@@ -4,7 +4,7 @@
   state.json       what runs: processes, ports, options
   conf/            what HADOOP_CONF_DIR names
   logs/<daemon>.log
-  bin/python3      the interpreter that containers find on their PATH
+  bin/python3      the interpreter that containers find on their PATH; beside it `hadoop` and `hdfs`
   web/webapps/     empty folders, without which HDFS does not start
   hosts            the names of the nodes, for Java
   tmp/             java.io.tmpdir

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tony.errors import InfraError, UserError
-from tony.mini import sites
+from tony.mini import hadoop_command, sites
 from tony.mini.daemons import Daemon, command
 from tony.mini.places import Places
 from tony.mini.processes import last_words
@@ -57,6 +57,7 @@ def write_files(state: State, places: Places) -> None:
     python = places.bin / "python3"
     python.unlink(missing_ok=True)
     python.symlink_to(_interpreter())
+    hadoop_command.write(Path(state.java), Path(state.jars), places)
 
 
 def format_name_node(state: State, places: Places, variables: dict[str, str]) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.daemons import Daemon, default_file_system, name_service, resource_managers, schedulers
+from tony.hadoop.configuration.daemons import (
+    Daemon,
+    default_file_system,
+    name_service,
+    resource_managers,
+    schedulers,
+    usual_web_address,
+)
 
 
 def _settings(**keys: str) -> Configuration:
@@ -88,8 +95,11 @@ def test_one_name_node() -> None:
     assert [("", "nn:8020", "http://nn:9870")] == [_shown(each) for each in found.name_nodes]
     other = name_service(settings, "hdfs://user@other:1/path")
     assert ("hdfs://other:1", "other:1") == (other.uri, str(other.name_nodes[0].address))
-    settings = Configuration.load(given={"fs.defaultFS": "hdfs://nn", "dfs.namenode.rpc-address": "nn"})
-    assert None is name_service(settings, "hdfs://other").name_nodes[0].web
+    for given in ({"dfs.namenode.rpc-address": "nn"}, {"dfs.namenode.http-address": "nn:50070"}):
+        settings = Configuration.load(given={"fs.defaultFS": "hdfs://nn", **given})
+        node = name_service(settings, "hdfs://other").name_nodes[0]
+        assert node.web is None
+        assert usual_web_address(node) == "http://other:9870"
 
 
 def test_a_nameservice() -> None:

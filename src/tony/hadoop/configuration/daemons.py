@@ -155,10 +155,21 @@ def _single(settings: Configuration, authority: str, uri: str | None) -> Daemon:
         raise settings.mistake("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
     source = "the path given" if uri is not None else f"fs.defaultFS, {settings.source('fs.defaultFS')}"
     scheme, web = _web_of(settings, "")
-    ours = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT) in (None, address)
+    ours = address == _own_address(settings)
     return Daemon(
         id="", address=address, web=_reachable(web, address) if ours else None, web_scheme=scheme, source=source
     )
+
+
+def _own_address(settings: Configuration) -> Address | None:
+    """Of the NameNode that settings without a name are about."""
+    own = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT)
+    if own is not None:
+        return own
+    try:
+        return parse(urlsplit(default_file_system(settings)).netloc.rpartition("@")[2], NAMENODE_PORT)
+    except ValueError:
+        return None
 
 
 def usual_web_address(node: Daemon) -> str:

@@ -1,0 +1,44 @@
+"""The command `hadoop` of a small cluster."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tony.mini.hadoop_command import write
+from tony.mini.places import Places
+
+
+def hadoop(folder: Path, *words: str, name: str = "hadoop") -> subprocess.CompletedProcess[str]:
+    """Runs it, with a Java that says what it is asked for."""
+    java, jars = folder / "java", folder / "jars"
+    for each in (java / "bin", jars, folder / "mini" / "bin"):
+        each.mkdir(parents=True, exist_ok=True)
+    (jars / "a.jar").touch()
+    (jars / "b.jar").touch()
+    (java / "bin" / "java").write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    (java / "bin" / "java").chmod(0o755)
+    places = Places(folder / "mini")
+    write(java, jars, places)
+    return subprocess.run([places.bin / name, *words], capture_output=True, text=True, check=False)
+
+
+def test_the_class_path(tmp_path: Path) -> None:
+    """As Hadoop's own says it, in both forms."""
+    assert hadoop(tmp_path, "classpath").stdout == f"{tmp_path}/mini/conf:{tmp_path}/jars/*\n"
+    whole = f"{tmp_path}/mini/conf:{tmp_path}/jars/a.jar:{tmp_path}/jars/b.jar\n"
+    assert hadoop(tmp_path, "classpath", "--glob").stdout == whole
+
+
+def test_programs(tmp_path: Path) -> None:
+    """Words and classes are Java programs of the cluster; arguments come through as they are."""
+    said = hadoop(tmp_path, "dfs", "-ls", "/a b", name="hdfs").stdout.splitlines()
+    assert said[-4:] == [f"{tmp_path}/mini/conf:{tmp_path}/jars/*", "org.apache.hadoop.fs.FsShell", "-ls", "/a b"]
+    assert hadoop(tmp_path, "org.example.Main", "x").stdout.splitlines()[-2:] == ["org.example.Main", "x"]
+
+
+def test_what_it_cannot_do(tmp_path: Path) -> None:
+    """Says what it can."""
+    done = hadoop(tmp_path, "distcp")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "distcp is not known to this small cluster; it knows classpath, fs, dfs" in done.stderr

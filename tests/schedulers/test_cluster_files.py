@@ -1,0 +1,136 @@
+"""What a cluster tells of its files is handed on exactly; nodes are only told what they can fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import ConnectError
+from tony.model.job import JobSpec
+from tony.model.layout import Home
+from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
+from tony.schedulers import registry
+from tony.schedulers.cluster_files import ClusterFiles, of_environment
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.papers import Uploaded
+from tony.schedulers.yarn.parcels import file_systems, in_place
+from tony.storage.remote import NotThere, RemoteFile, RemoteFolder
+from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+
+
+@pytest.fixture
+def hdfs() -> Iterator[PlayedWebHdfs]:
+    """A file system with a few files."""
+
+    def file(data: bytes, bits: int) -> PlayedFile:
+        return PlayedFile(content=data, permission=bits)
+
+    folder = PlayedFile
+    with PlayedWebHdfs(
+        {
+            "/": folder(),
+            "/open": folder(),
+            "/open/x": file(b"0123456789", 0o644),
+            "/open/mine": file(b"", 0o640),
+            "/open/sub": folder(),
+            "/closed": folder(permission=0o750),
+            "/closed/x": file(b"", 0o644),
+        }
+    ) as played:
+        yield played
+
+
+@contextmanager
+def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[ClusterFiles]:
+    """Those of a cluster that knows two file systems, which are one."""
+    given = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": f"127.0.0.1:{hdfs.port}"}
+    other = {
+        "dfs.nameservices": "other",
+        "dfs.namenode.rpc-address.other": "elsewhere:8020",
+        "dfs.namenode.http-address.other": f"127.0.0.1:{hdfs.port}",
+    }
+    cluster = Cluster.of(Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"})
+    with closing(ClusterFiles(cluster, in_place=in_place)) as files:
+        yield files
+
+
+def test_files(hdfs: PlayedWebHdfs) -> None:
+    """Size and time are exact, the address is whole; all may share only what all may read."""
+    with known(hdfs) as files:
+        modified = hdfs.files["/open/x"].modified_ms
+        expected = RemoteFile(address="hdfs://nn:8020/open/x", size=10, timestamp=modified, public=True)
+        assert files.look("hdfs:///open/x") == expected
+        assert files.look("hdfs://nn:8020/open/x") == expected
+        found = files.look("hdfs://other/open/x")
+        assert isinstance(found, RemoteFile)
+        assert found.address == "hdfs://other/open/x"
+        assert found.key != expected.key
+        for path in ("/open/mine", "/closed/x"):
+            found = files.look(f"hdfs://{path}")
+            assert isinstance(found, RemoteFile)
+            assert not found.public
+        assert files.look("hdfs:///open") == RemoteFolder(
+            files=(
+                RemoteFile(address="hdfs://nn:8020/open/mine", size=0, timestamp=modified),
+                RemoteFile(address="hdfs://nn:8020/open/x", size=10, timestamp=modified, public=True),
+            ),
+            folders=("sub",),
+        )
+        with files.open(expected, 4) as stream:
+            assert stream.read() == b"0123"
+
+
+def test_fetched_files_are_nobody_elses(hdfs: PlayedWebHdfs) -> None:
+    """Nobody looks at folders above for those."""
+    with known(hdfs, in_place=False) as files:
+        found = files.look("hdfs:///open/x")
+    assert isinstance(found, RemoteFile)
+    assert not found.public
+    assert hdfs.requests == [("GETFILESTATUS", "/open/x")]
+
+
+def test_what_is_wrong(hdfs: PlayedWebHdfs) -> None:
+    """Missing, forbidden, a file system that is not known: mistakes of the job file. One that is down is not."""
+    with known(hdfs) as files:
+        with pytest.raises(NotThere, match=r"there is no hdfs://nn:8020/gone\."):
+            files.look("hdfs:///gone")
+        hdfs.fail_next("GETFILESTATUS", Trouble.FORBIDDEN)
+        with pytest.raises(ValueError, match=r"/open/x may not be read: .*Permission denied"):
+            files.look("hdfs:///open/x")
+        hdfs.fail_next("OPEN", Trouble.FORBIDDEN)
+        with pytest.raises(ValueError, match="/open/x may not be read"):
+            files.open(RemoteFile(address="hdfs:///open/x", size=1, timestamp=1))
+        with pytest.raises(ValueError, match="its file system is not known"):
+            files.look("hdfs://a:port/x")
+        with pytest.raises(ConnectError, match=r"It is hdfs://127\.0\.0\.1:1"):
+            files.look("hdfs://127.0.0.1:1/x")
+
+
+def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the environment; without one it is said what to set."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    home = Home(tmp_path)
+    with pytest.raises(ValueError, match="Set HADOOP_CONF_DIR"):
+        registry.load("local").submitter(home).remote_files(JobSpec(), home)
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn</value></property></configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert not of_environment(home).in_place
+    spec = JobSpec(scheduler="yarn", scheduler_settings={"conf": str(tmp_path)})
+    assert registry.load("yarn").submitter(home).remote_files(spec, home).in_place
+
+
+def test_what_nodes_are_told() -> None:
+    """Where it lies, and whose tokens are needed; what was staged is not among it."""
+    there = InPlace(address="hdfs://other/a", timestamp=7, public=True)
+    far = StagedItem(digest="a" * 64, size=3, name="a", placement=Placement.FILE, in_place=there)
+    near = StagedItem(digest="b" * 64, size=3, name="b", placement=Placement.FILE)
+    staged = StagedJob(roles={"one": StagedRole(items=(far, near)), "two": StagedRole(items=(far,))})
+    assert in_place(staged) == {"a" * 64: Uploaded(url="hdfs://other/a", size=3, timestamp=7, public=True)}
+    assert file_systems(staged) == ("hdfs://other",)
