@@ -23,6 +23,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "logs": ("logs {job}", "logs -f {job}", "logs --json {job}"),
     "events": ("events {job}", "events -f {job}"),
     "kill": ("kill {job}",),
+    "proxy": ("proxy --help",),
     "list": ("list", "list --json"),
     "history": ("history {job}",),
     "replay": ("replay {job}",),

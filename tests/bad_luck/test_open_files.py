@@ -108,6 +108,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
         "convert": ("convert", str(xml)),
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
+        "proxy": ("proxy", "--help"),
         "mini": ("mini", "status"),
     }
     assert set(words) == set(COMMANDS)

@@ -16,4 +16,5 @@ What is shown:
     live_view, live_table   - a table below the output, on a terminal
     log_printer             programs' output, each line with its task
     event_text              events in words
+    browsing                how a browser elsewhere reaches a port here
 """

@@ -32,6 +32,7 @@ COMMANDS = {
     "logs": "Show what a job's programs print, live or afterwards.",
     "events": "Show what happened to a job, one line for each event.",
     "kill": "End a job.",
+    "proxy": "Reach a port of a job's task from here.",
     "list": "List jobs, running and finished.",
     "history": "Show where a job's record lies, and its summary.",
     "replay": "Feed a job's event log to a fresh machine, and compare.",

@@ -70,6 +70,35 @@ class TaskParameter(TextType):
         return [CompletionItem(task) for task in tasks if task.startswith(incomplete)]
 
 
+class TargetParameter(TaskParameter):
+    """A port of a task: `worker:0:8888`, `worker:0`, or a role for its only task; the value is the text."""
+
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuses what cannot be one."""
+        text = str(value)
+        try:
+            task, _ = split_target(text)
+            TaskId.parse(task if ":" in task else f"{task}:0")
+        except ValueError:
+            self.fail(f"{text!r}: write role:index:port such as worker:0:8888, or role:index.", param, ctx)
+        return text
+
+
+def split_target(text: str) -> tuple[str, int]:
+    """The task or role, and the port, 0 where none is named.
+
+    Raises:
+        ValueError: it is no port of a task.
+    """
+    parts = text.split(":")
+    port = int(parts.pop()) if len(parts) == 3 and parts[2].isascii() and parts[2].isdigit() else 0
+    if len(parts) > 2 or not 0 <= port < 2**16 or (port == 0 and text.count(":") > 1):
+        raise ValueError(text)
+    return ":".join(parts), port
+
+
 class Count(IntType):
     """A whole number; the value is the number.
 

@@ -18,6 +18,7 @@ import os
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tony.client import background, facts
@@ -31,6 +32,7 @@ from tony.client.log_names import STREAMS, Selection, named_tasks
 from tony.client.log_reader import Line
 from tony.client.log_stream import lines
 from tony.client.master import tell_log_level
+from tony.client.proxy import Proxy, open_proxy
 from tony.history.log import Entry
 from tony.history.record import record_of
 from tony.linux.threads import beside
@@ -213,6 +215,31 @@ class Job:
         """As `kill`, awaitable."""
         await kill(self._home, self.id, now=now)
 
+    def proxy(
+        self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
+    ) -> LocalPort:
+        """A port of this machine that leads to one of a task, until it is closed or the process ends.
+
+            with job.proxy("worker:0", 8888) as there:
+                urlopen(f"http://{there.address}:{there.port}/")
+
+        Args:
+            task: such as `worker:0`, or a role that has one task.
+            port: of the task; 0 for its TB_PORT, or else the one that was reserved for it.
+            address: of this machine to listen on; whoever reaches it reaches the task's port.
+            local_port: to listen at; None for `port` or a free one.
+
+        Raises:
+            UserError: there is no such task, the job has ended, or the port cannot be had.
+        """
+        return LocalPort(background.run(self.proxy_async(task, port, address=address, local_port=local_port)))
+
+    async def proxy_async(
+        self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
+    ) -> Proxy:
+        """As `proxy`, awaitable; the answer is for `async with`."""
+        return await open_proxy(self._home, self.id, task, port, log.warning, address=address, port=local_port)
+
     def set_log_level(self, level: str) -> None:
         """Has the job's application master and executors say more or less in their own logs, from now on.
 
@@ -244,6 +271,31 @@ class Job:
         async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
             async for portion in portions:
                 yield [_text(line, prefix=prefix) for line in portion]
+
+
+class LocalPort:
+    """A port of this machine that leads to one of a task. Made by `Job.proxy`; a context manager.
+
+    Attributes:
+        address, port: where it listens.
+    """
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.address = proxy.address
+        self.port = proxy.port
+        self._proxy = proxy
+
+    def close(self) -> None:
+        """Listens no more; breaks what is connected. May be called twice."""
+        background.run(self._proxy.close())
+
+    def __enter__(self) -> LocalPort:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _text(line: Line, *, prefix: bool) -> str:

@@ -1,0 +1,53 @@
+"""`tony proxy JOB TASK[:PORT]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+
+import click
+
+from tony.cli.browsing import reached_by
+from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
+from tony.cli.output import print_json, say, say_all, warn
+from tony.model.layout import Home
+
+
+@click.command("proxy")
+@job_argument
+@click.argument("target", metavar="TASK[:PORT]", type=TargetParameter())
+@click.option("--port", type=click.IntRange(1, 65535), help="Listen at this port; by default at PORT or a free one.")
+@click.option("--address", default="127.0.0.1", show_default=True, help="Listen at this address of this machine.")
+@json_option("Print where it listens as JSON.")
+def command(job: str, target: str, port: int | None, address: str, as_json: bool) -> int:
+    """Listen here, and connect whoever comes with a port of a task of JOB, until the job has ended.
+
+    TASK is a task such as worker:0, or a role that has one task. Without PORT it is the task's TB_PORT, and of tasks
+    that have none the port that was reserved for them. Only the machine of the application master has to be reachable
+    from here. Exit code: the job's own. Ctrl-C ends the listening, not the job.
+    """
+    home, name = job_id(job)
+    return asyncio.run(_serve(home, name, target, address, port, as_json=as_json))
+
+
+async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
+    from tony.cli.following import exit_code
+    from tony.client.failure import outcome
+    from tony.client.following import reports
+    from tony.client.proxy import open_proxy
+
+    word, far = split_target(target)
+    async with await open_proxy(home, name, word, far, warn, address=address, port=port) as proxy:
+        task = str(proxy.task)
+        if as_json:
+            print_json({"job": name, "task": task, "port": far or None, "address": proxy.place})
+        else:
+            say(f"{proxy.place} leads to {f'port {far}' if far else 'the port'} of {task}")
+            say_all(reached_by(proxy.place))
+        sys.stdout.flush()
+        async with aclosing(reports(home, name, warn)) as stream:
+            async for report in stream:
+                last = report
+    warn(outcome(last))
+    return exit_code(last)
