@@ -128,6 +128,25 @@ def test_bare_environment_on_clusters() -> None:
     assert "/usr/bin" in env["PATH"]
 
 
+def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory() -> None:
+    """On clusters, as in the original; on the user's own machine home is where it always is."""
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0")
+    assert env["HOME"] == "/work"
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0", env={"HOME": "/mine"})
+    assert env["HOME"] == "/mine"
+    (env,) = built({"HOME": "/home/me"}, chief="main:0")
+    assert env["HOME"] == "/home/me"
+
+
+def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None:
+    """Those are what holds as long as nobody has said anything else; what tony sets stays."""
+    seen = view(TASK, 1, 2, 3, "h1:5000", 6006)
+    task = replace(TASK, env={"PARAMS": "default", "OTHER": "own"})
+    handed_on = {"PARAMS": "{role} --lr 0.1", "JOB_ID": "nonsense"}
+    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, handed_on)
+    assert (env["PARAMS"], env["OTHER"], env["JOB_ID"]) == ("{role} --lr 0.1", "own", "job-1")
+
+
 def test_interpreter_comes_first_on_path() -> None:
     """Also when the user sets PATH; the variables of a venv are there, another interpreter's home is not."""
     more: dict[str, Any] = {"python_path": ("/env/bin", "/env/sbin"), "python_env": {"VIRTUAL_ENV": "/env"}}

@@ -54,6 +54,23 @@ def test_accepted_until_there_is_room(lab: YarnLab, full: str) -> None:
     assert lab.wait(waits)["state"] == "succeeded"
 
 
+def test_queue_time_out(lab: YarnLab, full: str) -> None:
+    """E26 again: who follows a job that waits too long ends it, told where it stood; one detached waits until then."""
+    before = lab.detach(lab.job('command = "true"\nqueue_timeout = "2s"\n'))
+    done = lab.submit(lab.job('command = "true"\nqueue_timeout = "2s"\n'))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "number 2 of 2 that wait in queue" in done.stderr
+    job = lab.jobs()[-1]
+    failure = lab.failure(job)
+    assert (failure["cause"], "2 s (queue_timeout)" in failure["reason"]) == ("queue-timeout", True), failure
+    ended = lab.wait_application(job)
+    assert (ended["finalStatus"], "queue_timeout" in ended["diagnostics"]) == ("KILLED", True)
+    assert lab.application(before)["state"] == "ACCEPTED"
+    followed = lab.tony("logs", "--follow", before)
+    assert followed.returncode == 0, followed.stdout + followed.stderr
+    assert lab.failure(before)["cause"] == "queue-timeout"
+
+
 def test_allocation_time_out(lab: YarnLab) -> None:
     """E25: says how many containers were granted and how many are missing; what was granted is free at once."""
     big = hog(lab, LEFT)

@@ -32,7 +32,7 @@ async def close_lost(
     Raises:
         StorageError: the record cannot be written.
     """
-    with _only_one(folder) as mine:
+    with only_one(folder) as mine:
         if not mine:
             return None
         known = read_summary(folder)
@@ -72,7 +72,7 @@ def whose_signal(report: JobReport, sight: Sight) -> JobReport:
 
 
 @contextmanager
-def _only_one(folder: JobFolder) -> Iterator[bool]:
+def only_one(folder: JobFolder) -> Iterator[bool]:
     """Holds the lock that a living application master holds: none can come up, and nobody else closes the record."""
     lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

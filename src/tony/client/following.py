@@ -17,6 +17,7 @@ from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
 from tony.client.log_tail import LogTail
 from tony.client.master import watch
+from tony.client.queue_limit import QueueLimit
 from tony.client.remote_logs import RemoteLogs, bring, bringing
 from tony.errors import ConnectionFailed, InfraError, StorageError
 from tony.history.record import record_of
@@ -173,12 +174,16 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
 
 
 class _Asker:
-    """Asks how a job stands of which nobody tells by himself. A scheduler that was there may be away for a while."""
+    """Asks how a job stands of which nobody tells by himself. A scheduler that was there may be away for a while.
+
+    A job that has waited for its master longer than it may is ended.
+    """
 
     def __init__(self, home: Home, record: JobRecord, notice: _Notice) -> None:
         self._home, self._job_id, self._notice = home, record.job_id, notice
         self._give_up = clock.monotonic() + _AWAY - (clock.wall() - record.submitted)
         self._is_away = False
+        self._limit = QueueLimit(home.job(record.job_id), record, facts.submitter_of(home, record))
 
     def heard(self) -> None:
         """Somebody has told how it stands."""
@@ -189,6 +194,9 @@ class _Asker:
         """How it stands; None if that is not to be known now."""
         try:
             report = await facts.report(self._home, self._job_id)
+            if self._limit.is_over(report):
+                await self._limit.end(report)
+                report = await facts.report(self._home, self._job_id)
         except ConnectionFailed as error:
             self._notice(f"{error}; looking again")
             return None

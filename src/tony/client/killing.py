@@ -65,7 +65,7 @@ async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
     submitter = facts.submitter_of(home, record_of(home, job_id))
     if submitter.capabilities.same_host or unfinished.is_under_way(home, job_id):
         return False
-    await submitter.sweep(home.job(job_id))
+    await submitter.withdraw(home.job(job_id), f"killed by {user_name()}")
     return True
 
 

@@ -29,6 +29,9 @@ OUTER_MARKERS = "TONY_OUTER_TASKS"
 #: Our own business; a program that had them would be taken for an executor.
 _INTERNAL = ("TONY_EXECUTOR",)
 
+#: The chief of a job that is one program.
+_ALONE = "main:0"
+
 _BARE = ("PATH", "HOME", "LANG", "USER")
 _BARE_DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 #: Longest string that Linux passes to a program, its closing zero included (MAX_ARG_STRLEN).
@@ -170,6 +173,8 @@ def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str])
     else:
         base = {name: own.get(name, _BARE_DEFAULTS.get(name, "")) for name in _BARE}
         base = {name: value for name, value in base.items() if value}
+        if task.chief == _ALONE:
+            base["HOME"] = container.work_folder  # as in the original; and what a node calls home is nobody's
     base.update(in_container(task, container, own))
     outer = own.get(MARKER)
     if outer:

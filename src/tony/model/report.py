@@ -22,7 +22,7 @@ class Failure:
     """Why a job (or a session) failed: the earliest decisive cause first.
 
     Attributes:
-        cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `allocation-timeout`,
+        cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `queue-timeout`, `allocation-timeout`,
             `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`,
             `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`, `bug`.
         reason: one sentence for people.

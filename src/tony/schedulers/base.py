@@ -273,6 +273,25 @@ class Submitter(ABC):
     async def sweep(self, folder: JobFolder) -> None:
         """Ends whatever an application master that died has left behind: executors, programs. May be called twice."""
 
+    async def withdraw(self, folder: JobFolder, reason: str) -> None:
+        """Ends a job whose application master has not come up, or does not answer. May be called twice.
+
+        Args:
+            reason: for those who ask the scheduler what became of it.
+
+        Raises:
+            SchedulerError: it cannot be told.
+        """
+        await self.sweep(folder)
+
+    async def standing(self, job_id: str) -> str:
+        """Where a job stands in its queue that waits for its application master, for people; empty if nobody knows.
+
+        Raises:
+            SchedulerError: it cannot be asked.
+        """
+        return ""
+
     def owns(self, job_id: str) -> bool:
         """Whether this scheduler gave the id, so that a job can be found by it from any machine."""
         return False

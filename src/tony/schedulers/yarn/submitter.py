@@ -40,6 +40,7 @@ from tony.schedulers.yarn.record import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.unrecorded import is_ours, staging_of, why
 from tony.schedulers.yarn.upload import Depot
+from tony.schedulers.yarn.waiting_line import WAITING, in_line
 from tony.storage.cache import Cache
 
 if TYPE_CHECKING:
@@ -239,7 +240,15 @@ class YarnSubmitter(Submitter):
         """Only `look` knows."""
         return None
 
+    async def standing(self, job_id: str) -> str:
+        async with self._found(job_id).applications() as client:
+            own = await client.report(ids.application_id(job_id))
+            return in_line(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
+
     async def sweep(self, folder: JobFolder) -> None:
+        await self.withdraw(folder, "its application master is gone")
+
+    async def withdraw(self, folder: JobFolder, reason: str) -> None:
         cluster = self._found(folder.job_id)
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
