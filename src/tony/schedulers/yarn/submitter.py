@@ -252,7 +252,7 @@ class YarnSubmitter(Submitter):
         cluster = self._found(folder.job_id)
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
-                await client.kill(ids.application_id(folder.job_id), "its application master is gone")
+                await client.kill(ids.application_id(folder.job_id), reason)
         await beside(Record(cluster, cluster.path(recorded_settings(folder).staging), folder).forget_secrets)
 
     def _found(self, job_id: str) -> Cluster:
