@@ -32,7 +32,7 @@ def translate(draft: Draft, types: Shape, cwd: Path) -> None:
     for key, ours in _LISTS.items():
         if parts := values.words(draft, key):
             draft.put((*_YARN, ours), ",".join(parts), _value(draft, key))
-    if not types.single:
+    if not types.single and not types.preprocess:  # else its container is for what it runs itself
         _master(draft)
     _docker(draft, types)
     _configuration(draft, cwd)

@@ -35,6 +35,7 @@ def _head(draft: Draft) -> str:
     lines = [
         f"{made}by `tony convert`. Behind each value stands where it comes from.",
         "Relative paths are relative to the folder of this file: keep it where `tony convert` was run.",
+        "As it stands the job runs on this machine: `--scheduler yarn`, or scheduler.name, has it run on the cluster.",
     ]
     if draft.notes:
         lines += ["", "What has no effect any more, or another one:", *(f"  {note}" for note in draft.notes)]

@@ -6,6 +6,7 @@ from tony.config.original import values
 from tony.config.original.command import of_program, text_of
 from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.flags import Flags
+from tony.config.original.keys import VARIABLES
 from tony.config.original.shape import Shape
 from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
@@ -56,17 +57,15 @@ def _without(draft: Draft, key: str, why: str) -> None:
 
 def _variables(draft: Draft) -> None:
     for name, (value, origin) in values.variables(draft, "tony.execution.envs").items():
-        if name in RESERVED_ENV:
-            draft.tell(origin, f"{name}: {RESERVED_ENV[name]}")
-        else:
+        if not _is_refused(draft, name, origin):
             draft.put(("env", name), escaped(value), origin)
     skips = False
     for name, (value, origin) in values.variables(draft, "tony.containers.envs").items():
         if name == SKIP_HADOOP_PATH:
             skips = value.lower() == "true"
-        if name in RESERVED_ENV:
-            draft.tell(origin, f"{name}: {RESERVED_ENV[name]}")
-        elif is_secret(name):
+        if _is_refused(draft, name, origin):
+            continue
+        if is_secret(name):
             draft.tell(origin, f"{name} is a secret by its name. It is set in the programs only, where it is hidden.")
             if ("env", name) not in draft.origins:
                 draft.put(("env", name), escaped(value), origin)
@@ -74,6 +73,17 @@ def _variables(draft: Draft) -> None:
             draft.put(("container_env", name), value, origin)
     if not skips:
         draft.put(("hadoop_classpath",), True, Origin(DEFAULTS))
+
+
+def _is_refused(draft: Draft, name: str, origin: Origin) -> bool:
+    """Tells of variables that do nothing here; answers whether it cannot be set at all."""
+    if name in RESERVED_ENV:
+        draft.tell(origin, f"{name}: {RESERVED_ENV[name]}")
+        return True
+    for variable in VARIABLES:
+        if variable.name == name and variable.gone:
+            draft.tell(origin, f"{name}: {variable.gone}")
+    return False
 
 
 def _mode(draft: Draft) -> None:

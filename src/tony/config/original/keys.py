@@ -29,6 +29,25 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalVariable:
+    """An environment variable that the original heeds.
+
+    Attributes:
+        name: of the variable.
+        where: in whose environment it is set.
+        meaning: what it does there, one line.
+        becomes: what it does here; empty if it does nothing.
+        gone: why it does nothing; empty if it does something.
+    """
+
+    name: str
+    where: str
+    meaning: str
+    becomes: str = ""
+    gone: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalKey:
     """One row.
 
@@ -63,7 +82,7 @@ def _row(
 _NO_JVM = "Nothing of ours is a JVM."
 _PORTAL = "It was read by the original's portal only, which is not part of this product."
 _RECORDS = "A job's record lies in its own folder, in HDFS below `scheduler.yarn.staging`: see `tony history`."
-_TEST = "A switch for the original's own tests."
+_TEST = "A switch for the original's own tests; here the real thing runs."
 _BUILD = "The original's client wrote its own build into it; `tony version` says ours."
 
 _APP, _RESULT, _AM, _TASK = "Application", "Results", "Application master", "Tasks in general"
@@ -179,7 +198,7 @@ KEYS: tuple[OriginalKey, ...] = (
     _row(_ALL, "tony.containers.allocation-tags", _T.LIST, "", "Allocation tags of the types without their own.",
          becomes="roles.<role>.placement_tags"),
     _row(_ALL, "tony.python-exec-path", _T.TEXT, "", "Interpreter of the original's Horovod driver.",
-         gone="The original's client wrote it; Horovod's driver runs in the job's own interpreter."),
+         gone="The original's client wrote it for Horovod's driver, which is part of this product."),
     _row(_ALL, "tony.gpu-exec-path", _T.TEXT, "nvidia-smi", "Program that measures GPUs.",
          gone="GPUs are not measured."),
 
@@ -243,6 +262,57 @@ KEYS: tuple[OriginalKey, ...] = (
     )),
 )
 # fmt: on
+
+_PROGRAM, _CONTAINER, _CLIENT = "programs", "containers", "client"
+_SAME = "The same."
+_KEPT = "It reaches the programs; ports are kept from others in any case."
+
+#: Every environment variable that switches something in the original.
+VARIABLES: tuple[OriginalVariable, ...] = (
+    OriginalVariable(
+        name="HADOOP_CONF_DIR",
+        where=_CLIENT,
+        meaning="Folder with Hadoop's settings.",
+        becomes="The same, unless `scheduler.yarn.conf` names another one.",
+    ),
+    OriginalVariable(
+        name="TONY_CONF_DIR",
+        where=_CLIENT,
+        meaning="Folder with tony-site.xml.",
+        becomes="The same for jobs in XML. Job files have site files of their own.",
+    ),
+    OriginalVariable(
+        name="HADOOP_TOKEN_FILE_LOCATION",
+        where=_CLIENT,
+        meaning="File with tokens that somebody has fetched.",
+        becomes=_SAME,
+    ),
+    OriginalVariable(
+        name="SKIP_HADOOP_PATH",
+        where=_CONTAINER,
+        meaning="`true`: the programs' CLASSPATH has no Hadoop in it.",
+        becomes="The same: without it jobs in XML have `hadoop_classpath = true`.",
+    ),
+    *(
+        OriginalVariable(
+            name=name, where=_PROGRAM, meaning=f"`true`: {port} is held while the program runs.", becomes=_KEPT
+        )
+        for name, port in (("TF_GRPC_REUSE_PORT", "the task's port"), ("TB_SERVER_REUSE_PORT", "TensorBoard's port"))
+    ),
+    *(
+        OriginalVariable(name=name, where=where, meaning=meaning, gone=_TEST)
+        for name, where, meaning in (
+            ("TEST_AM_CRASH", _CONTAINER, "The application master ends."),
+            ("TEST_AM_THROW_EXCEPTION_CRASH", _CONTAINER, "The application master breaks."),
+            ("TEST_WORKER_TERMINATION", _CONTAINER, "The application master kills the workers."),
+            ("TEST_TASK_COMPLETION_NOTIFICATION_DELAYED", _CONTAINER, "The application master is slow."),
+            ("TEST_TASK_EXECUTOR_NUM_HB_MISS", _CONTAINER, "Executors leave out heartbeats."),
+            ("TEST_TASK_EXECUTOR_SKEW", _CONTAINER, "One executor is slow."),
+            ("MARK_TASK_EXECUTOR_LOST_CONNECTION_WITH_AM", _PROGRAM, "Executors believe that they are alone."),
+            ("SIDECAR_TB_TEST", _CONTAINER, "TensorBoard is not started."),
+        )
+    ),
+)
 
 #: First words of keys that are no type's name.
 _WORDS = """application am task containers container execution docker horovod history portal keytab https http secret

@@ -8,7 +8,7 @@ from tony.config.nearest import did_you_mean
 from tony.config.original import values
 from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.settings import Value
-from tony.config.original.shape import TENSORBOARD, Shape
+from tony.config.original.shape import DEBUG, DRIVER, TENSORBOARD, Shape, is_horovod
 from tony.units import exact_duration
 
 UNTRACKED = "tony.application.untracked.jobtypes"
@@ -50,13 +50,16 @@ def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
     sidecars = _known(draft, types, SIDECAR, TENSORBOARD)
     if types.log_folder and TENSORBOARD in types.instances and TENSORBOARD not in sidecars:
         sidecars.append(TENSORBOARD)  # the job would wait for it for ever
+    if DRIVER in types.instances and DRIVER not in sidecars and is_horovod(draft):
+        untracked.append(DRIVER)  # it never ends by itself
     for name in types.instances:
         if name in sidecars and (name not in untracked or (draft.settings.get(SIDECAR) and not _given(draft))):
             kinds[name] = "sidecar"
             draft.put(("roles", name, "kind"), "sidecar", _of(draft, SIDECAR))
         elif name in untracked:
             kinds[name] = "untracked"
-            draft.put(("roles", name, "kind"), "untracked", _of(draft, UNTRACKED))
+            own = name == DRIVER and is_horovod(draft)
+            draft.put(("roles", name, "kind"), "untracked", _of(draft, DEBUG if own else UNTRACKED))
     return kinds
 
 

@@ -13,6 +13,10 @@ from tony.model.ids import ROLE_NAME
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
 #: The type that the original adds for a TensorBoard beside the job.
 TENSORBOARD = "tensorboard"
+#: The type that it adds to a job of Horovod's, with its rendezvous server.
+DRIVER = "driver"
+PREPROCESS = "tony.application.enable-preprocess"
+DEBUG = "tony.horovod.driver.mode.debug"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +27,13 @@ class Shape:
         instances: type -> number of its tasks, for those that have any, in the order in which they were set.
         absent: types whose number of tasks is 0.
         log_folder: what a TensorBoard beside the job shows; None without one.
+        preprocess: the application master of the original runs the program itself before the tasks start.
     """
 
     instances: dict[str, int]
     absent: tuple[str, ...] = ()
     log_folder: str | None = None
+    preprocess: bool = False
 
     @property
     def single(self) -> bool:
@@ -52,8 +58,28 @@ def shape(draft: Draft) -> Shape:
         if given and found.get(TENSORBOARD) != 1:
             draft.note(given, "a TensorBoard beside the job is always one task.")
         found[TENSORBOARD] = 1
+    if is_horovod(draft):
+        _driver(draft, found)
+    instances = {name: number for name, number in found.items() if number > 0}
     return Shape(
-        instances={name: number for name, number in found.items() if number > 0},
+        instances=instances,
+        preprocess=bool(instances) and values.truth(draft, PREPROCESS),
         absent=tuple(name for name, number in found.items() if number <= 0),
         log_folder=log_folder,
     )
+
+
+def is_horovod(draft: Draft) -> bool:
+    """Whether the framework is Horovod."""
+    return (values.text(draft, "tony.application.framework") or "").lower() == "horovod"
+
+
+def _driver(draft: Draft, found: dict[str, int]) -> None:
+    """The driver is a task only where its command is the user's: what the original's own did, executors do."""
+    given = [value for value in draft.settings if value.key.startswith(f"tony.{DRIVER}.")]
+    if values.truth(draft, DEBUG):
+        found[DRIVER] = 1
+        return
+    for value in given:
+        draft.blame(value, f"the driver is not the user's, as in the original. Set {DEBUG} to true, or remove this.")
+    found.pop(DRIVER, None)

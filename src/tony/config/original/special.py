@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from tony.config.original import files, values
+from tony.config.original import files
 from tony.config.original.command import interpreter, of_key
 from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.flags import Flags
 from tony.config.original.roles import resources
-from tony.config.original.shape import TENSORBOARD, Shape
+from tony.config.original.shape import PREPROCESS, TENSORBOARD, Shape
 from tony.model.placeholders import escaped
 
 #: The role of a program that runs alone, and that of the first run.
-MAIN, PREPROCESS = "main", "preprocess"
-_PREPROCESS_KEY = "tony.application.enable-preprocess"
+MAIN, FIRST = "main", "preprocess"
 #: What the first run prints before the value that all others get.
 _MARK = "Model parameters: "
 _HOME = 'export HOME="$PWD"; '
@@ -22,12 +21,13 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
     """Puts them into the draft."""
     if types.single:
         _alone(draft, MAIN)
-    elif values.truth(draft, _PREPROCESS_KEY):
-        value = draft.settings.get(_PREPROCESS_KEY)
+        draft.values.pop("command", None)  # the role has it
+    elif types.preprocess:
+        value = draft.settings.get(PREPROCESS)
         assert value is not None
-        draft.put(("roles", PREPROCESS, "kind"), "setup", value)
-        _alone(draft, PREPROCESS)
-        draft.put(("roles", PREPROCESS, "exports", "MODEL_PARAMS"), _MARK, value)
+        draft.put(("roles", FIRST, "kind"), "setup", value)
+        _alone(draft, FIRST)
+        draft.put(("roles", FIRST, "exports", "MODEL_PARAMS"), _MARK, value)
     else:
         for key in ("tony.am.command", "tony.am.resources", "tony.am.gpus"):
             if value := draft.settings.get(key):

@@ -30,13 +30,14 @@ def tell(draft: Draft) -> None:
 
 
 def _hint(draft: Draft, value: Value) -> str:
-    known = [row.name for row in KEYS if "<" not in row.name]
-    parts = value.key.split(".")
-    types = dict.fromkeys(each.key.split(".")[1] for each in draft.settings if each.key.endswith(".instances"))
-    if len(parts) == 3 and parts[1] not in RESERVED:
-        types[parts[1]] = None
-    known += [f"tony.{name}.{ending}" for name in types if name not in RESERVED for ending in TYPE_ENDINGS]
-    if len(parts) > 2 and parts[1] not in RESERVED:  # another type's keys are as near, and not what is meant
-        known = [name for name in known if name.startswith(f"tony.{parts[1]}.")] or known
-    near = nearest(value.key, known[:300])
+    _, _, rest = value.key.partition(".")
+    name, _, ending = rest.partition(".")
+    types = {each.key.split(".")[1] for each in draft.settings if each.key.endswith(".instances")} - RESERVED
+    if name in types:
+        near = nearest(ending, TYPE_ENDINGS)
+        near = near and f"tony.{name}.{near}"
+    else:
+        known = [row.name for row in KEYS if "<" not in row.name]
+        like_type = [f"tony.{name}.{each}" for each in TYPE_ENDINGS] if ending and name not in RESERVED else []
+        near = nearest(value.key, [*known, *like_type])
     return f"did you mean `{near}`?" if near else "docs/migrating.md lists all of the original's."
