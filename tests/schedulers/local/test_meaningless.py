@@ -22,6 +22,9 @@ def test_everything() -> None:
         node_label="gpu",
         image="python:3.12",
         spread=True,
+        placement="notin,node,ps",
+        placement_tags=("big",),
+        mounts="/data:/data:ro",
     )
     nothing = "means nothing on the local scheduler:"
     counts = f"{nothing} it counts memory and GPUs only"
@@ -31,6 +34,9 @@ def test_everything() -> None:
         f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
         f"warning: roles.worker.image {nothing} the tasks run on this machine as it is, in no container image",
         f"warning: roles.worker.spread {nothing} all tasks share this machine",
+        f"warning: roles.worker.placement {nothing} it places nothing, there is only this machine",
+        f"warning: roles.worker.placement_tags {nothing} it has no placement constraints that could name them",
+        f"warning: roles.worker.mounts {nothing} the tasks run on this machine as it is, in no container image",
         f"warning: roles.ps.node_label {nothing} there is only this machine, and it has no labels",
     ]
 

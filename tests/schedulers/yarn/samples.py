@@ -21,7 +21,10 @@ def record(settings: dict[str, str | int | float | bool] | None = None, **fields
         resources=Resources(memory=1000 * MIB + 1, vcores=3, gpus=1, others={"yarn.io/fpga": 2}),
         node_label="gpu",
         image="registry/train:1",
+        mounts="/scratch:/scratch:rw",
         spread=True,
+        placement="notin,rack,chief",
+        placement_tags=("big",),
         env={"SECRET": "hunter2"},
     )
     spec = JobSpec(

@@ -111,13 +111,12 @@ def test_label_of_another_queue() -> None:
     assert [problem.key for problem in problems] == ["scheduler.yarn.queue"]
 
 
-def test_spread_and_labelled() -> None:
-    """YARN would look among the nodes without a label, for ever."""
-    message = "YARN spreads tasks over nodes without a label only, and worker wants gpu. Leave one out."
-    expected = [Problem(key="roles.worker.spread", value="true", message=message)]
-    assert told(job(Resources(), spread=True, node_label="gpu")) == expected
-    assert told(job(Resources(), spread=True), node_label="gpu") == expected
-    assert told(job(Resources(), spread=True)) == []
+def test_mounts_without_an_image() -> None:
+    """YARN would say nothing."""
+    spec = job(Resources(), mounts="/data:/data:ro")
+    said = "roles.worker.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
+    assert noticed(spec) == [said]
+    assert noticed(spec, docker_image="base") == noticed(job(Resources(), mounts="/a:/a:ro", image="base")) == []
 
 
 def test_unknown_resource() -> None:

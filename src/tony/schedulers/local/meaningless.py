@@ -26,3 +26,9 @@ def _of(role: Role) -> Iterator[tuple[str, str]]:
         yield "image", "the tasks run on this machine as it is, in no container image"
     if role.spread and role.instances > 1:
         yield "spread", "all tasks share this machine"
+    if role.placement:
+        yield "placement", "it places nothing, there is only this machine"
+    if role.placement_tags:
+        yield "placement_tags", "it has no placement constraints that could name them"
+    if role.mounts:
+        yield "mounts", "the tasks run on this machine as it is, in no container image"

@@ -5,6 +5,7 @@ The client's half:
     submitter     says what can never work, submits, finds the application again, ends it
     finding       which cluster is meant; `cluster` has its configuration and the clients of its daemons
     offer         what the cluster has for the job, and `wants` what the job wants of it
+    constraints   where its tasks may be, for YARN; `never_placed` is what of that no cluster could keep to
     fit           what the cluster can never give, with the arithmetic, or only later; `shares` is what its queue can
     contexts      what is sent to YARN for the application and for each container; `rendering` shows it (`--dry-run`)
 

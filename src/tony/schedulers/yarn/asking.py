@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.hadoop.wire.placement import apart
 from tony.hadoop.yarn.asks import Ask
 from tony.model.job import JobSpec
+from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.contexts import capability
 from tony.schedulers.yarn.settings import YarnSettings
 
@@ -22,8 +22,9 @@ def ask_of(spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str,
     """
     wanted = spec.effective_roles[role]
     resource = capability(wanted.resources)
-    if wanted.spread:
-        return Ask(resource=resource, priority=_PRIORITY, tags=(role,), constraint=apart("node", role))
+    if role in placed(spec, settings):
+        constraint = constraint_of(spec, role, settings)
+        return Ask(resource=resource, priority=_PRIORITY, tags=tags_of(role, wanted), constraint=constraint)
     label = wanted.node_label or settings.node_label
     if label:
         return Ask(resource=resource, priority=_PRIORITY, label=label)

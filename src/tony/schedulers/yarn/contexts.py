@@ -123,11 +123,12 @@ def master_container(
         objects: `JobPapers.objects`.
     """
     python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
+    docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts)
     brought = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
     return ContainerLaunchContext(
         local_resources=(*_archives(programs), *brought),
         tokens=to_bytes(tokens),
-        environment=_environment(variables, settings, None, python),
+        environment=_environment(variables, settings, docker, python),
         commands=(_command(MASTER),),
         acls=_acls(settings),
     )
@@ -144,14 +145,15 @@ def task_container(
 ) -> ContainerLaunchContext:
     """What a task's container runs: its executor, with the staged objects beside it."""
     digests = dict.fromkeys(item.digest for item in staged.items)
-    image = spec.effective_roles[role].image
+    own = spec.effective_roles[role]
+    docker = _docker(own.image or settings.docker_image, own.mounts or settings.docker_mounts)
     return ContainerLaunchContext(
         local_resources=(
             *_archives(programs),
             *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
-        environment=_environment(spec.container_env, settings, image, _environment_of(settings, staged)),
+        environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged)),
         commands=(_command(EXECUTOR),),
         acls=_acls(settings),
     )
@@ -185,7 +187,7 @@ def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
 
 
 def _environment(
-    given: Mapping[str, str], settings: YarnSettings, image: str | None, python: str | None
+    given: Mapping[str, str], settings: YarnSettings, docker: Mapping[str, str], python: str | None
 ) -> tuple[StringPair, ...]:
     """Everybody who may see the job's logs can read this: no secrets, and nothing of the programs' own variables."""
     variables = for_shell(given)
@@ -195,13 +197,18 @@ def _environment(
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
-    image = image or settings.docker_image
-    if image:
-        variables["YARN_CONTAINER_RUNTIME_TYPE"] = "docker"
-        variables["YARN_CONTAINER_RUNTIME_DOCKER_IMAGE"] = image
-        if settings.docker_mounts:
-            variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = settings.docker_mounts
+    variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
+
+
+def _docker(image: str | None, mounts: str | None) -> dict[str, str]:
+    """YARN's variables for a container that runs in an image; without one it has no mounts either."""
+    if not image:
+        return {}
+    variables = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image}
+    if mounts:
+        variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = mounts
+    return variables
 
 
 def _command(module: str) -> str:
@@ -215,6 +222,12 @@ def _acls(settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
 
 
 def _logs(settings: YarnSettings) -> LogAggregationContext | None:
-    if not settings.log_include and not settings.log_exclude:
-        return None
-    return LogAggregationContext(include=settings.log_include or ".*", exclude=settings.log_exclude or "")
+    """Unless something is said of them, files that are still written are not brought; once it is, all the rest is."""
+    in_the_end = (settings.log_include, settings.log_exclude)
+    rolled = (settings.rolled_log_include, settings.rolled_log_exclude)
+    given: dict[str, Any] = {}
+    if any(in_the_end) or any(rolled):
+        given.update(include=in_the_end[0] or ".*", exclude=in_the_end[1] or "")
+    if any(rolled):
+        given.update(rolled_include=rolled[0] or ".*", rolled_exclude=rolled[1] or "")
+    return LogAggregationContext(**given) if given else None

@@ -11,6 +11,8 @@ from tony.hadoop.yarn.master_client import MasterClient, Registration
 
 #: Seconds until missing containers are told of: before, they are probably just on their way.
 _QUEUED_AFTER = 2.0
+#: What a ResourceManager says that takes no placement constraints.
+NO_HANDLER = "cannot handle placement constraints"
 
 
 class Demand:
@@ -18,6 +20,7 @@ class Demand:
 
     Args:
         asks: what one of each role is to be like. A role's place among them is the key that it is asked for by.
+        placed: the setting for which a role is asked for with constraints, if it is.
         queue: where the job runs, if the ResourceManager has not said so.
         there: how many of a role there are.
         tell: takes what is told.
@@ -29,11 +32,12 @@ class Demand:
         master: MasterClient,
         registration: Registration,
         *,
+        placed: Mapping[str, str],
         queue: str,
         there: Callable[[str], int],
         tell: Callable[[Event], None],
     ) -> None:
-        self._asks, self._roles = asks, tuple(asks)
+        self._asks, self._roles, self._placed = asks, tuple(asks), placed
         self._master, self._registration = master, registration
         self._queue = registration.queue or queue
         self._there, self._tell = there, tell
@@ -76,7 +80,14 @@ class Demand:
 
     def refused(self, key: int, reason: str) -> None:
         """None of a role will ever come."""
-        self._tell(Unsatisfiable(role=self._roles[key], reason=reason))
+        role = self._roles[key]
+        if NO_HANDLER in reason and role in self._placed:
+            reason = (
+                f"this cluster takes no placement constraints, and {self._placed[role]} needs them. Leave it out, or "
+                "ask who runs the cluster to set yarn.resourcemanager.placement-constraints.handler to `scheduler` or "
+                "`placement-processor`"
+            )
+        self._tell(Unsatisfiable(role=role, reason=reason))
 
     def rejected(self, key: int, reason: str) -> None:
         """For those that are missing there is no place now."""

@@ -17,7 +17,7 @@ def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem
     problems = _queue_problems(settings, offer)
     for want in wants(spec, settings, offer):
         problems += _container(want, offer)
-    return problems + _spread_problems(spec, settings)
+    return problems
 
 
 def notices(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[str]:
@@ -28,20 +28,15 @@ def notices(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[str]:
             f"There is no queue {settings.queue} yet; the cluster has {some(offer.queues)}. The ResourceManager "
             f"decides whether it makes one below {offer.made_below}."
         )
+    found += [
+        f"roles.{name}.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
+        for name, role in spec.effective_roles.items()
+        if role.mounts and not (role.image or settings.docker_image)
+    ]
     for want in wants(spec, settings, offer):
         if told := _away(want, offer) or _perhaps_never(want, offer):
             found.append(told)
     return found
-
-
-def _spread_problems(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
-    problems = []
-    for name, role in spec.effective_roles.items():
-        label = role.node_label or settings.node_label
-        if label and role.spread and role.instances:
-            message = f"YARN spreads tasks over nodes without a label only, and {name} wants {label}. Leave one out."
-            problems.append(Problem(key=f"roles.{name}.spread", value="true", message=message))
-    return problems
 
 
 def _queue_problems(settings: YarnSettings, offer: Offer) -> list[Problem]:

@@ -10,6 +10,7 @@ from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
+from tony.schedulers.yarn.constraints import constraint_of, placed, registered, tags_of
 from tony.schedulers.yarn.contexts import capability, master_container, submission, task_container
 from tony.schedulers.yarn.papers import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
@@ -32,16 +33,21 @@ def rendered(record: JobRecord) -> Json:
     staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
     objects = {digest: each for staged in staged_roles.values() for digest, each in _objects(staged).items()}
     variables = record.spec.container_env
+    with_tags = placed(record.spec, settings)
+    constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
     master = master_container(settings, programs, Credentials(), staged_roles, objects, variables)
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),
+        "placement_constraints": [_plain(each) for each in registered(record.spec, settings)],
         "containers": {
             name: {
                 "instances": role.instances,
                 "ask": _plain(capability(role.resources)),
                 "node_label": role.node_label or settings.node_label,
                 "spread": role.spread,
+                "placement_tags": list(tags_of(name, role)) if name in with_tags else [],
+                "placement_constraint": _plain(constraint) if (constraint := constraints[name]) else None,
                 "launch": _plain(
                     task_container(
                         record.spec,

@@ -36,6 +36,11 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text("tags", "none", "Tags of the application, divided by commas."),
     _text("application_type", "TONY", "Type that YARN shows for the application; YARN cuts it at 20 characters."),
     _text("node_label", "the queue's", "Node label of every container that its role says nothing about."),
+    _text(
+        "placement",
+        "none",
+        "Where all of the job's tasks may be, in YARN's language for placement constraints: `nm.yarn.io/java=17`.",
+    ),
     _text("staging", ".tony", "Folder in HDFS for what is staged; a relative one lies in the user's HDFS home."),
     _text(
         "file_systems",
@@ -86,9 +91,14 @@ SETTINGS: Sequence[SchedulerSetting] = (
     ),
     _text("log_include", "everything", "Pattern of log files that YARN aggregates when the job has ended."),
     _text("log_exclude", "nothing", "Pattern of log files that YARN does not aggregate."),
+    _text("rolled_log_include", "nothing", "Pattern of log files that YARN aggregates while the job runs."),
+    _text(
+        "rolled_log_exclude", "nothing, if something is included", "Pattern of log files that it does not, of these."
+    ),
     _text("view_acl", "the owner", "Users and groups who may see the application: `ann,bob admins`."),
     _text("modify_acl", "the owner", "Users and groups who may end the application."),
     _text("docker_image", "none", "Image that every container runs in, where the cluster allows Docker."),
+    _text("am_docker_image", "docker_image", "Image of the application master's container, where it is another one."),
     _text("docker_mounts", "none", "Mounts of Docker containers, as YARN wants them: `/data:/data:ro,/tmp:/tmp:rw`."),
 )
 
@@ -112,6 +122,7 @@ class YarnSettings:
     tags: tuple[str, ...] = ()
     application_type: str = "TONY"
     node_label: str | None = None
+    placement: str | None = None
     staging: str = ".tony"
     file_systems: tuple[str, ...] = ()
     python: str | None = None
@@ -123,9 +134,12 @@ class YarnSettings:
     lifetime: float | None = None
     log_include: str | None = None
     log_exclude: str | None = None
+    rolled_log_include: str | None = None
+    rolled_log_exclude: str | None = None
     view_acl: str | None = None
     modify_acl: str | None = None
     docker_image: str | None = None
+    am_docker_image: str | None = None
     docker_mounts: str | None = None
 
 

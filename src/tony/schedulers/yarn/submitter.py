@@ -33,6 +33,7 @@ from tony.schedulers.yarn.contexts import master_container, submission
 from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.listed import listed
+from tony.schedulers.yarn.never_placed import hints, mistakes
 from tony.schedulers.yarn.offer import AWAY, Offer, offer
 from tony.schedulers.yarn.papers import JOB, JobPapers, packed
 from tony.schedulers.yarn.parcels import file_systems, in_place, parcels
@@ -69,6 +70,7 @@ class YarnSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
+        problems = problems or mistakes(spec, settings)
         if problems:
             return problems
         try:
@@ -80,7 +82,7 @@ class YarnSubmitter(Submitter):
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        return notices(spec, settings, self._offered) if self._offered else ()
+        return [*hints(spec, settings), *notices(spec, settings, self._offered)] if self._offered else ()
 
     async def _offer(self, settings: YarnSettings, cluster: Cluster) -> Offer:
         """Asks for everything at once, and for an id as well: it costs nothing if it is not used.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.dataclass import dataclass
 from tony.hadoop.wire.records import Resource
 from tony.model.job import JobSpec
+from tony.schedulers.yarn.constraints import placed
 from tony.schedulers.yarn.contexts import capability, master_capability
 from tony.schedulers.yarn.offer import Node, Offer
 from tony.schedulers.yarn.settings import YarnSettings
@@ -36,10 +37,11 @@ def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]
     """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
     usual = settings.node_label or (offer.queue.label if offer.queue else "")
     master = master_capability(settings)
+    without_label = placed(spec, settings)
     yield _want("scheduler.yarn.am", "the application master", master, settings.am_node_label or usual)
     for name, role in spec.effective_roles.items():
         if role.instances:
-            label = role.node_label or settings.node_label or ("" if role.spread else usual)
+            label = role.node_label or settings.node_label or ("" if name in without_label else usual)
             yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label)
 
 
