@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.config.original.jobs import NOWHERE, drafted, write
+from tests.config.original.jobs import NOWHERE, drafted
 from tony.config.load import load
 from tony.config.original.convert import job_file
 from tony.config.original.flags import parse
@@ -20,11 +20,9 @@ from tony.model.job import JobSpec
 GOLDEN = Path(__file__).parents[2] / "golden" / "convert"
 
 _types = ["worker", "ps", "chief", "evaluator", "tensorboard", "My-type_2"]
-_texts = st.text(
-    st.characters(exclude_categories=["Cs", "Cc", "Cn"], exclude_characters="\ufffe\uffff")
-    | st.sampled_from("\n\t'\"\\{}"),
-    max_size=20,
-)
+_odd = st.sampled_from("\n\t'\"\\{}")
+_plain = st.characters(exclude_categories=["Cs", "Cc", "Cn"], exclude_characters="\ufffe\uffff")
+_texts = st.text(_plain | _odd, max_size=20)
 _words = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=8)
 _numbers = st.integers(0, 3).map(str)
 _times = st.integers(-1, 10**7).map(str)
@@ -149,11 +147,8 @@ def test_any_words_are_flags_or_mistakes(folder: Path, words: list[str]) -> None
     """And what flags say is in the job file, too."""
     try:
         flags = parse(words)
-    except ConfigError as error:
-        assert str(error)
+    except ConfigError:
         return
-    (folder / "job.toml").unlink(missing_ok=True)
-    write(folder, {"tony.worker.instances": "1"})
     draft = drafted(folder, {"tony.worker.instances": "1"}, *words)
     if draft.problems:
         return

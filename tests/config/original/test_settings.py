@@ -135,7 +135,7 @@ def test_flags_alone_are_a_job(tmp_path: Path) -> None:
     """No file at all: one task runs the program."""
     resolved = load_flags(parse(["-executes", "echo"]), environ=NOWHERE, cwd=tmp_path, site_files=[])
     assert list(resolved.spec.effective_roles) == ["main"]
-    assert resolved.sources["command"] == "--executes"
+    assert resolved.sources["roles.main.command"] == "--executes"
 
 
 def test_our_own_ways_count_more(tmp_path: Path) -> None:
