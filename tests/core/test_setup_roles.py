@@ -152,9 +152,10 @@ def test_setup_roles_may_wait_for_each_other() -> None:
 
 def test_a_role_called_worker_that_prepares_is_no_chief() -> None:
     """It takes no part in the computation, whatever its name; TensorBoard's port is for those who do."""
-    shape = roles(worker=Role(kind=SETUP), tensorboard=Role(kind=SETUP), a=Role())
+    shape = roles(worker=Role(kind=SETUP), tensorboard=Role(kind=SETUP), a=Role(instances=2))
     assert shape.chief is None
     assert shape.tensorboard_task is None
+    assert "a:0" == str(roles(worker=Role(kind=SETUP), a=Role()).tensorboard_task)
 
 
 def test_a_job_without_roles_is_its_own_chief() -> None:

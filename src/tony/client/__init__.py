@@ -23,6 +23,7 @@ It is followed:
     log_tail, log_reader    output while it is written; `log_names` says which files, `live_reader` shows progress bars
     log_stream, events      output and events for programs
     inotify                 woken instead of looking again and again
+    queue_limit             ends a job that waits for its master too long
     proxy, tunnels          ports of its tasks, reached from here
 
 It runs on other machines, and its folder here follows it:

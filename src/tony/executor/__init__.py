@@ -10,7 +10,8 @@ watchdog                          ├▶ environment  what the program is starte
 a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
 that ends the program             ├▶ family       everything the program has started: found, signalled, ended
 when the executor cannot          ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
-any more                          ├▶ memory       what it uses, or the kernel's word that it was too much
+any more                          ├▶ exports      lines of it that are for other programs
+                                  ├▶ memory       what it uses, or the kernel's word that it was too much
                                   ├▶ reserved     its ports, and who took them
                                   └▶ verdict      how it ended, in a word and a sentence
 

@@ -180,7 +180,7 @@ class JobSpec:
     def tensorboard_task(self) -> TaskId | None:
         """The task that gets TB_PORT: `tensorboard:0` if there is such a role, else the chief, else the only task."""
         first = self._first_of("tensorboard") or self.chief
-        names = [name for name, role in self.effective_roles.items() if role.instances]
+        names = [name for name, role in self.effective_roles.items() if role.kind is not RoleKind.SETUP]
         if first is None and len(names) == 1 and self.effective_roles[names[0]].instances == 1:
             return TaskId(names[0], 0)
         return first
