@@ -24,6 +24,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "events": ("events {job}", "events -f {job}"),
     "kill": ("kill {job}",),
     "proxy": ("proxy --help",),
+    **{name: (f"{name} --help",) for name in ("cluster-submit", "local-submit", "notebook-submit")},
     "list": ("list", "list --json"),
     "history": ("history {job}",),
     "replay": ("replay {job}",),

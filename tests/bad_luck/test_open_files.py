@@ -108,7 +108,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
         "convert": ("convert", str(xml)),
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
-        "proxy": ("proxy", "--help"),
+        **{name: (name, "--help") for name in ("proxy", "cluster-submit", "local-submit", "notebook-submit")},
         "mini": ("mini", "status"),
     }
     assert set(words) == set(COMMANDS)

@@ -18,9 +18,9 @@ import click
 
 import tony
 from tony.cli.help import FittingContext
-from tony.cli.output import print_json, say, warn
+from tony.cli.output import explain, print_json, warn
 from tony.cli.streams import prepare_output, settle_output
-from tony.errors import ConfigError, ExitCode, PlatformError, ProtocolError, RecordError, TonyError
+from tony.errors import ExitCode, TonyError
 from tony.linux import refusals
 from tony.linux.limits import allow_open_files
 
@@ -28,6 +28,9 @@ from tony.linux.limits import allow_open_files
 COMMANDS = {
     "submit": "Submit a job file and follow the job to its end.",
     "run": "Run a command as a job, without a job file.",
+    "cluster-submit": "Submit a job of the original to YARN.",
+    "local-submit": "Run a job of the original on a small cluster of its own.",
+    "notebook-submit": "Run a notebook on the cluster, reached from here.",
     "status": "Show how a job and each of its tasks stand.",
     "logs": "Show what a job's programs print, live or afterwards.",
     "events": "Show what happened to a job, one line for each event.",
@@ -84,7 +87,8 @@ class Commands(click.Group):
         """Loads one command."""
         if name not in COMMANDS:
             return None
-        command = cast(click.Command, import_module(f"tony.cli.commands.{name}").command)
+        module = import_module(f"tony.cli.commands.{name.replace('-', '_')}")
+        command = cast(click.Command, module.command)
         command.context_class = FittingContext
         command.help = command.help or COMMANDS[name]  # a docstring, which -OO leaves out
         return command
@@ -155,7 +159,7 @@ def _run(words: Sequence[str], as_json: bool) -> int:
         error.show()
         return _refused(error.format_message(), ExitCode.REFUSED, as_json)
     except TonyError as error:
-        _explain(error)
+        explain(error)
         limit = _limit(error)
         if limit:
             warn(limit)
@@ -202,19 +206,6 @@ def _is_homeless() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _explain(error: TonyError) -> None:
-    if isinstance(error, ConfigError):
-        for problem in error.problems:
-            say(str(problem), to=sys.stderr)
-        count = len(error.problems)
-        warn(f"{count} mistake{'s' if count != 1 else ''}; nothing was started.")
-        return
-    for line in str(error).splitlines() or [type(error).__name__]:
-        warn(line)
-    if isinstance(error, PlatformError) and not isinstance(error, RecordError | ProtocolError):
-        warn("this is a bug of ours; please report it together with the job's event log.")
 
 
 def _bug(error: BaseException) -> int:

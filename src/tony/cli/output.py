@@ -11,6 +11,7 @@ from typing import TextIO
 import click
 
 from tony.cli.text import is_terminal, safe
+from tony.errors import ConfigError, PlatformError, ProtocolError, RecordError, TonyError
 from tony.model.codec import Json, to_plain
 
 
@@ -37,6 +38,20 @@ def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:
 def warn(text: str) -> None:
     """Tells the person something that is no part of the answer."""
     say(f"tony: {text}", to=sys.stderr)
+
+
+def explain(error: TonyError) -> None:
+    """Tells the person what is wrong, and what is to be done."""
+    if isinstance(error, ConfigError):
+        for problem in error.problems:
+            say(str(problem), to=sys.stderr)
+        count = len(error.problems)
+        warn(f"{count} mistake{'s' if count != 1 else ''}; nothing was started.")
+        return
+    for line in str(error).splitlines() or [type(error).__name__]:
+        warn(line)
+    if isinstance(error, PlatformError) and not isinstance(error, RecordError | ProtocolError):
+        warn("this is a bug of ours; please report it together with the job's event log.")
 
 
 def print_json(value: object, *, pretty: bool = False) -> None:

@@ -7,17 +7,20 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tony.bootstrap import settle
-from tony.cli.early import EarlyInterrupts
+from tony.cli.early import ENDING, EarlyInterrupts, Ended, end
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
 from tony.dataclass import dataclass
 from tony.model.layout import Home
+
+if TYPE_CHECKING:
+    from tony.cli.following import Beside
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,8 +62,12 @@ def setting_options(function: F) -> F:
     return function
 
 
-def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
+def submit_and_follow(resolved: Resolved, manner: Manner, *, tied: bool = False, beside: Beside | None = None) -> int:
     """Submits, follows unless told otherwise; answers the exit code.
+
+    Args:
+        tied: the job ends with us, whatever ends us.
+        beside: what to do while the job is followed.
 
     Raises:
         ConfigError: the job can never run. Nothing was started.
@@ -71,7 +78,7 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
 
         print_json(rendered(resolved, place), pretty=True)
         return 0
-    early = EarlyInterrupts()
+    early = EarlyInterrupts(tied=tied)
     job_id = _submit(resolved, place, early)
     if manner.detach:
         if manner.as_json:
@@ -82,7 +89,7 @@ def submit_and_follow(resolved: Resolved, manner: Manner) -> int:
     from tony.cli.following import exit_code, follow_to_end
 
     settle()
-    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout, early)
+    report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout, early, beside)
     if manner.as_json:
         print_json(report)
     return exit_code(report)
@@ -94,19 +101,19 @@ def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:
     ready = None
     try:
         # Staging blocks, and outside of an event loop Ctrl-C ends it at once.
-        with _ending_in_order(), prepared(resolved, place, warn) as ready:
+        with ending_in_order(), prepared(resolved, place, warn) as ready:
             job_id = asyncio.run(ready.hand_over())
             early.begin()
             return job_id
     except KeyboardInterrupt as interrupt:
-        ended = interrupt.number if isinstance(interrupt, _Ended) else 0
+        ended = interrupt.number if isinstance(interrupt, Ended) else 0
         if ready is None or not ready.accepted.is_set():
             how = f"told to end ({signal.Signals(ended).name})" if ended else "interrupted"
             warn(f"{how}; nothing was submitted.")
         else:  # it came in the last moment
             job_id = ready.job.record.job_id
-            if not ended:
-                early.begin(pressed=1)
+            if not ended or early.tied:
+                early.begin(pressed=1, ended_by=ended or signal.SIGINT)
                 return job_id
             warn(f"job {job_id} goes on; end it with: tony kill {job_id}")
         if ended:
@@ -114,27 +121,16 @@ def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:
         raise
 
 
-class _Ended(KeyboardInterrupt):
-    """As Ctrl-C, for the other signals that ask for our end."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__()
-
-
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
+def ending_in_order() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP end us as Ctrl-C does: what is half made is removed. Who ignores them still does."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in ENDING}
     heeded = [number for number, handler in before.items() if handler is signal.SIG_DFL]
     for number in heeded:
-        signal.signal(number, _end)
+        signal.signal(number, end)
     try:
         yield
     finally:
         for number in heeded:
-            signal.signal(number, before[number])
-
-
-def _end(number: int, frame: object) -> None:
-    raise _Ended(number)
+            if signal.getsignal(number) is end:  # or somebody heeds them in another way by now
+                signal.signal(number, before[number])

@@ -2,6 +2,16 @@
 
 NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
 started again. `tony mini` is its command line; everything of it lies in `mini/` of the user's home.
+
+    cluster                  the door: started, looked at, harmed, mended, ended
+    guard                    one that never outlives whoever wanted it
+    options, state, places   what it is to be, what runs, where everything lies
+    daemons, sites           the daemons' command lines and settings
+    java, artifacts          what has to be on the machine: Java, Hadoop's archives
+    ports, preparing         what is chosen and written before the start
+    processes, readiness     started and ended; whether it can be used
+    after_start              what HDFS and YARN have to be told then
+    hadoop_command           what nodes find as `hadoop`
 """
 
 from __future__ import annotations

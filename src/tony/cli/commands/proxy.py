@@ -21,11 +21,12 @@ from tony.model.layout import Home
 @click.option("--address", default="127.0.0.1", show_default=True, help="Listen at this address of this machine.")
 @json_option("Print where it listens as JSON.")
 def command(job: str, target: str, port: int | None, address: str, as_json: bool) -> int:
-    """Listen here, and connect whoever comes with a port of a task of JOB, until the job has ended.
+    """Reach a port of a job's task from here.
 
-    TASK is a task such as worker:0, or a role that has one task. Without PORT it is the task's TB_PORT, and of tasks
-    that have none the port that was reserved for them. Only the machine of the application master has to be reachable
-    from here. Exit code: the job's own. Ctrl-C ends the listening, not the job.
+    Listens, and connects whoever comes with that port of a task of JOB, until the job has ended. TASK is a task such as
+    worker:0, or a role that has one task. Without PORT it is the task's TB_PORT, and of tasks that have none the port
+    that was reserved for them. Only the machine of the application master has to be reachable from here. Exit code:
+    the job's own. Ctrl-C ends the listening, not the job.
     """
     home, name = job_id(job)
     return asyncio.run(_serve(home, name, target, address, port, as_json=as_json))

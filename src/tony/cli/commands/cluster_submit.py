@@ -1,0 +1,31 @@
+"""`tony cluster-submit`, the original's ClusterSubmitter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tony.cli.original import RawCommand, run
+
+if TYPE_CHECKING:
+    from tony.config.original.flags import Flags
+
+
+@click.command("cluster-submit", cls=RawCommand, add_help_option=False)
+def command(words: tuple[str, ...]) -> int:
+    """Submit a job of the original to YARN.
+
+    Follows it to its end. Exit code: 0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal end
+    the job.
+    """
+    about = "Submits a job of the original to YARN and follows it to its end.\nAnswers 0 if it succeeded, else 255."
+    return run("cluster-submit", about, words, _go)
+
+
+def _go(flags: Flags) -> int:
+    from tony.cli.submitting import Manner, submit_and_follow
+    from tony.config.original.loading import load
+
+    resolved = load(flags, overrides={"scheduler": "yarn"})
+    return submit_and_follow(resolved, Manner(detach=False, dry_run=False, as_json=False), tied=True)

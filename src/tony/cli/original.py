@@ -1,0 +1,65 @@
+"""What the commands of the original have in common: their flags as they were, and two exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tony.cli.early import Ended
+from tony.cli.output import explain, say, say_all
+from tony.cli.text import columns_of, table
+from tony.errors import TonyError
+
+if TYPE_CHECKING:
+    from tony.config.original.flags import Flags
+
+#: What the original's -1 becomes.
+FAILED = 255
+
+
+class RawCommand(click.Command):
+    """A command that reads its own words, with one dash or two; click would take some of them for its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leaves them as they are."""
+        ctx.params["words"] = tuple(args)
+        ctx.args = []
+        return []
+
+
+def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int]) -> int:
+    """Reads the flags and goes on; answers 0 for a job that succeeded, and else `FAILED`.
+
+    Args:
+        name, about: of the command, for its usage.
+        go: answers our exit code.
+    """
+    from tony.config.original.flags import parse
+
+    try:
+        if set(words) & {"-h", "-help", "--help"}:
+            _tell_usage(name, about)
+            return 0
+        return 0 if go(parse(words)) == 0 else FAILED
+    except Ended as ended:
+        raise click.exceptions.Exit(128 + ended.number) from None
+    except TonyError as error:
+        explain(error)
+        return FAILED
+
+
+def _tell_usage(name: str, about: str) -> None:
+    from tony.config.original.flags import FLAGS
+
+    say(f"Usage: tony {name} [FLAGS]")
+    say()
+    say_all(f"  {line}" for line in about.splitlines())
+    say()
+    say("Flags, with one dash or two, as -flag value or --flag=value:")
+    rows = [
+        (f"  --{row.name} {row.argument}".rstrip(), row.meaning + (" May be given again." if row.repeated else ""))
+        for row in FLAGS
+    ]
+    say_all(table(rows, columns_of()))
