@@ -77,9 +77,12 @@ def test_a_job_file_may_name_them(tmp_path: Path) -> None:
 
 
 def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:
-    """Wherever they come from."""
+    """Wherever they come from; but of folders in HDFS their files are laid down, each under its own name."""
     (tmp_path / "x.npz").touch()
-    (tmp_path / "job.toml").write_text("command = 'x'\nfiles = ['x.npz', 'hdfs:///data/x.npz']\n")
+    files = "'hdfs:///a/lib', 'hdfs:///b/lib'"
+    (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}]\n")
+    assert len(load(tmp_path / "job.toml").spec.files) == 2
+    (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}, 'x.npz', 'hdfs:///data/y::x.npz']\n")
     with pytest.raises(ConfigError, match=r"two files would be called x\.npz"):
         load(tmp_path / "job.toml")
 

@@ -198,6 +198,8 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
         if entry is None:
             continue
         split = split_entry(entry)
+        if split.name is None and addresses.is_address(split.path):
+            continue  # perhaps a folder, whose files are what counts: staging compares those
         name = PurePosixPath(split.name or os.path.basename(split.path.rstrip("/"))).as_posix()
         if name in seen:
             twice.append((number, name))
