@@ -20,6 +20,12 @@ def as_written(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def name(text: str) -> str:
+    """A name that somebody chose, for a message: without quotes, one line, cut when long."""
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return short if short.isprintable() else quoted(short)[1:-1].replace('\\"', '"')
+
+
 def _written(value: Any, depth: int) -> str:
     if isinstance(value, Canonical):
         return '"off"' if value.value is None else _written(value.value, depth)

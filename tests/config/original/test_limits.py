@@ -102,7 +102,7 @@ class TestParsing:
         """As Hadoop has it; but it is told."""
         key = "tony.application.fail-on-worker-failure-enabled"
         assert notes(tmp_path, {**types(worker=1), key: "yes"}) == [
-            f"{key} (tony.xml:4): 'yes' is neither true nor false, and is taken for false, as in the original."
+            f'{key} (tony.xml:4): "yes" is neither true nor false, and is taken for false, as in the original.'
         ]
 
     def test_a_variable_without_equals_sign_is_empty(self, tmp_path: Path) -> None:

@@ -8,6 +8,11 @@ from tests.fuzz.places import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
 from tony.client.log_names import LogName, Selection
 from tony.config.load import Resolved, load
+from tony.config.original.convert import job_file
+from tony.config.original.flags import Flags as OriginalFlags
+from tony.config.original.flags import parse as parse_flags
+from tony.config.original.loading import load as load_flags
+from tony.config.original.translate import translate
 from tony.config.paths import file_entry
 from tony.errors import ConfigError
 from tony.history.log import settings_digest
@@ -32,6 +37,22 @@ def toml_job(data: bytes) -> None:
 def yaml_job(data: bytes) -> None:
     """A job file in YAML."""
     _good(_loaded("job.yaml", data))
+
+
+def original_job(data: bytes) -> None:
+    """A settings file of the original: what it says can be written as a job file, which says the same."""
+    resolved = _loaded("tony.xml", data)
+    _good(resolved)
+    folder = scratch("job")
+    (folder / "tony.xml").write_bytes(data)
+    draft, _ = translate(OriginalFlags(conf_file="tony.xml"), {}, folder)
+    (folder / "job.toml").write_text(job_file(draft), encoding="utf-8")
+    assert load(folder / "job.toml", environ={}, cwd=folder, site_files=[]).spec == resolved.spec
+
+
+def original_flags(data: bytes) -> None:
+    """A command line of the original, one word a line."""
+    _good(load_flags(parse_flags(_lines(data)), environ={}, cwd=scratch("flags"), site_files=[]))
 
 
 def site(data: bytes) -> None:
@@ -182,6 +203,22 @@ def _flag_seeds() -> list[bytes]:
     ]
 
 
+def _xml_seeds() -> list[bytes]:
+    examples = sorted((Path(__file__).parents[2] / "golden" / "convert").glob("*.xml"))
+    odd = (
+        b"<configuration><property name='tony.a.instances' value='2'/><property><name>tony.a.command</name>"
+        b"<value>${env.X:-echo} {role}</value><final>true</final></property></configuration>"
+    )
+    return [*(path.read_bytes() for path in examples), odd]
+
+
+def _original_flag_seeds() -> list[bytes]:
+    return [
+        b"--executes\npython x.py\n-src_dir=src\n--conf\ntony.worker.instances=2\n--shell_env\nA=1,B=2\n--debug",
+        b"-executes=x\n--python_venv\nv.zip\n--python_binary_path\nbin/p\n--hdfs_classpath=/a,/b\n--conf_file\nx.xml",
+    ]
+
+
 _TOML_WORDS = (b'"""', b"'''", b"[[", b"]]", b" = ", b"[roles.", b"instances", b"{a=", b"0x", b"1979-05-27", b"\\u0041")
 _YAML_WORDS = (
     b"&a",
@@ -214,6 +251,29 @@ TARGETS = (
             )
         ],
         tokens=(*_TOML_WORDS, b'"roles.*.memory"', b'"scheduler.name"'),
+    ),
+    Target(
+        name="original",
+        run=original_job,
+        errors=(ConfigError,),
+        seeds=_xml_seeds,
+        tokens=(
+            b"<property>",
+            b"<name>tony.",
+            b"</name><value>",
+            b"</value></property>",
+            b".instances",
+            b"&#10;",
+            b"${",
+        ),
+        memory=24 << 20,  # a file is read in one piece
+    ),
+    Target(
+        name="original-flags",
+        run=original_flags,
+        errors=(ConfigError,),
+        seeds=_original_flag_seeds,
+        tokens=(b"\n--conf\ntony.", b"=", b"--", b"\n"),
     ),
     Target(name="flags", run=flags, errors=(ConfigError,), seeds=_flag_seeds, tokens=(_PARTS, b"__", b"ROLES__", b"=")),
     Target(

@@ -8,6 +8,7 @@ from tony.config.original import values
 from tony.config.original.draft import Draft, Origin
 from tony.config.original.settings import Value
 from tony.config.original.shape import Shape
+from tony.config.show import name as shown
 
 _YARN = ("scheduler", "yarn")
 _TEXTS = {
@@ -80,7 +81,7 @@ def _docker(draft: Draft, types: Shape) -> None:
     for value in keys:
         name = value.key.removeprefix("tony.docker.").removesuffix(".image")
         if value.key.endswith(".image") and name not in (*types.instances, "am", "containers"):
-            draft.note(value, f"type {name} has no tasks.")
+            draft.note(value, f"type {shown(name)} has no tasks.")
 
 
 # --- Hadoop's configuration -------------------------------------------------------------------------------------------
@@ -98,6 +99,7 @@ def _configuration(draft: Draft, cwd: Path) -> None:
         return
     folder = folders[named[0].key]
     if not any((folder / name).is_file() for name in _SITE_FILES):
-        draft.blame(named[0], f"{folder} holds none of {', '.join(_SITE_FILES)}: name the cluster's own files.")
+        files = ", ".join(_SITE_FILES)
+        draft.blame(named[0], f"{shown(str(folder))} holds none of {files}: name the cluster's own files.")
         return
     draft.put((*_YARN, "conf"), str(folder), Origin(named[0].place, named[0].key))

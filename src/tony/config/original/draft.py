@@ -10,7 +10,7 @@ from tony.config.keys import Key
 from tony.config.layers import Layer, put
 from tony.config.notes import Note
 from tony.config.original.settings import Part, Settings, Value
-from tony.config.show import as_written
+from tony.config.show import as_written, name
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 
@@ -62,16 +62,17 @@ class Draft:
 
     def note(self, value: Value, message: str) -> None:
         """Tells why a setting has no effect, or another one."""
-        self.notes.append(Note(key=value.key, message=message, source=value.place))
+        self.notes.append(Note(key=name(value.key), message=message, source=value.place))
 
     def tell(self, origin: Origin, message: str) -> None:
         """Tells something of one part of a list."""
-        self.notes.append(Note(key=origin.key or origin.place, message=message, source=origin.key and origin.place))
+        source = origin.place if origin.key else None
+        self.notes.append(Note(key=name(origin.key or origin.place), message=message, source=source))
 
     def blame(self, value: Value, message: str) -> None:
         """Tells what is wrong with a setting."""
         shown = None if any(word in value.key for word in _SECRET) else as_written(value.text)
-        self.problems.append(Problem(key=value.key, message=message, value=shown, source=value.place))
+        self.problems.append(Problem(key=name(value.key), message=message, value=shown, source=value.place))
 
     def layer(self, base: Path) -> Layer:
         """The values as one layer of settings."""

@@ -9,14 +9,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from tony.config import show
 from tony.config.nearest import did_you_mean
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 
 #: Where a mistake in the flags is.
 SOURCE = "command line"
-#: Characters of a word that a message shows.
-_SHOWN = 60
+#: For so many unknown flags the nearest one is looked for: that takes a millisecond each.
+_EXPLAINED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ def parse(arguments: Iterable[str]) -> Flags:
         name, value = _taken_apart(word)
         row = _BY_NAME.get(name)
         if row is None:
-            problems.append(_unknown(word, name))
+            problems.append(_unknown(word, name, explain=len(problems) < _EXPLAINED))
             if name and value is None and words and not words[0].startswith("-"):
                 words.popleft()  # surely its value
             continue
@@ -163,15 +164,15 @@ def _mistake(row: FlagRow, value: str | None, found: dict[str, list[str]]) -> st
     return None
 
 
-def _unknown(word: str, name: str) -> Problem:
-    shown = word if len(word) <= _SHOWN else f"{word[: _SHOWN - 1]}…"
+def _unknown(word: str, name: str, *, explain: bool) -> Problem:
+    shown = show.name(word)
     if not name:
         message = f"`{shown}` belongs to no flag. A value with blanks stands in quotes: --task_params '--epochs 3'."
         return Problem(key="", message=message, source=SOURCE)
     known = "known are " + ", ".join(f"--{row.name}" for row in FLAGS) + "."
-    near = did_you_mean(name, _BY_NAME)
+    near = did_you_mean(name, _BY_NAME) if explain else ""
     hint = near.replace("`", "`--", 1) if near else known
-    return Problem(key=shown.partition("=")[0], message=f"there is no such flag; {hint}", source=SOURCE)
+    return Problem(key=show.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE)
 
 
 def _unquoted(value: str) -> str:

@@ -10,6 +10,7 @@ from tony.config.original.keys import VARIABLES
 from tony.config.original.shape import Shape
 from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
+from tony.config.show import name as shown
 from tony.model.placeholders import escaped
 
 NAME = "TensorFlowApplication"
@@ -66,7 +67,8 @@ def _variables(draft: Draft) -> None:
         if _is_refused(draft, name, origin):
             continue
         if is_secret(name):
-            draft.tell(origin, f"{name} is a secret by its name. It is set in the programs only, where it is hidden.")
+            message = f"{shown(name)} is a secret by its name. It is set in the programs only, where it is hidden."
+            draft.tell(origin, message)
             if ("env", name) not in draft.origins:
                 draft.put(("env", name), escaped(value), origin)
         else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tony.config.nearest import did_you_mean
 from tony.config.original import values
 from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.settings import Value
 from tony.config.original.shape import DEBUG, DRIVER, TENSORBOARD, Shape, is_horovod
+from tony.config.show import name as shown
 from tony.units import exact_duration
 
 UNTRACKED = "tony.application.untracked.jobtypes"
@@ -39,8 +41,12 @@ def _known(draft: Draft, types: Shape, key: str, default: str = "") -> list[str]
     value = draft.settings.get(key)
     for name in named:
         if value and name not in types.instances and name not in types.absent:
-            draft.note(value, f"no type {name} has tasks; {did_you_mean(name, types.instances, 'it is left out.')}")
+            draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
     return [name for name in named if name in types.instances]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known, "it is left out.")
 
 
 def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
@@ -94,12 +100,12 @@ def _limit(
 ) -> None:
     """What becomes of one `dependency.<type>.timeout.after.<group>`."""
     if name not in types.instances:
-        draft.note(value, f"no type {name} has tasks; {did_you_mean(name, types.instances, 'it is left out.')}")
+        draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
     elif group not in groups:
-        draft.note(value, f"there is no group {group} with tasks; {did_you_mean(group, groups, 'it is left out.')}")
+        draft.note(value, f"there is no group {shown(group)} with tasks; {_meant(group, groups)}")
     elif name in limited:
         first = limited[name]
-        draft.blame(value, f"one group for each type: {first.key} ({first.place}) names another one for {name}.")
+        draft.blame(value, f"one group for each type: {shown(first.key)} ({first.place}) names another one for {name}.")
     else:
         limited[name] = value
         seconds = values.integer(draft, value.key, 0)

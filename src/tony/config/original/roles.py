@@ -9,6 +9,7 @@ from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.keys import RESERVED, TYPE_ENDINGS
 from tony.config.original.settings import Value
 from tony.config.original.shape import TENSORBOARD, Shape
+from tony.config.show import name as shown
 
 #: Memory of a task of which nothing is said.
 MEMORY = "2g"
@@ -79,5 +80,5 @@ def _absent(draft: Draft, types: Shape) -> None:
         missing = name not in types.instances and name not in types.absent and name not in RESERVED
         if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in told:
             told.add(name)
-            hint = did_you_mean(name, types.instances, f"set tony.{name}.instances if it is to have some.")
-            draft.note(value, f"type {name} has no tasks, so what is said of it has no effect; {hint}")
+            hint = did_you_mean(name, types.instances, f"set tony.{shown(name)}.instances if it is to have some.")
+            draft.note(value, f"type {shown(name)} has no tasks, so what is said of it has no effect; {hint}")

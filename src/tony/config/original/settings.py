@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tony.config.original.flags import Flags
+from tony.config.show import name
 from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting
@@ -99,7 +100,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
         try:
             text = expanded.get(key) or ""
         except ConfigurationError as error:
-            problems.append(Problem(key=key, message=f"{error}", source=_place(raw[key], named)))
+            problems.append(Problem(key=name(key), message=f"{error}", source=_place(raw[key], named)))
             continue
         place = _place(raw[key], named)
         values[key] = Value(key=key, text=text, place=place, parts=(Part(text, place),))
@@ -136,8 +137,8 @@ def _place(setting: Setting, named: Mapping[str, str]) -> str:
 
 def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
     message = str(error)
-    for path, name in named.items():
-        message = message.replace(path, name)
+    for path, known in named.items():
+        message = message.replace(path, known)
     return Problem(key="", message=message)
 
 
@@ -148,7 +149,7 @@ def _add_conf(values: dict[str, Value], conf: Iterable[str]) -> list[Problem]:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key:
-            message = f"`{text[:60]}`: write --conf key=value, such as --conf tony.worker.instances=2."
+            message = f"`{name(text)}`: write --conf key=value, such as --conf tony.worker.instances=2."
             problems.append(Problem(key="--conf", message=message))
             continue
         _add(values, key, Part(value.strip(), "--conf"), appended=key in APPENDED)

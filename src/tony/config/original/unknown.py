@@ -7,8 +7,12 @@ from tony.config.notes import Note
 from tony.config.original.draft import Draft
 from tony.config.original.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
 from tony.config.original.settings import Value
+from tony.config.show import name as shown
 
 _LISTED = 5
+#: For so many unknown settings the nearest one is looked for: that takes some milliseconds each.
+_EXPLAINED = 20
+_LISTS = "docs/migrating.md lists all of the original's."
 
 
 def tell(draft: Draft) -> None:
@@ -19,14 +23,15 @@ def tell(draft: Draft) -> None:
         if not value.key.startswith("tony."):
             strangers.append(value)
         elif row is None:
-            draft.blame(value, f"unknown setting; {_hint(draft, value)}")
+            hint = _hint(draft, value) if len(draft.problems) < _EXPLAINED else _LISTS
+            draft.blame(value, f"unknown setting; {hint}")
         elif row.gone:
             draft.note(value, row.gone)
     if strangers:
-        names = ", ".join(value.key for value in strangers[:_LISTED])
+        names = ", ".join(shown(value.key) for value in strangers[:_LISTED])
         more = f" and {len(strangers) - _LISTED} more" if len(strangers) > _LISTED else ""
         message = f"settings of others than the original are left alone: {names}{more}."
-        draft.notes.append(Note(key=strangers[0].key, message=message, source=strangers[0].place))
+        draft.notes.append(Note(key=shown(strangers[0].key), message=message, source=strangers[0].place))
 
 
 def _hint(draft: Draft, value: Value) -> str:
@@ -40,4 +45,4 @@ def _hint(draft: Draft, value: Value) -> str:
         known = [row.name for row in KEYS if "<" not in row.name]
         like_type = [f"tony.{name}.{each}" for each in TYPE_ENDINGS] if ending and name not in RESERVED else []
         near = nearest(value.key, [*known, *like_type])
-    return f"did you mean `{near}`?" if near else "docs/migrating.md lists all of the original's."
+    return f"did you mean `{shown(near)}`?" if near else _LISTS

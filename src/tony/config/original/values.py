@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from tony.config.original.draft import Draft, Origin, origin_of
 from tony.config.original.settings import Part, Value
+from tony.config.show import as_written
 from tony.hadoop.configuration.values import parse_bool, parse_int
 from tony.units import exact_duration, exact_size, parse_size
 
@@ -69,7 +70,8 @@ def truth(draft: Draft, key: str, default: bool = False) -> bool:
     found = parse_bool(value.text)
     if found is None:
         word = str(default).lower()
-        draft.note(value, f"{value.text!r} is neither true nor false, and is taken for {word}, as in the original.")
+        text = as_written(value.text)
+        draft.note(value, f"{text} is neither true nor false, and is taken for {word}, as in the original.")
     return default if found is None else found
 
 
