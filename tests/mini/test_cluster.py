@@ -102,6 +102,15 @@ def test_a_killed_daemon_comes_back(cluster: Cluster, name: str) -> None:
     assert before.processes[name] != after.processes[name]
 
 
+def test_several_come_back_one_after_the_other(cluster: Cluster) -> None:
+    """Nobody waits for those that are still dead: they are named."""
+    for name in ("nm1", "nm2"):
+        cluster.kill(name)
+    assert ["nm2"] == list(cluster.restart("nm1"))
+    assert [] == list(cluster.restart("nm2"))
+    assert cluster.status().waiting_for is None
+
+
 def test_a_daemon_can_be_held(cluster: Cluster) -> None:
     """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
     cluster.kill("nm1", signal.SIGSTOP)

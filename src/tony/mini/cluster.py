@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tony.dataclass import dataclass, replace
@@ -166,8 +166,11 @@ class Cluster:
                 raise InfraError(f"{daemon.name} still runs {_END_TIMEOUT:.0f} s after the signal; try --signal KILL")
             return process
 
-    def restart(self, name: str, timeout: float = START_TIMEOUT) -> None:
+    def restart(self, name: str, timeout: float = START_TIMEOUT) -> Sequence[str]:
         """Kills a daemon if it runs, starts it again, and waits until the cluster is ready. Its ports stay the same.
+
+        Returns:
+            Names of others that are dead. Then nothing was waited for: the cluster cannot be ready without them.
 
         Raises:
             UserError: there is no cluster, or no such daemon.
@@ -181,7 +184,11 @@ class Cluster:
                 processes.end([old])
             since = time.time()
             state = self._spawn(self.state, daemon)
-            self._wait(state, {daemon.name: since}, (daemon,), timeout)
+            living = state.living()
+            dead = [each.name for each in state.daemons if each.name != daemon.name and each.name not in living]
+            if not dead:
+                self._wait(state, {daemon.name: since}, (daemon,), timeout)
+            return dead
 
     def wait(self, timeout: float = START_TIMEOUT) -> None:
         """Waits until the cluster is ready.

@@ -147,8 +147,12 @@ def kill(daemon: str, name: str) -> None:
 def restart(daemon: str) -> None:
     """Start DAEMON (nn, rm, dn1, nm1...) again, killed before if it runs; wait until the cluster is ready."""
     began = time.monotonic()
-    _cluster().restart(daemon)
-    say(f"{daemon} is back, and the cluster ready, after {time.monotonic() - began:.1f} s")
+    dead = _cluster().restart(daemon)
+    if dead:
+        verb = "is" if len(dead) == 1 else "are"
+        say(f"{daemon} is started; {' and '.join(dead)} {verb} dead still; to mend it: tony mini restart {dead[0]}")
+    else:
+        say(f"{daemon} is back, and the cluster ready, after {time.monotonic() - began:.1f} s")
 
 
 def _give_up(number: int, frame: object) -> None:
