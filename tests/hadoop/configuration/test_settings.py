@@ -37,6 +37,16 @@ def test_a_value_knows_file_and_line(tmp_path: Path) -> None:
     assert (core, yarn) == settings.files
 
 
+def test_a_default_tells_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """A folder without a site file is perhaps the wrong one."""
+    site(tmp_path, "core", a="1")
+    settings = Configuration.load(tmp_path)
+    assert "Hadoop's default (core-default.xml)" == settings.source("fs.defaultFS")
+    told = f"Hadoop's default (yarn-default.xml; there is no yarn-site.xml in {tmp_path})"
+    assert told == settings.source("yarn.resourcemanager.address")
+    assert "Hadoop's default (yarn-default.xml)" == Configuration.load().source("yarn.resourcemanager.address")
+
+
 def test_the_site_files_have_an_order_and_final_ends_it(tmp_path: Path) -> None:
     """core, hdfs, yarn, mapred; a later file wins unless an earlier one said `final`; what is given wins over all."""
     final = "<property><name>f</name><value>core</value><final>true</final></property>"

@@ -118,8 +118,15 @@ class Configuration:
         found = self._settings.get(key)
         if found is None and key in DEFAULTS:
             text, file = DEFAULTS[key]
-            found = Setting(text=text, source=f"Hadoop's default ({file})")
+            found = Setting(text=text, source=f"Hadoop's default ({file}{self._without(file)})")
         return found
+
+    def _without(self, file: str) -> str:
+        """That the folder has no site file which could say otherwise: perhaps it is the wrong folder."""
+        site = file.replace("-default", "-site")
+        if self.folder is None or any(each.name == site for each in self.files):
+            return ""
+        return f"; there is no {site} in {self.folder}"
 
     def source(self, key: str) -> str:
         """Where the value comes from: `file:line`, `given`, Hadoop's default, or `not set`."""

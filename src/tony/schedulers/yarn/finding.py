@@ -27,8 +27,10 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
         SchedulerError: none of them names one.
         ConfigurationError: its files cannot be used.
     """
-    folder = named_folder(settings, home, environ)
-    if not folder:
+    # What is wrong with a folder of the environment's names the variable, if it is found by that.
+    from_environment = not settings.conf and (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR"))
+    folder = None if from_environment else settings.conf or conf_dir(home)
+    if not (folder or from_environment):
         raise SchedulerError(
             "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "
             "(or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start one: tony mini start"
