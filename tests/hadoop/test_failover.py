@@ -165,6 +165,15 @@ async def test_a_daemon_that_hangs() -> None:
         assert 1 == len(server.calls)
 
 
+async def test_silence_counts_from_the_question_on() -> None:
+    """One that hangs, and is alone, is not asked again when its silence was longer than the patience."""
+    async with daemon() as server, proxy(server, policy=with_fields(QUICK, patience=1.0)) as only:
+        server.order(Silence(), times=2)
+        with pytest.raises(Unavailable, match=r"answers for 1\.\d s"):
+            await only.call(ECHO, HI, timeout=1.2)
+        assert 1 == len(server.calls)
+
+
 async def test_a_call_that_times_out_leaves_others_alone() -> None:
     """The connection is closed when the last of its calls is through."""
     async with daemon() as server, proxy(server) as only:

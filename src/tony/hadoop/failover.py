@@ -166,7 +166,7 @@ class Proxy:
         call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
         how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
         while True:
-            is_sent = False
+            is_sent, began = False, asyncio.get_running_loop().time()
             try:
                 connection = await self._connected()
                 is_sent = True
@@ -178,7 +178,8 @@ class Proxy:
             if self._is_closed or logins >= _LOGIN_TRIES or not may_repeat or _is_final(failure):
                 raise failure
             now = asyncio.get_running_loop().time()
-            since, tries, call_id = min(since, now), tries + 1, call_id.again()
+            failed = began if isinstance(failure, CallTimeout) else now  # who is silent is so since the question
+            since, tries, call_id = min(since, failed), tries + 1, call_id.again()
             if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
                 raise self._unavailable(now - since, failure)
             if isinstance(failure, RetriableError):
