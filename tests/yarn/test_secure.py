@@ -46,6 +46,7 @@ out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
 file = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
 credentials = read_file(file)
 (token,) = credentials.tokens.values()
+(out / "brought").write_bytes(Path("brought").read_bytes())
 (out / "token").touch(mode=0o600)
 (out / "token").write_text(to_url_string(token))
 (out / "seen").write_text(json.dumps([token.kind, sorted(credentials.secrets), oct(file.stat().st_mode & 0o777)]))
@@ -128,10 +129,13 @@ def test_a_job(lab: SecureLab) -> None:
         "SSL_CERT_FILE": lab.env["SSL_CERT_FILE"],
         "JARS": lab.cluster.state.jars,
     }
-    job = lab.detach(lab.roles(PROGRAM, '[roles.worker]\nmemory = "512m"', **places))
+    brought = f"hdfs://{folder}/brought"  # nodes fetch it with the job's token
+    with as_if(lab.secure.client_environment(user())), as_cluster(lab.secure).web_files() as files:
+        files.create(f"{folder}/brought", b"from HDFS", permission=0o600)
+    job = lab.detach(lab.roles(PROGRAM, '[roles.worker]\nmemory = "512m"', head=f'files = ["{brought}"]', **places))
     until(lambda: lab.wrote("java") or lab.status(job)["state"] in ENDED, "the program used HDFS")
     assert lab.wrote("java") == "over HTTP", lab.status(job)
-    assert lab.wrote("web") == "over HTTP"
+    assert (lab.wrote("web"), lab.wrote("brought")) == ("over HTTP", "from HDFS")
     assert lab.wrote("rpc") == user()
     assert lab.wrote("seen") == '["HDFS_DELEGATION_TOKEN", [], "0o600"]'
     token = from_url_string(lab.wrote("token"))
