@@ -6,7 +6,7 @@ main ──▶ life ──▶ executor ──┬▶ link         one connection 
   │                          │    ├▶ log_readers  who reads what the program prints, through the application master
   │                          │    └▶ tunnels      who connects to its ports, through the application master
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
-watchdog                          ├▶ environment  what the program is started with
+watchdog                          ├▶ environment  what the program is started with; `hadoop_classpath` asks the node
 a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
 that ends the program             ├▶ family       everything the program has started: found, signalled, ended
 when the executor cannot          ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them

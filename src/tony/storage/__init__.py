@@ -8,6 +8,7 @@ On the submitter's machine:
     cache, pack         every object once; a folder as one tar, the same bytes for the same content
     manifest            what lies in a folder, as a list
     biggest             where the bytes are, when they are too many
+    remote, far         what lies in a cluster's file system, and what a job's keys ask for of it
 
 Where a container is:
 
