@@ -3,6 +3,7 @@
 from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.states import DistributedMode
 from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.offer import Node, Offer, Queue
 from tony.schedulers.yarn.settings import YarnSettings
@@ -109,6 +110,22 @@ def test_label_of_another_queue() -> None:
     assert told(job(Resources(), node_label="gpu"), replace(OFFER, queue=Queue(running=True, labels=["gpu"]))) == []
     problems = told(job(Resources(), node_label="gpu"), replace(OFFER, queue=None))
     assert [problem.key for problem in problems] == ["scheduler.yarn.queue"]
+
+
+def test_more_tasks_than_fit_at_one_time() -> None:
+    """Such a gang never starts, unless nodes join. Nodes with a label take only who names it; cores need not count."""
+    offer = replace(OFFER, shared_labels=[])
+    gang = replace(SMALL, roles={"worker": Role(instances=3, resources=Resources(memory=3 * GIB, vcores=2))})
+    said = (
+        "All 3 tasks of worker start together (3072m each), and the nodes hold 2 at one time, were they empty. "
+        "Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+    )
+    assert noticed(gang, offer) == [said]
+    assert noticed(gang, OFFER) == []
+    assert noticed(replace(gang, distributed_mode=DistributedMode.FCFS), offer) == []
+    gpus = job(Resources(gpus=2), node_label="gpu")
+    four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
+    assert "(1024m, 2 yarn.io/gpu each), and the nodes hold 2" in noticed(four)[0]
 
 
 def test_mounts_without_an_image() -> None:

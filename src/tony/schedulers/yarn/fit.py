@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.errors import Problem
 from tony.model.job import JobSpec
+from tony.model.states import DistributedMode
 from tony.schedulers.yarn.offer import Offer
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.shares import may_go_elsewhere, most_memory, too_much
@@ -34,7 +35,7 @@ def notices(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[str]:
         if role.mounts and not (role.image or settings.docker_image)
     ]
     for want in wants(spec, settings, offer):
-        if told := _away(want, offer) or _perhaps_never(want, offer):
+        if told := _away(want, offer) or _perhaps_never(want, offer) or _too_many(want, spec, offer):
             found.append(told)
     return found
 
@@ -163,6 +164,27 @@ def _perhaps_never(want: Want, offer: Offer) -> str:
     if not said or not may_go_elsewhere(offer):
         return ""
     return f"{said[0].upper()}{said[1:]}. Unless the cluster puts your jobs into another queue, it never starts."
+
+
+def _too_many(want: Want, spec: JobSpec, offer: Offer) -> str:
+    """That the nodes do not hold all tasks of a role at one time; empty if they do, or need not.
+
+    Told, not refused: nodes may join. Cores are not looked at, as YARN may not count them.
+    """
+    name = want.place.removeprefix("roles.")
+    role = spec.effective_roles.get(name)
+    amounts = {kind: amount for kind, amount in want.amounts.items() if kind != CORES}
+    if role is None or not amounts or spec.distributed_mode is not DistributedMode.GANG:
+        return ""
+    nodes = nodes_for(want, offer)
+    most = sum(min(node.has.get(kind, 0) // amount for kind, amount in amounts.items()) for node in nodes)
+    if not 0 < most < role.instances:
+        return ""
+    asked = ", ".join(amount_text(kind, amount) for kind, amount in amounts.items())
+    return (
+        f"All {role.instances} tasks of {name} start together ({asked} each), and the nodes hold {most} at one time, "
+        "were they empty. Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+    )
 
 
 def _largest(nodes: int) -> str:
