@@ -25,7 +25,7 @@ test: env ## all that CI does: system packages, checks, every test
 	scripts/test
 
 test-all: env ## as `make test`, and the long tests too
-	@scripts/system-packages
+	@scripts/system-packages --long
 	@$(MAKE) --no-print-directory check
 	scripts/test --long
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab
+from tests.framework_envs import BUILD, interpreter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework]
 
@@ -82,7 +83,28 @@ def test_pytorch(lab: Lab) -> None:
     assert accuracy(printed) > 90
 
 
+@pytest.mark.long  # built from source; tests/e2e/test_horovod_meeting.py has ranks that are played
+@pytest.mark.timeout(BUILD)
+def test_horovod(lab: Lab) -> None:
+    """Four ranks find each other without a driver; their numbers add up."""
+    _, printed, _ = run(lab, "horovod", "--set", f"python={interpreter('horovod')}")
+    assert printed.count("joined, 4 ranks, their numbers add up to 6\n") == 4
+    assert accuracy(printed) > 90
+
+
+@pytest.mark.long  # an environment of its own, with an old numpy; tests/frameworks/test_mxnet.py has what it is told
+@pytest.mark.timeout(BUILD)
+def test_mxnet(lab: Lab) -> None:
+    """Both workers end with the same line, and the servers when the workers have."""
+    _, printed, status = run(lab, "mxnet", "--set", f"python={interpreter('mxnet')}")
+    lines = re.findall(r"worker ([01]): y = ([0-9.]+) x \+ ([0-9.]+)", printed)
+    assert {worker for worker, _, _ in lines} == {"0", "1"}
+    assert {(round(float(slope), 1), round(float(offset), 1)) for _, slope, offset in lines} == {(5.0, 2.0)}
+    assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
+
+
 def test_every_example_is_tested() -> None:
     """No folder of examples/ is without a test here."""
     names = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and os.listdir(path)}
-    assert names == {"digits", "jax", "plain", "pytorch-ddp", "tensorflow-ps"}
+    names -= {"from-tony"}  # those of the original, which have tests of their own
+    assert names == {"digits", "horovod", "jax", "mxnet", "plain", "pytorch-ddp", "tensorflow-ps"}

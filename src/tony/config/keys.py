@@ -139,7 +139,7 @@ _JOB = (
     _row("name", Kind.TEXT, Half.CLIENT, "What people call the job: up to 200 characters, need not be unique.",
          default="the job file's name", also="title app application job_name"),
     _row("framework", Kind.TEXT, Half.FRAMEWORK, "Whose variables the programs get: `tensorflow`, `pytorch`, `jax`, "
-         "`none`, `standalone` or the name of a plug-in.", also="runtime backend"),
+         "`mxnet`, `horovod`, `none`, `standalone` or the name of a plug-in.", also="runtime backend"),
     _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
          "as it is. Placeholders are filled in.", also="cmd run executes entrypoint args"),
     _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "

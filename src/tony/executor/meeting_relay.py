@@ -1,7 +1,8 @@
 """A meeting point that passes connections on to the port that the task's program names.
 
 The program is a rendezvous server of the user's own, in the original's manner: once it listens it leaves a file named
-`<port>____HOROVOD_RENDEZVOUS_SERVER____` in the folder that it was told. Whoever connects earlier waits here.
+`<port>____HOROVOD_RENDEZVOUS_SERVER____` in the folder that it was told, or beside the job's source as the original's
+first ones did. Whoever connects earlier waits here.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ class Relay:
 
     Args:
         folder: where the program leaves its file.
+        other: a folder where it may leave it instead; older files there do not count.
+        since: nanoseconds since 1970: what is older there.
         patience: seconds to wait for it.
     """
 
-    def __init__(self, folder: str, patience: float = PATIENCE) -> None:
+    def __init__(self, folder: str, other: str, since: int, patience: float = PATIENCE) -> None:
         self._folder = folder
+        self._other = other
+        self._since = since
         self._patience = patience
         self._said = False
 
@@ -42,7 +47,7 @@ class Relay:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                while (port := announced(self._folder)) is None:
+                while (port := self._announced()) is None:
                     await asyncio.sleep(_LOOK)
             beyond_reader, beyond_writer = await asyncio.open_connection("127.0.0.1", port)
         except TimeoutError:
@@ -55,20 +60,24 @@ class Relay:
             return
         await asyncio.gather(_pass(reader, beyond_writer), _pass(beyond_reader, writer))
 
+    def _announced(self) -> int | None:
+        return announced(self._folder) or announced(self._other, self._since)
+
     def _say(self, text: str) -> None:
         if not self._said:
             self._said = True
             print(text, file=sys.stderr, flush=True)
 
 
-def announced(folder: str) -> int | None:
-    """The port that the program has named last; None as long as it has not."""
-    found: list[tuple[float, int]] = []
+def announced(folder: str, since: int = 0) -> int | None:
+    """The port that the program has named last, after `since`; None as long as it has not."""
+    found: list[tuple[int, int]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = _NAME.fullmatch(entry.name)
             if name and 0 < int(name[1]) < 1 << 16:
-                found.append((entry.stat().st_mtime, int(name[1])))
+                found.append((entry.stat().st_mtime_ns, int(name[1])))
+    found = [each for each in found if each[0] >= since]
     return max(found)[1] if found else None
 
 
@@ -87,6 +96,6 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def main() -> int:
-    """Serves the listening socket that is our standard input until we are killed; the argument is the folder."""
-    asyncio.run(Relay(sys.argv[1]).serve(socket.socket(fileno=0)))
+    """Serves the listening socket that is our standard input until we are killed; arguments as for `Relay`."""
+    asyncio.run(Relay(sys.argv[1], sys.argv[2], int(sys.argv[3])).serve(socket.socket(fileno=0)))
     return 0

@@ -1,0 +1,178 @@
+"""What a Horovod program finds in its environment, and where its ranks meet."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.frameworks.conftest import Gang
+from tony.errors import UserError
+from tony.frameworks.horovod import Horovod
+from tony.model.cluster import ClusterSpec
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.states import AfterCondition, DistributedMode, Meeting, RoleKind
+
+if TYPE_CHECKING:
+    from tests.frameworks.conftest import GangMaker
+
+
+def job(**roles: Role) -> JobSpec:
+    return JobSpec(framework="horovod", roles=roles)
+
+
+def ranks(gang: Gang) -> dict[str, list[str | None]]:
+    """The rank of each process of each task."""
+    found = gang.environments().items()
+    return {str(task): [one.get("HOROVOD_RANK") for one in processes] for task, processes in found}
+
+
+def meetings(spec: JobSpec) -> dict[str, Meeting]:
+    """Task -> what its executor runs on its port."""
+    found = {str(task): Horovod().meeting(spec, task) for task in spec.task_ids}
+    return {task: meeting for task, meeting in found.items() if meeting is not None}
+
+
+def test_a_worker_has_its_slot_and_the_meeting_point(make_gang: GangMaker) -> None:
+    """All variables that Horovod's gloo controller reads, and the original's list of addresses."""
+    gang = make_gang(job(worker=Role(instances=2)), {"worker": ("a:1", "b:2")})
+    assert gang.environments()[TaskId("worker", 1)] == [
+        {
+            "CLUSTER_SPEC": '{"worker":["a:1","b:2"]}',
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "a",
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": "1",
+            "HOROVOD_HOSTNAME": "b",
+            "HOROVOD_RANK": "1",
+            "HOROVOD_SIZE": "2",
+            "HOROVOD_LOCAL_RANK": "0",
+            "HOROVOD_LOCAL_SIZE": "1",
+            "HOROVOD_CROSS_RANK": "1",
+            "HOROVOD_CROSS_SIZE": "2",
+        }
+    ]
+    assert meetings(gang.spec) == {"worker:0": Meeting.STORE}
+
+
+def test_the_time_out_may_be_set_by_the_job() -> None:
+    """It is the original's unless the job says otherwise; so it is none of the variables that always hold."""
+    assert Horovod().defaults() == {"HOROVOD_GLOO_TIMEOUT_SECONDS": "2000"}
+
+
+def test_ranks_go_host_by_host(make_gang: GangMaker) -> None:
+    """Neighbours in rank are neighbours on a host, in whatever order the containers came."""
+    addresses = {"worker": ("a:1", "b:1", "a:2", "b:2")}
+    found = ranks(make_gang(job(worker=Role(instances=4)), addresses))
+    assert found == {"worker:0": ["0"], "worker:1": ["2"], "worker:2": ["1"], "worker:3": ["3"]}
+
+
+def test_processes_of_a_task_are_slots_of_their_own(make_gang: GangMaker) -> None:
+    """Three on one host, one on the other; LOCAL_RANK stays the number inside the task."""
+    addresses = {"chief": ("a:1",), "worker": ("b:1", "a:2")}
+    gang = make_gang(job(worker=Role(instances=2, procs_per_task=2), chief=Role()), addresses)
+    assert ranks(gang) == {"chief:0": ["0"], "worker:0": ["3", "4"], "worker:1": ["1", "2"]}
+    mine = gang.environments()[TaskId("worker", 1)]
+    assert [(one["HOROVOD_LOCAL_RANK"], one["LOCAL_RANK"]) for one in mine] == [("1", "0"), ("2", "1")]
+    assert {one["HOROVOD_LOCAL_SIZE"] for one in mine} == {"3"}
+    assert meetings(gang.spec) == {"chief:0": Meeting.STORE}
+
+
+def test_who_does_not_compute_has_no_slot(make_gang: GangMaker) -> None:
+    """Everybody would wait for a sidecar or an evaluator; parameter servers of one's own are ranks unless said so."""
+    gang = make_gang(
+        job(
+            worker=Role(instances=2),
+            board=Role(kind=RoleKind.SIDECAR),
+            evaluator=Role(),
+            prepare=Role(kind=RoleKind.SETUP),
+        )
+    )
+    assert ranks(gang) == {
+        "worker:0": ["0"],
+        "worker:1": ["1"],
+        "board:0": [None],
+        "evaluator:0": [None],
+        "prepare:0": [None],
+    }
+    assert json.loads(gang.environments()[TaskId("board", 0)][0]["CLUSTER_SPEC"])["worker"]
+    assert {one["HOROVOD_SIZE"] for one in gang.environments()[TaskId("worker", 0)]} == {"2"}
+
+
+def test_roles_that_start_later_meet_among_themselves(make_gang: GangMaker) -> None:
+    """They have ranks from 0, and a meeting point of their own."""
+    later = Role(instances=2, after={"worker": AfterCondition.SUCCEEDED})
+    spec = job(worker=Role(instances=2), tune=later)
+    assert ranks(make_gang(spec))["tune:1"] == ["1"]
+    assert meetings(spec) == {"worker:0": Meeting.STORE, "tune:0": Meeting.STORE}
+    mine = make_gang(spec).environments()[TaskId("tune", 1)][0]
+    assert mine["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "tune-0.example"
+
+
+def test_own_driver(make_gang: GangMaker) -> None:
+    """It is told the hosts and where to leave word, has no rank, and everybody goes through its port."""
+    spec = job(driver=Role(kind=RoleKind.UNTRACKED), worker=Role(instances=3))
+    gang = make_gang(spec, {"driver": ("c:9",), "worker": ("b:1", "a:1", "b:2")})
+    assert gang.environments()[TaskId("driver", 0)] == [
+        {"CLUSTER_SPEC": "b:2,a:1", "CLUSTER_WORKER_LIST": "b:2,a:1", "DRIVER_OUTPUT_PATH": "./.meeting-s1"}
+    ]
+    assert ranks(gang) == {"driver:0": [None], "worker:0": ["0"], "worker:1": ["2"], "worker:2": ["1"]}
+    worker = gang.environments()[TaskId("worker", 0)][0]
+    assert (worker["HOROVOD_GLOO_RENDEZVOUS_ADDR"], worker["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("c", "9")
+    assert worker["HOROVOD_SIZE"] == "3"
+    assert meetings(spec) == {"driver:0": Meeting.RELAY}
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 3))
+def test_every_rank_once(hosts: list[int], procs: int) -> None:
+    """Whatever the hosts: ranks have no gap, all agree on size and meeting point, and that is rank 0's."""
+    spec = job(worker=Role(instances=len(hosts), procs_per_task=procs))
+    addresses = tuple(f"h{host}:{1000 + index}" for index, host in enumerate(hosts))
+    gang = Gang(spec, ClusterSpec(session=1, version=1, roles={"worker": addresses}))
+    found = [one for processes in gang.environments().values() for one in processes]
+    assert sorted(int(one["HOROVOD_RANK"]) for one in found) == list(range(len(hosts) * procs))
+    assert {one["HOROVOD_SIZE"] for one in found} == {str(len(found))}
+    assert {(one["HOROVOD_GLOO_RENDEZVOUS_ADDR"], one["HOROVOD_GLOO_RENDEZVOUS_PORT"]) for one in found} == {
+        tuple(addresses[0].split(":"))
+    }
+    assert found[0]["HOROVOD_RANK"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("driver", "key"),
+    [
+        (Role(instances=2), "roles.driver.instances"),
+        (Role(procs_per_task=2), "roles.driver.procs_per_task"),
+        (Role(after={"worker": AfterCondition.STARTED}), "roles.driver.after"),
+        (Role(kind=RoleKind.UNTRACKED), None),
+        (Role(instances=0), None),
+    ],
+)
+def test_a_driver_that_cannot_be(driver: Role, key: str | None) -> None:
+    """There is one, and it starts with those who need it."""
+    problems = Horovod().validate(job(worker=Role(instances=2), driver=driver))
+    assert [problem.key for problem in problems] == ([] if key is None else [key])
+
+
+def test_fcfs_is_refused() -> None:
+    """A rank cannot be given before all hosts are known."""
+    spec = JobSpec(framework="horovod", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
+    assert [problem.key for problem in Horovod().validate(spec)] == ["distributed_mode"]
+
+
+def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
+    """Should a job come this far in fcfs mode, its programs get the common variables."""
+    spec = JobSpec(framework="horovod", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
+    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}
+
+
+def test_a_list_that_is_too_long_is_refused_with_the_arithmetic(make_gang: GangMaker) -> None:
+    """Linux would refuse the program without a word."""
+    spec = job(worker=Role(instances=2))
+    gang = make_gang(spec, {"worker": (f"{'h' * 140_000}:1", "b:1")})
+    with pytest.raises(UserError, match=r"worker:0 cannot be started: CLUSTER_SPEC takes 140,"):
+        gang.environments()
