@@ -100,8 +100,17 @@ def test_allocation_time_out(lab: YarnLab) -> None:
         ('[roles.worker]\nnode_label = "fast"\n', [], ["fast", "none"]),
         ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9216m", "4096m", "application master"]),
         ("[roles.worker]\n", ["scheduler.yarn.colour=red"], ["colour"]),
+        (
+            '[roles.worker]\nplacement = "notin,nod,ps"\n',
+            [],
+            ["roles.worker.placement = notin,nod,ps", "(character 7)"],
+        ),
+        ('[roles.worker]\nplacement = "in,node,ps"\n', [], ["no container of the job has the tag ps"]),
     ],
-    ids=["no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "setting"],
+    ids=[
+        *("no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "setting"),
+        *("constraint", "tag"),
+    ],
 )
 def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
     """Exit 2, with the key, the numbers and what there is; no record here, no application there."""
@@ -111,6 +120,21 @@ def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str])
     assert done.returncode == 2, done.stdout + done.stderr
     assert not [each for each in said if each not in done.stderr], done.stderr
     assert (lab.jobs(), lab.applications()) == ([], before)
+
+
+def test_no_constraints_here(lab: YarnLab) -> None:
+    """Only the ResourceManager knows that it takes none: the job fails with the setting of its that needs them."""
+    jobs = {
+        "roles.worker.placement": lab.detach(lab.roles("", '[roles.worker]\nplacement = "notin,node,worker"\n')),
+        "scheduler.yarn.placement": lab.detach(
+            lab.job('command = "true"\n', name="all.toml"), "--set", "scheduler.yarn.placement=os=linux"
+        ),
+    }
+    for key, job in jobs.items():
+        assert lab.wait(job)["exit_code"] == 3
+        reason = lab.failure(job)["reason"]
+        assert f"this cluster takes no placement constraints, and {key} needs them" in reason, reason
+        assert "yarn.resourcemanager.placement-constraints.handler" in reason
 
 
 def test_gpus_that_there_are(lab: YarnLab) -> None:

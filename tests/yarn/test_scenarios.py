@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,7 +32,7 @@ import pytest
 
 import tony
 from tests.mini_clusters import Clusters
-from tests.yarn.conftest import prove_clean
+from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -130,20 +128,15 @@ class Batch:
 @pytest.fixture(scope="module")
 def batch(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Batch]:
     """Started when the first test wants one of them; what runs beside is just another job to each."""
-    folder = Path(tempfile.mkdtemp(prefix="tony-yarn-"))
-    lab = YarnLab(folder, clusters.shared())
-    batch = Batch(lab)
     ids = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
     wanted = [name for name in RUNS if name in ids]
-    try:
-        batch.start(wanted)
-        yield batch
-        batch.close()
-        prove_clean(lab)
-    finally:
-        batch.close()
-        lab.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with one_user(lambda folder: YarnLab(folder, clusters.shared())) as lab:
+        batch = Batch(lab)
+        try:
+            batch.start(wanted)
+            yield batch
+        finally:
+            batch.close()
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -232,6 +232,30 @@ def test_spread(lab: YarnLab) -> None:
     assert "worker has 2 of 3 containers" in failure["reason"], failure["reason"]
 
 
+def test_constraints(lab: YarnLab) -> None:
+    """Near one role, away from another, at most so many on a node, and one of them for the whole application."""
+    roles = """
+    [roles.ps]
+    [roles.near]
+    placement = "in,node,ps"
+    [roles.far]
+    instances = 2
+    placement = "notin,node,ps"
+    placement_tags = ["far", "away"]
+    [roles.few]
+    instances = 4
+    placement = "cardinality,node,few,0,1"
+    """
+    job = lab.detach(
+        lab.roles("", roles), "--set", "scheduler.yarn.placement=or(notin,node,near:in,node,ps:in,rack,ps)"
+    )
+    assert lab.wait(job)["state"] == "succeeded"
+    found = hosts(lab, job)
+    assert found["near:0"] == found["ps:0"]
+    assert {found["far:0"], found["far:1"]}.isdisjoint({found["ps:0"], FAST})
+    assert sorted(found[f"few:{index}"] for index in range(4)) == ["127.0.1.1"] * 2 + ["127.0.1.2"] * 2
+
+
 def test_preemption(lab: YarnLab) -> None:
     """A queue takes back its share: said before, and as what it is; the next session waits for room."""
     text = '[roles.worker]\ninstances = 4\nmemory = "1500m"\n'

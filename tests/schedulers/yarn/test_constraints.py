@@ -1,12 +1,12 @@
-"""Where a job's tasks may be, as YARN is told: with each ask, and at the registration."""
+"""Where a job's tasks may be, as YARN is told with each ask."""
 
 from __future__ import annotations
 
-from tony.hadoop.wire.placement import PlacementConstraintEntry, all_of, apart
+from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job import JobSpec, Role
 from tony.schedulers.yarn.asking import ask_of
-from tony.schedulers.yarn.constraints import constraint_of, placed, registered, tags_of
+from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings
 
 NONE = YarnSettings()
@@ -29,7 +29,7 @@ def test_tags() -> None:
 def test_a_job_without_any() -> None:
     """Is asked for by hosts and labels, as ever."""
     spec = job(worker=Role(), ps=Role(node_label="big"))
-    assert (placed(spec, NONE), registered(spec, NONE)) == ({}, ())
+    assert placed(spec, NONE) == {}
     assert ask_of(spec, "worker", NONE, NODES).hosts == ("n1",)
     assert ask_of(spec, "ps", NONE, NODES).label == "big"
 
@@ -65,13 +65,15 @@ def test_who_is_spoken_of_has_tags() -> None:
 
 
 def test_for_all_of_the_application() -> None:
-    """Registered for every tag; with each ask of a role that has several, for YARN finds it by one tag only."""
-    spec = job(worker=Role(placement_tags=("a", "b")), ps=Role(placement="in,rack,a"), db=Role(placement_tags=("ps",)))
-    assert registered(spec, OF_ALL) == (PlacementConstraintEntry(tags=("ps",), constraint=parse("os=linux")),)
+    """With each ask, beside what is the role's own."""
+    spec = job(worker=Role(placement_tags=("a", "b")), ps=Role(placement="in,rack,a", spread=True), db=Role())
     assert [constraint_of(spec, name, OF_ALL) for name in spec.roles] == [
         parse("os=linux"),
-        parse("in,rack,a"),
-        None,
+        all_of(apart("node", "ps"), parse("in,rack,a"), parse("os=linux")),
+        parse("os=linux"),
     ]
-    assert set(placed(spec, OF_ALL)) == {"worker", "ps", "db"}
-    assert placed(job(worker=Role()), OF_ALL) == {"worker": "scheduler.yarn.placement"}
+    assert placed(spec, OF_ALL) == {
+        "worker": "roles.worker.placement_tags",
+        "ps": "roles.ps.spread",
+        "db": "scheduler.yarn.placement",
+    }

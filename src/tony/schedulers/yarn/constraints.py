@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from tony.hadoop.wire.placement import (
     PlacementConstraint,
-    PlacementConstraintEntry,
     PlacementTargetType,
     SimpleConstraint,
     all_of,
@@ -44,31 +43,17 @@ def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
 def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> PlacementConstraint | None:
     """What is sent with the asks of a role; None for nothing.
 
-    What holds for all is registered by tags, and YARN does not find it by more than one of them (seen with 3.4.2): then
-    it is sent here as well.
+    What holds for all of the application is sent with them as well. It could be registered by tags instead; but YARN
+    does not find it for containers with several tags, and where it takes no constraints at all, a master whose
+    registration had one can neither register nor end any more (both seen with 3.4.2).
 
     Raises:
         ConstraintError: it cannot be read.
     """
     role = spec.effective_roles[name]
     parts = [apart("node", name)] if role.spread else []
-    parts += [parse(role.placement)] if role.placement is not None else []
-    several = len(tags_of(name, role)) > 1
-    parts += [parse(settings.placement)] if settings.placement is not None and several else []
+    parts += [parse(text) for text in (role.placement, settings.placement) if text is not None]
     return all_of(*parts) if len(parts) > 1 else next(iter(parts), None)
-
-
-def registered(spec: JobSpec, settings: YarnSettings) -> tuple[PlacementConstraintEntry, ...]:
-    """What holds for all of the application's containers, as it is told at the registration: by tags, one each.
-
-    Raises:
-        ConstraintError: it cannot be read.
-    """
-    if settings.placement is None:
-        return ()
-    constraint = parse(settings.placement)
-    tags = dict.fromkeys(tags_of(name, role) for name, role in spec.effective_roles.items())
-    return tuple(PlacementConstraintEntry(tags=each, constraint=constraint) for each in tags if len(each) == 1)
 
 
 def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:

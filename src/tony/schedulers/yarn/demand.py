@@ -12,7 +12,7 @@ from tony.hadoop.yarn.master_client import MasterClient, Registration
 #: Seconds until missing containers are told of: before, they are probably just on their way.
 _QUEUED_AFTER = 2.0
 #: What a ResourceManager says that takes no placement constraints.
-NO_HANDLER = "cannot handle placement constraints"
+_NO_HANDLER = "cannot handle placement constraints"
 
 
 class Demand:
@@ -81,7 +81,7 @@ class Demand:
     def refused(self, key: int, reason: str) -> None:
         """None of a role will ever come."""
         role = self._roles[key]
-        if NO_HANDLER in reason and role in self._placed:
+        if _NO_HANDLER in reason and role in self._placed:
             reason = (
                 f"this cluster takes no placement constraints, and {self._placed[role]} needs them. Leave it out, or "
                 "ask who runs the cluster to set yarn.resourcemanager.placement-constraints.handler to `scheduler` or "

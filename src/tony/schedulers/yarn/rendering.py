@@ -10,7 +10,7 @@ from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.record import JobRecord
 from tony.model.staged import StagedRole
-from tony.schedulers.yarn.constraints import constraint_of, placed, registered, tags_of
+from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.contexts import capability, master_container, submission, task_container
 from tony.schedulers.yarn.papers import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
@@ -39,7 +39,6 @@ def rendered(record: JobRecord) -> Json:
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),
-        "placement_constraints": [_plain(each) for each in registered(record.spec, settings)],
         "containers": {
             name: {
                 "instances": role.instances,

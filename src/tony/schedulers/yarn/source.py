@@ -18,7 +18,7 @@ from tony.errors import AttemptLost, InfraError, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
-from tony.hadoop.ipc.errors import HadoopError, RemoteError
+from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logins import protections
 from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials as Tokens
@@ -27,7 +27,7 @@ from tony.hadoop.wire.records import Container, ContainerLaunchContext, FinalSta
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.asks import News
-from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, Registration, scheduler_proxy
+from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, scheduler_proxy
 from tony.hadoop.yarn.node_client import NodeClients
 from tony.model.report import JobReport
 from tony.model.staged import StagedRole
@@ -37,10 +37,10 @@ from tony.schedulers.base import ContainerSource, PageDoor, PreparedJob, Sink
 from tony.schedulers.yarn.asking import ask_of
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.constraints import placed, registered
+from tony.schedulers.yarn.constraints import placed
 from tony.schedulers.yarn.containers import Containers
 from tony.schedulers.yarn.contexts import gpus, task_container
-from tony.schedulers.yarn.demand import NO_HANDLER, Demand
+from tony.schedulers.yarn.demand import Demand
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
@@ -110,7 +110,7 @@ class YarnSource(ContainerSource):
             ":"
         )  # empty: nobody listens, and never will
         page = f"http://{self.page_address}/" if self.page_address else ""
-        registration = await self._register(master, host, int(port or -1), page)
+        registration = await master.register(host, int(port or -1), page)
         self._demand = Demand(
             {role: ask_of(self._spec, role, self._settings, self._papers.nodes) for role in self._spec.effective_roles},
             master,
@@ -134,17 +134,6 @@ class YarnSource(ContainerSource):
             )
         self._publisher.start()
 
-    async def _register(self, master: MasterClient, host: str, port: int, page: str) -> Registration:
-        """Where constraints are not taken here, asks are not either: what is said of those is enough."""
-        constraints = registered(self._spec, self._settings)
-        try:
-            return await master.register(host, port, page, constraints)
-        except RemoteError as error:
-            if not constraints or NO_HANDLER not in error.remote_message:
-                raise
-            _log.error("%s", error)
-            return await master.register(host, port, page)
-
     async def _beat(self, master: MasterClient) -> None:
         try:
             await master.run(self._heard)
@@ -166,11 +155,12 @@ class YarnSource(ContainerSource):
         except (InfraError, TimeoutError) as unknown:
             _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
         else:
-            said = "" if report.diagnostics in ("", "N/A") else shown(report.diagnostics).strip()
+            said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
             if report.state is not ApplicationState.KILLED:
                 raise AttemptLost(
                     "YARN has given up the application master, as it does when it misses its node, and the job with "
-                    f"it{f': {said}' if said else ''}. Submit it again"
+                    f"it{f': {said}' if said else ''}".rstrip(" .")
+                    + ". Submit it again"
                 ) from error
             why = said or why
         self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
