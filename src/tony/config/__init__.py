@@ -9,7 +9,8 @@ From what is said to one job (`load`):
     flags, arguments                the environment, options, calls from Python
     site, site_files                defaults, final values and limits of a site
     layers                          all of these laid over each other, each value knowing its place
-    sheet, convert, paths, after    each value made canonical, every mistake noted
+    sheet, convert, after           each value made canonical, every mistake noted
+    paths, addresses                paths of this machine, and what lies in a cluster's file system
     check, providers                mistakes that no single value shows; what framework and scheduler say
     build                           the JobSpec
     original                        jobs of the original TonY: XML and flags -> values as a job file has them; a package

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 
+from tony.config.addresses import is_address
 from tony.config.notes import Note
 from tony.config.original import values
 from tony.config.original.command import VENV
@@ -58,6 +59,8 @@ def last_wins(draft: Draft, items: list[tuple[str, Origin]]) -> list[tuple[str, 
 def _name(text: str) -> str:
     path = text.removesuffix("#optional").removesuffix("#archive")
     source, _, name = path.partition("::")
+    if not name and is_address(source) and "." not in posixpath.basename(source.rstrip("/")):
+        return text  # a folder, as it seems: each file in it is laid down under its own name
     return name or posixpath.basename(source.rstrip("/"))
 
 
