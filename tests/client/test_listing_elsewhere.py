@@ -8,11 +8,13 @@ import pytest
 
 from tests.client.desk import Desk, Office
 from tests.client.played_master import LONG_AGO, recorded, succeeded
+from tony.client import facts
 from tony.client.listing import Filter, ended_jobs, list_jobs
 from tony.errors import SchedulerError
 from tony.history.record import write_summary
 from tony.model.job import JobSpec
 from tony.model.layout import Home
+from tony.model.report import JobReport
 from tony.model.states import JobState
 from tony.schedulers import registry
 from tony.schedulers.base import Listed
@@ -98,3 +100,19 @@ async def test_it_cannot_be_asked(home: Home, cluster: Cluster) -> None:
     cluster.error = SchedulerError("there is no cluster")
     with pytest.raises(SchedulerError, match="there is no cluster"):
         await list_jobs(home, Filter(scheduler="yarn"))
+
+
+async def test_what_is_unknown_of_several_jobs_is_said_once(
+    home: Home, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the newest of them, on one line."""
+
+    async def nobody(home: Home, job_id: str) -> JobReport:
+        raise SchedulerError("no ResourceManager answers:\n  nobody listens there")
+
+    monkeypatch.setattr(facts, "report", nobody)
+    for number in (7, 8, 9):
+        recorded(home, f"application_1795000000000_000{number}", JobSpec(command="x", scheduler="yarn"))
+    answer = await list_jobs(home, Filter())
+    said = "application_1795000000000_0009 and 2 more: no ResourceManager answers: nobody listens there"
+    assert ((said,), 5) == (answer.problems, len(answer.heads))

@@ -50,7 +50,7 @@ class Jobs:
 
     Attributes:
         heads: newest first.
-        problems: one sentence for each job that something could not be learnt of.
+        problems: one sentence for each reason why something could not be learnt of jobs.
     """
 
     heads: tuple[JobHead, ...]
@@ -80,20 +80,26 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}
     listing = await beside(scan, home)
     slots = asyncio.Semaphore(_AT_ONCE)
-    problems: list[str] = []
+    unknown: dict[str, list[str]] = {}
 
     async def ask(head: JobHead) -> JobHead:
         async with slots:
             try:
                 return head_of_report(await facts.report(home, head.job))
             except TonyError as error:
-                problems.append(f"{head.job}: {error}")
+                unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
                 return elsewhere.get(head.job, head)
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
     here = {head.job for head in (*listing.ended, *listing.open)}
     foreign = [head for job, head in elsewhere.items() if job not in here and wanted.takes(head)]
+    problems = [f"{_named(jobs)}: {why}" for why, jobs in unknown.items()]
     return _chosen(listing, (*living, *foreign), problems, wanted)
+
+
+def _named(jobs: list[str]) -> str:
+    """The newest, and how many more there are."""
+    return max(jobs) + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
 
 
 async def _jobs_of(home: Home, scheduler: str) -> Mapping[str, JobHead]:

@@ -334,10 +334,15 @@ async def _fetched(submitter: Submitter, folder: JobFolder, sink: LogSink, notic
     except TimeoutError:
         notice(f"some output may be missing: the scheduler did not show it within {_FETCH:g} s")
     except (TonyError, OSError) as error:
-        notice(f"some output may be missing: {error}")
+        notice(f"some output may be missing: {_on_a_line(error)}")
     else:
         return True
     return False
+
+
+def _on_a_line(error: Exception) -> str:
+    """What went wrong, of which a list of daemons that do not answer has several lines."""
+    return " ".join(str(error).split())
 
 
 def _ended_containers(folder: JobFolder) -> dict[str, str]:
@@ -438,7 +443,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         try:
             await facts.report(home, record.job_id)  # it also finds out where the application master is
         except TonyError as error:
-            notice(f"what was printed last may be missing: {error}")
+            notice(f"what was printed last may be missing: {_on_a_line(error)}")
             return
     if folder.summary.exists():
         await _bring_all(folder, record, submitter, selection, notice)
