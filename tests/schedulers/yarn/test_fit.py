@@ -93,7 +93,9 @@ def test_unknown_label() -> None:
         Problem(key="roles.worker.node_label", value="gup", message=message)
     ]
     keys = [problem.key for problem in told(SMALL, node_label="gup")]
-    assert keys == ["scheduler.yarn.am_node_label", "roles.worker.node_label"]
+    assert keys == ["scheduler.yarn.node_label"]
+    keys = [problem.key for problem in told(SMALL, node_label="gpu", am_node_label="gup")]
+    assert keys == ["scheduler.yarn.am_node_label"]
     problem = told(job(Resources(), node_label="gpu"), replace(OFFER, labels=[]))[0]
     assert problem.message == "the cluster has no such node label; it has none."
 

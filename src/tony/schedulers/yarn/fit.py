@@ -17,7 +17,8 @@ def misfits(spec: JobSpec, settings: YarnSettings, offer: Offer) -> list[Problem
     """What of a job this cluster can never give, even when nothing else runs."""
     problems = _queue_problems(settings, offer)
     for want in wants(spec, settings, offer):
-        problems += _container(want, offer)
+        # One label for all is one mistake.
+        problems += [problem for problem in _container(want, offer) if problem not in problems]
     return problems
 
 
@@ -69,7 +70,8 @@ def _container(want: Want, offer: Offer) -> list[Problem]:
     if problems:
         return problems
     if want.label and (message := _label_problem(want.label, offer)):
-        return [Problem(key=_key(want.place, "label"), value=want.label, message=message)]
+        key = want.label_from or _key(want.place, "label")
+        return [Problem(key=key, value=want.label, message=message)]
     for name, amount in want.amounts.items():
         most = offer.maximum.get(name)
         if most is not None and amount > most:

@@ -25,12 +25,14 @@ class Want:
         what: it is, for people.
         amounts: what it asks for, by YARN's names; nothing that is 0.
         label: of the nodes that it goes to; empty for those without one.
+        label_from: the setting that says so, if it is not one of `place`.
     """
 
     place: str
     what: str
     amounts: Mapping[str, int]
     label: str
+    label_from: str = ""
 
 
 def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]:
@@ -38,16 +40,20 @@ def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]
     usual = settings.node_label or (offer.queue.label if offer.queue else "")
     master = master_capability(settings)
     without_label = placed(spec, settings)
-    yield _want("scheduler.yarn.am", "the application master", master, settings.am_node_label or usual)
+    of_job = "scheduler.yarn.node_label" if settings.node_label else ""
+    label = settings.am_node_label or usual
+    come_from = "" if settings.am_node_label else of_job
+    yield _want("scheduler.yarn.am", "the application master", master, label, come_from)
     for name, role in spec.effective_roles.items():
         if role.instances:
             label = role.node_label or settings.node_label or ("" if name in without_label else usual)
-            yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label)
+            come_from = "" if role.node_label else of_job
+            yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
 
 
-def _want(place: str, what: str, wanted: Resource, label: str | None) -> Want:
+def _want(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> Want:
     amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
-    return Want(place=place, what=what, amounts=amounts, label=label or "")
+    return Want(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
 
 
 def nodes_for(want: Want, offer: Offer) -> list[Node]:
