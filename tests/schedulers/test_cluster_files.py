@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tony.config.load import load
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectError
 from tony.model.job import JobSpec
@@ -116,14 +117,21 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     home = Home(tmp_path)
     with pytest.raises(ValueError, match="Set HADOOP_CONF_DIR"):
-        registry.load("local").submitter(home).remote_files(JobSpec(), home)
+        registry.load("local").submitter(home).remote_files(JobSpec(), {})
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn</value></property></configuration>"
     )
+    said = load(
+        overrides={"command": "x", "scheduler": {"yarn": {"conf": str(tmp_path), "queue": "q"}}},
+        site_files=(),
+        environ={},
+    )
+    assert said.other_schedulers == {"yarn": {"conf": str(tmp_path), "queue": "q"}}
+    assert not registry.load("local").submitter(home).remote_files(said.spec, said.other_schedulers).in_place
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert not of_environment(home).in_place
     spec = JobSpec(scheduler="yarn", scheduler_settings={"conf": str(tmp_path)})
-    assert registry.load("yarn").submitter(home).remote_files(spec, home).in_place
+    assert registry.load("yarn").submitter(home).remote_files(spec, {}).in_place
 
 
 def test_what_nodes_are_told() -> None:

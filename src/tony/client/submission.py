@@ -114,7 +114,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
             notice,
             sources=resolved.sources,
             same_host=same_host,
-            far=lambda: submitter.remote_files(resolved.spec, home),
+            far=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
         )
         record = _record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))

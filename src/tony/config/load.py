@@ -19,7 +19,7 @@ from tony.config.providers import framework_mistakes, unknown_names
 from tony.config.sheet import read
 from tony.config.site import broken_finals, over_limits, read_sites
 from tony.config.site_files import default_site_files
-from tony.dataclass import dataclass, replace
+from tony.dataclass import dataclass, field, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
 
@@ -43,12 +43,14 @@ class Resolved:
             value that is no default.
         notes: what is worth knowing of the settings; jobs of the original have some.
         job_file: its name as its user gave it; None if there is none.
+        other_schedulers: name -> what is said for a scheduler that is not the job's.
     """
 
     spec: JobSpec
     sources: Mapping[str, str]
     notes: tuple[Note, ...] = ()
     job_file: str | None = None
+    other_schedulers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -133,7 +135,12 @@ def load(
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _first(_in_order(problems))])
-    return Resolved(spec=spec, sources=sources, notes=notes, job_file=sheet.origin)
+    others = {
+        key[1]: values
+        for key, values in sheet.children.items()
+        if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
+    }
+    return Resolved(spec=spec, sources=sources, notes=notes, job_file=sheet.origin, other_schedulers=others)
 
 
 def is_original(job_file: str | os.PathLike[str] | None) -> bool:

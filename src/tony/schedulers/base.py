@@ -239,19 +239,17 @@ class Submitter(ABC):
         """What the submitter should know although it is no mistake; a sentence or two each."""
         return ()
 
-    def remote_files(self, spec: JobSpec, home: Home) -> RemoteFiles:
-        """The file systems of a cluster, for what a job names there by address.
+    def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
+        """The file systems of a cluster, for what a job names there by address. After `check`.
 
-        Where a job's nodes are not such a cluster's, files are fetched to this machine, from the one that the
-        environment names.
+        Args:
+            others: name -> what the job says for a scheduler that is not its own.
 
         Raises:
-            ValueError: none is named.
+            ValueError: there are none.
             TonyError: its configuration cannot be used.
         """
-        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no address
-
-        return of_environment(home)
+        raise ValueError("only paths of this machine can be given.")
 
     @abstractmethod
     def render(self, job: PreparedJob) -> Json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony.config import addresses
@@ -12,7 +14,7 @@ from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.finding import find_cluster, named_folder
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.settings import read_settings
 from tony.storage.remote import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
@@ -99,17 +101,20 @@ class ClusterFiles(RemoteFiles):
         return known
 
 
-def of_environment(home: Home) -> ClusterFiles:
-    """Those of the cluster that the environment names, or of a running `tony mini`: to be fetched from.
+def of_environment(home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})) -> ClusterFiles:
+    """Those of the cluster that a job, the environment, or a running `tony mini` names: to be fetched from.
+
+    Args:
+        settings: scheduler -> what the job says for it; that of a cluster has its configuration.
 
     Raises:
         ValueError: none is named.
         ConfigurationError: its files cannot be used.
     """
-    settings = YarnSettings()
-    if not named_folder(settings, home):
+    said, _ = read_settings(settings.get("yarn", {}))
+    if not named_folder(said, home):
         raise ValueError(
-            "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR to the folder with its "
-            "core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
+            "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) to the "
+            "folder with its core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
         )
-    return ClusterFiles(find_cluster(settings, home), in_place=False)
+    return ClusterFiles(find_cluster(said, home), in_place=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.bootstrap import command
 from tony.errors import Problem
@@ -24,6 +25,9 @@ from tony.schedulers.local.meaningless import meaningless
 from tony.schedulers.local.peak import peak
 from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
 from tony.schedulers.local.start import master_command, start_master
+
+if TYPE_CHECKING:
+    from tony.storage.remote import RemoteFiles
 
 #: Tries to end what a dead application master left; each waits some seconds for what is stuck in the kernel.
 _TRIES = 3
@@ -55,6 +59,11 @@ class LocalSubmitter(Submitter):
         trouble = "" if settings.ledger else places.trouble_with(DEFAULT_LEDGER)
         fallback = [places.fallback_notice(DEFAULT_LEDGER, trouble, places.own_ledger(self._home))] if trouble else []
         return [*meaningless(spec), *fallback]
+
+    def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
+        from tony.schedulers.cluster_files import of_environment  # late: most jobs name no address
+
+        return of_environment(self._home, others)
 
     def render(self, job: PreparedJob) -> Json:
         spec = job.record.spec

@@ -123,11 +123,11 @@ class YarnSubmitter(Submitter):
 
         return rendered(job.record)
 
-    def remote_files(self, spec: JobSpec, home: Home) -> RemoteFiles:
+    def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.schedulers.cluster_files import ClusterFiles  # late: most jobs name no address
 
         settings, _ = read_settings(spec.scheduler_settings)
-        return ClusterFiles(self._cluster or find_cluster(settings, home), in_place=True)
+        return ClusterFiles(self._cluster or find_cluster(settings, self._home), in_place=True)
 
     # --- submitting -----------------------------------------------------------------------------------------------
 
