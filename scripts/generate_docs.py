@@ -4,6 +4,7 @@ import re
 import sys
 from pathlib import Path
 
+from tony.config.original.table import flags_table, settings_table, variables_table
 from tony.config.table import settings_table_markdown
 from tony.core.tables import job_diagram, task_diagram
 
@@ -24,7 +25,14 @@ def generated() -> dict[Path, str]:
     architecture = (DOCS / "architecture.md").read_text()
     architecture = with_block(architecture, "job states", f"```mermaid\n{job_diagram()}\n```")
     architecture = with_block(architecture, "task states", f"```mermaid\n{task_diagram()}\n```")
-    return {DOCS / "architecture.md": architecture, DOCS / "settings.md": settings_table_markdown()}
+    migrating = (DOCS / "migrating.md").read_text()
+    for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
+        migrating = with_block(migrating, f"original {name}", table)
+    return {
+        DOCS / "architecture.md": architecture,
+        DOCS / "settings.md": settings_table_markdown(),
+        DOCS / "migrating.md": migrating,
+    }
 
 
 def main() -> int:

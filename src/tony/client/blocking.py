@@ -54,7 +54,7 @@ def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
     """Submits a job and comes back at once; the job lives without us from then on.
 
     Args:
-        job: a `JobSpec`, the path of a job file (TOML or YAML), or a mapping with the keys of one.
+        job: a `JobSpec`, the path of a job file (TOML, YAML, or the original's XML), or a mapping with the keys of one.
         scheduler: who gives the containers; as `scheduler` in the job file, and stronger.
         settings: further keys of a job file, stronger than the job's own: `max_restarts=2`,
             `roles={"worker": {"instances": 4}}`.

@@ -171,8 +171,11 @@ class JobSpec:
 
     @property
     def chief(self) -> TaskId | None:
-        """The task whose word counts most: `chief:0`, else `worker:0`, else the only one of a job without roles."""
-        if not self.roles:
+        """The task whose word counts most: `chief:0`, else `worker:0`, else `main:0` where it is the only one.
+
+        That is the one task of a job without roles, or of one that says more about it in `[roles.main]`.
+        """
+        if not self.roles or (list(self.roles) == ["main"] and self.roles["main"].instances == 1):
             return TaskId("main", 0)
         return self._first_of("chief") or self._first_of("worker")
 

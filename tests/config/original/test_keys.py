@@ -64,7 +64,7 @@ BECOMES: dict[str, tuple[str, str, dict[str, str], str, Any]] = {
     "tony.am.node-label": ("", "cpu", {}, "scheduler.yarn.am_node_label", "cpu"),
     "tony.am.command": (
         "", "run me", {"tony.worker.instances": "0", "tony.ps.instances": "0"},
-        "roles.main.command", 'export HOME="$PWD"; run me',
+        "roles.main.command", "run me",
     ),
     "tony.am.resources": (
         "", "a.txt", {"tony.worker.instances": "0", "tony.ps.instances": "0"}, "roles.main.files", ["a.txt"]

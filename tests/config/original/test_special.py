@@ -19,14 +19,14 @@ class TestAlone:
     """No type has tasks."""
 
     def test_it_is_one_task_with_what_the_application_master_had(self, tmp_path: Path) -> None:
-        """Memory, vcores, GPUs; HOME is its folder; no framework; the port for a page."""
+        """Memory, vcores, GPUs; no framework; the port for a page; the chief, whose HOME is its folder on clusters."""
         job = spec(tmp_path, {"tony.am.memory": "3g", "tony.am.vcores": "2", "tony.am.gpus": "1"})
         role = job.roles["main"]
         assert job.task_ids == (TaskId("main", 0),)
         assert (role.resources.memory, role.resources.vcores, role.resources.gpus) == (3 * GIB, 2, 1)
-        assert role.command == 'export HOME="$PWD"; python train.py'
+        assert role.command == "python train.py"
         assert role.env == {"PREPROCESSING_JOB": "true"}
-        assert (job.framework, job.tensorboard_task) == ("none", TaskId("main", 0))
+        assert (job.framework, job.tensorboard_task, job.chief) == ("none", TaskId("main", 0), TaskId("main", 0))
         assert job.max_restarts == 0
 
     def test_its_memory_is_2g_where_nothing_is_said(self, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Submit JOB_FILE (TOML or YAML) and follow the job to its end.
+    """Submit JOB_FILE (TOML, YAML, or the original's XML) and follow the job to its end.
 
     Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug of ours.
     Ctrl-C stops the job, a second one at once.

@@ -14,6 +14,7 @@ from tony.model.placeholders import escaped
 MAIN, FIRST = "main", "preprocess"
 #: What the first run prints before the value that all others get.
 _MARK = "Model parameters: "
+#: On a cluster `main:0` has this HOME anyway.
 _HOME = 'export HOME="$PWD"; '
 
 
@@ -48,7 +49,7 @@ def _alone(draft: Draft, role: str) -> None:
     origin = command[1] if command else draft.origins.get(("command",))
     text = command[0] if command else draft.values.get("command")
     if text and origin:
-        draft.put((*place, "command"), f"{_HOME}{text}", origin)
+        draft.put((*place, "command"), f"{_HOME}{text}" if role == FIRST else text, origin)
     draft.put((*place, "env", "PREPROCESSING_JOB"), "true", Origin(DEFAULTS))
     draft.put_list((*place, "files"), files.of_master(draft))
 
