@@ -168,8 +168,7 @@ async def refresh(home: Home, job_id: str) -> None:
     give_up = clock.monotonic() + _LAST_WORDS
     try:
         while True:
-            sight = await submitter.look(job_id)
-            await submitter.fetch(folder)
+            sight = await _fetched(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)
             over = sight is None or sight.alive is False or folder.am_log.exists()
@@ -179,6 +178,23 @@ async def refresh(home: Home, job_id: str) -> None:
     except InfraError:
         if not segments(folder.path):
             raise
+
+
+async def _fetched(folder: JobFolder, submitter: Submitter) -> Sight | None:
+    """Brings the record, and says what the scheduler sees: nothing certain, if it is away and the record can be had."""
+    asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    try:
+        await asyncio.wait([asking], timeout=_HELD_UP)
+        if not asking.done() or asking.exception():
+            await submitter.fetch(folder)
+            if segments(folder.path):
+                return Sight(alive=None)
+        sight = await asking
+        await submitter.fetch(folder)  # after it: what has ended by then is there as a whole
+        return sight
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
 
 
 async def sessions(home: Home, job_id: str, last: int) -> dict[int, str]:
