@@ -5,12 +5,16 @@ main ──▶ life ──▶ executor ──┬▶ link         one connection 
   │                          │    ├▶ lease        how long to go on alone
   │                          │    ├▶ log_readers  who reads what the program prints, through the application master
   │                          │    └▶ tunnels      who connects to its ports, through the application master
+  │                          ├▶ meeting      a process that answers on the task's own port, if its framework wants one:
+  │                          │    ├▶ meeting_store  a key-value store over HTTP
+  │                          │    └▶ meeting_relay  a way to a server of the user's
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
-watchdog                          ├▶ environment  what the program is started with; `hadoop_classpath` asks the node
-a second, tiny process            ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
-that ends the program             ├▶ family       everything the program has started: found, signalled, ended
-when the executor cannot          ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
-any more                          ├▶ exports      lines of it that are for other programs
+watchdog                          ├▶ environment  what the program is started with; `hadoop_classpath` asks the node,
+a second, tiny process            │                 `addresses` asks for a host's address
+that ends the program             ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not
+when the executor cannot          ├▶ family       everything the program has started: found, signalled, ended
+any more                          ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
+                                  ├▶ exports      lines of it that are for other programs
                                   ├▶ memory       what it uses, or the kernel's word that it was too much
                                   ├▶ reserved     its ports, and who took them
                                   └▶ verdict      how it ended, in a word and a sentence

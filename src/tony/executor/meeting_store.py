@@ -109,10 +109,11 @@ class Service:
 
     async def serve(self, listening: socket.socket) -> None:
         """Answers for ever."""
-        server = await asyncio.start_server(self._connected, sock=listening, limit=_HEAD, backlog=_BACKLOG)
+        server = await asyncio.start_server(self.connected, sock=listening, limit=_HEAD, backlog=_BACKLOG)
         await server.serve_forever()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one connection until it ends or makes no sense."""
         try:
             while await self._exchange(reader, writer):
                 pass

@@ -13,6 +13,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets.wire import framed_messages
 from tests.rpc.places import JOB, OTHER_JOB, Diary
 from tony.errors import ConnectionFailed, ProtocolError
+from tony.executor.meeting_store import Service, Store
 from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.messages import GetReport, Message
@@ -135,6 +136,39 @@ async def _visit(pieces: list[bytes]) -> None:
             await connection.wait_closed()
 
 
+def meeting(data: bytes) -> None:
+    """Whatever comes to the store at which programs meet, in pieces: it answers in HTTP, and serves the next one."""
+    _hall().run(_ask(data.split(_PAUSE)))
+
+
+async def _ask(pieces: list[bytes]) -> None:
+    path = f"{scratch('meeting')}/store.sock"
+    async with await asyncio.start_unix_server(Service(Store(most=1 << 20), hold=0.0).connected, path):
+        said = await _tell(path, pieces)
+        assert not said or said.startswith(b"HTTP/1.1 "), said
+        kept = await _tell(
+            path, [b"PUT /own/key HTTP/1.1\r\nContent-Length: 5\r\n\r\nvalue", b"GET /own/key HTTP/1.1\r\n\r\n"]
+        )
+        assert kept.endswith(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nvalue"), kept
+
+
+async def _tell(path: str, pieces: list[bytes]) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path)
+    said = b""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write_eof()
+        said = await reader.read()
+    except OSError:
+        pass  # it has heard enough of us
+    finally:
+        writer.close()
+    return said
+
+
 def tls(data: bytes) -> None:
     """Bytes to either end of a TLS connection: from the beginning, and in the middle of one that is open.
 
@@ -205,10 +239,25 @@ def _tls_seeds() -> list[bytes]:
 
 _WIRE_WORDS = (encode_hello(PeerKind.EXECUTOR, _TOKEN), encode_answer(None), _PAUSE, b"\x00\x00\x00\x10", b'{"k":"')
 
+
+def _meeting_seeds() -> list[bytes]:
+    put = b"PUT /global/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
+    get = b"GET /global/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"
+    delete = b"DELETE /global/0 HTTP/1.0\r\ncontent-length:0\r\n\r\n"
+    return [_PAUSE.join([put, get, delete, get]), get, put[:-1], put + delete, b"PUT /a/b HTTP/1.1\r\n\r\n"]
+
+
 TARGETS = (
     Target(name="server", run=server, errors=(), seeds=_server_seeds, tokens=_WIRE_WORDS),
     Target(
         name="client", run=client, errors=(ConnectionFailed, ProtocolError), seeds=_client_seeds, tokens=_WIRE_WORDS
+    ),
+    Target(
+        name="meeting",
+        run=meeting,
+        errors=(),
+        seeds=_meeting_seeds,
+        tokens=(b"GET /", b"PUT /", b"DELETE /", b" HTTP/1.1\r\n", b"Content-Length: ", b"\r\n\r\n", _PAUSE),
     ),
     Target(
         name="tls",
