@@ -6,7 +6,7 @@ The front door:
     main, help              finds the command; every way to end becomes an exit code
     options, streams        what commands share; our standard streams, whatever our parent made of them
     submitting, following   what `submit` and `run` share: to an exit code, to the job's end
-    original                what the commands of the original share
+    original, settings_here what the commands of the original share; a settings file in HDFS
 
 What is shown:
 

@@ -36,13 +36,15 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
         name, about: of the command, for its usage.
         go: answers our exit code.
     """
+    from tony.cli.settings_here import settings_here
     from tony.config.original.flags import parse
 
     try:
         if set(words) & {"-h", "-help", "--help"}:
             _tell_usage(name, about)
             return 0
-        return 0 if go(parse(words)) == 0 else FAILED
+        with settings_here(parse(words)) as flags:
+            return 0 if go(flags) == 0 else FAILED
     except Ended as ended:
         raise click.exceptions.Exit(128 + ended.number) from None
     except TonyError as error:

@@ -35,6 +35,7 @@ class Flags:
         container_env: `k=v`, variables of the containers.
         conf: `key=value`, settings that win over all files.
         conf_file: the settings file; None to look for `tony.xml`.
+        conf_name: what it is called in messages, if that is not its path.
         sidecar_tensorboard_log_dir: has a TensorBoard run beside the job.
         debug: keep what is only made for the submission.
         help: only the usage was asked for.
@@ -50,6 +51,7 @@ class Flags:
     container_env: tuple[str, ...] = ()
     conf: tuple[str, ...] = ()
     conf_file: str | None = None
+    conf_name: str | None = None
     sidecar_tensorboard_log_dir: str | None = None
     debug: bool = False
     help: bool = False

@@ -7,6 +7,7 @@ several values (`tony.containers.envs`...) each `--conf` appends to what is ther
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -112,7 +113,8 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
 def settings_file(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
     """The settings file and what it is called: the one that was named, else `tony.xml` here or on the CLASSPATH."""
     if flags.conf_file is not None:
-        return cwd / Path(flags.conf_file).expanduser(), flags.conf_file
+        path = flags.conf_file.removeprefix("file://")
+        return cwd / os.path.expanduser(path), flags.conf_name or flags.conf_file
     if _is_there(cwd / USUAL_FILE):
         return cwd / USUAL_FILE, USUAL_FILE
     for entry in environ.get("CLASSPATH", "").split(":"):

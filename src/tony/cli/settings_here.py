@@ -1,0 +1,56 @@
+"""A settings file of the original that lies in the cluster's file system, brought here to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tony.cli.options import home
+from tony.config import addresses
+from tony.config.files import MAX_FILE
+from tony.dataclass import replace
+from tony.errors import ConfigError, Problem, TonyError
+
+if TYPE_CHECKING:
+    from tony.config.original.flags import Flags
+
+
+@contextlib.contextmanager
+def settings_here(flags: Flags) -> Iterator[Flags]:
+    """The flags with a settings file of this machine in place of an address; it is gone afterwards.
+
+    Raises:
+        ConfigError: it is not there, cannot be read, or is no file of settings by its size.
+    """
+    name = flags.conf_file
+    if name is None or not addresses.is_address(name) or name.startswith("file:"):
+        yield flags
+        return
+    try:
+        data = _read(addresses.checked(name))
+    except (TonyError, ValueError) as error:
+        raise ConfigError([Problem(key="--conf_file", value=name, message=str(error))]) from error
+    with tempfile.TemporaryDirectory(prefix="tony-") as folder:
+        path = Path(folder, "tony.xml")
+        path.write_bytes(data)
+        yield replace(flags, conf_file=str(path), conf_name=name)
+
+
+def _read(address: str) -> bytes:
+    from tony.schedulers.cluster_files import of_environment
+    from tony.storage.remote import RemoteFile
+
+    files = of_environment(home())
+    try:
+        found = files.look(address)
+        if not isinstance(found, RemoteFile):
+            raise ValueError("this is a folder, not a file.")
+        if found.size > MAX_FILE:
+            raise ValueError(f"it is larger than {MAX_FILE} bytes, so it is hardly a file of settings.")
+        with files.open(found) as stream:
+            return b"".join(iter(lambda: stream.read(1 << 16), b""))
+    finally:
+        files.close()

@@ -1,0 +1,149 @@
+"""Jobs of the original through the commands that take a job file, and as job files of ours."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tony as product
+from tests.cli.conftest import Tony
+from tests.config.original.jobs import write
+from tony.cli.settings_here import settings_here
+from tony.config.original.flags import Flags
+from tony.errors import ConfigError
+from tony.model.layout import Home
+
+SMALL = {
+    "tony.worker.instances": "2",
+    "tony.worker.memory": "64m",
+    "tony.containers.command": "echo I am $TASK_INDEX of $TASK_NUM, $GREETING {role}",
+    "tony.containers.envs": "SKIP_HADOOP_PATH=true",
+    "tony.execution.envs": "GREETING=hello",
+    "tony.am.memory": "64m",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder; no site file of this machine is found."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TONY_CONF_DIR", str(tmp_path / "site"))
+    monkeypatch.setenv("TONY_SET_SCHEDULER__LOCAL__LEDGER", str(tmp_path / "ledger"))
+    return tmp_path
+
+
+def test_submit(tony: Tony, folder: Path) -> None:
+    """The XML is a job file; what has no effect is told once, in one line."""
+    write(folder, {**SMALL, "tony.task.am.jvm.opts": "-Xmx1g", "tony.secret.key": "s"})
+    answer = tony("submit", "tony.xml")
+    assert answer.code == 0, answer.err
+    for index in (0, 1):
+        assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
+    said = "2 settings have no effect here or mean something else (tony.task.am.jvm.opts, tony.secret.key)"
+    assert f"tony: {said}; `tony validate tony.xml` tells why.\n" in answer.err
+
+
+def test_a_worker_may_fail_unless_it_is_the_chief(tony: Tony, folder: Path) -> None:
+    """The original's rule, from XML only."""
+    write(folder, {**SMALL, "tony.containers.command": 'exit "$TASK_INDEX"'})
+    assert tony("submit", "tony.xml").code == 0
+    assert tony("submit", "tony.xml", "--set", "failure_policy=any-tracked").code == 1
+    write(folder, {**SMALL, "tony.containers.command": "exit $((1 - TASK_INDEX))"})
+    assert tony("submit", "tony.xml").code == 1
+
+
+def test_a_first_run_hands_something_on(tony: Tony, folder: Path) -> None:
+    """`Model parameters: ` of the first run is MODEL_PARAMS of all."""
+    command = (
+        'if [ -n "$PREPROCESSING_JOB" ]; then echo "Model parameters: --lr 0.1"; else echo "got <$MODEL_PARAMS>"; fi'
+    )
+    settings = {"tony.containers.command": command, "tony.application.enable-preprocess": "true"}
+    write(folder, {**SMALL, **settings})
+    answer = tony("submit", "tony.xml")
+    assert answer.code == 0, answer.err
+    assert "worker:1 | got <--lr 0.1>\n" in answer.out
+
+
+def test_alone(tony: Tony, folder: Path) -> None:
+    """No type has tasks: one program, with a port for a page of its own."""
+    settings = {"tony.am.memory": "64m", "tony.containers.envs": "SKIP_HADOOP_PATH=true"}
+    write(folder, {**settings, "tony.containers.command": 'echo "<$PREPROCESSING_JOB> ${TB_PORT:+port}"; exit 3'})
+    answer = tony("submit", "tony.xml")
+    assert answer.code == 1
+    assert "<true> port\n" in answer.out
+
+
+def test_validate(tony: Tony, folder: Path) -> None:
+    """Every note with its reason, and every value with its line; for programs, too."""
+    write(folder, {**SMALL, "tony.portal.url": "x"})
+    note = "tony.portal.url (tony.xml:8): It was read by the original's portal only, which is not part of this product."
+    answer = tony("validate", "tony.xml")
+    assert answer.code == 0
+    assert answer.out.splitlines() == [
+        "tony.xml is fine: job TensorFlowApplication, framework tensorflow, on local; worker 2",
+        f"note: {note}",
+    ]
+    rows = [line.split() for line in tony("validate", "tony.xml", "--resolved").out.splitlines()]
+    assert ["roles.worker.memory", '"64m"', "tony.xml:3"] in rows
+    assert ["failure_policy", '"chief-or-all"', "tony-default.xml"] in rows
+    told = tony("validate", "tony.xml", "--json").json["notes"]
+    assert [(each["key"], each["source"]) for each in told] == [("tony.portal.url", "tony.xml:8")]
+
+
+def test_mistakes(tony: Tony, folder: Path) -> None:
+    """All at once, with their lines; exit code 2."""
+    write(folder, {**SMALL, "tony.worker.gpu": "1", "tony.worker.memory": "much"})
+    for command in ("submit", "validate", "convert"):
+        answer = tony(command, "tony.xml")
+        assert (answer.code, answer.out) == (2, "")
+        assert 'tony.worker.gpu = "1" (tony.xml:8): unknown setting; did you mean `tony.worker.gpus`?' in answer.err
+        assert 'tony.worker.memory = "much" (tony.xml:3): not a size.' in answer.err
+
+
+def test_no_command(tony: Tony, folder: Path) -> None:
+    """It is said in the original's words."""
+    write(folder, {"tony.worker.instances": "1"})
+    answer = tony("validate", "tony.xml")
+    assert answer.code == 2
+    assert "Set tony.containers.command, or give one: --set command='python train.py'." in answer.err
+
+
+def test_convert(tony: Tony, folder: Path) -> None:
+    """The same job, and it runs."""
+    write(folder, SMALL)
+    answer = tony("convert", "tony.xml", "--shell_env", "GREETING=good day", "-conf", "tony.worker.instances=1")
+    assert (answer.code, answer.err) == (0, "")
+    job = tomllib.loads(answer.out)
+    assert (job["env"], job["roles"]["worker"]["instances"]) == ({"GREETING": "good day"}, 1)
+    (folder / "job.toml").write_text(answer.out, encoding="utf-8")
+    run = tony("submit", "job.toml")
+    assert run.code == 0
+    assert "I am 0 of 1, good day {role}\n" in run.out
+
+
+def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> None:
+    """Others are refused as there."""
+    write(folder, SMALL)
+    answer = tony("convert", "tony.xml", "--src", "x")
+    assert answer.code == 2
+    assert "--src (command line): there is no such flag; did you mean `--src_dir`?" in answer.err
+
+
+def test_from_python(home: Home, folder: Path) -> None:
+    """The path of the XML is a job."""
+    write(folder, SMALL)
+    report = product.submit("tony.xml", roles={"worker": {"instances": 1}}).wait(60)
+    assert report.exit_code == 0
+
+
+def test_a_settings_file_in_hdfs_needs_a_cluster(home: Home, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is said in its absence is refused; a path of this machine stays as it is."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(ConfigError, match="nobody says which cluster"), settings_here(Flags(conf_file="hdfs:///t.xml")):
+        pass
+    for name in (None, "tony.xml", "file:///tony.xml"):
+        with settings_here(Flags(conf_file=name)) as flags:
+            assert flags.conf_file == name
