@@ -1074,6 +1074,25 @@ def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said:
     assert failure.reason.startswith(f"worker:0 was stopped from outside: {said}")
 
 
+@pytest.mark.parametrize("told", ["report, end", "end, report", "end"])
+def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
+    """Then the program has failed as if we had done so, whether its executor can still report, and when."""
+    simulation = started(workers(2))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM", tail=("its last line",))
+    exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
+    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", forced=True, over_memory=True)
+    events = {"report": exited, "end": ended}
+    for name in told.split(", "):
+        simulation.app.handle(events[name], 5.0)
+    if "report" not in told:
+        simulation.app.handle(ev.Deadline(name="report:worker:0"), 8.0)
+    (failure,) = simulation.app.state.failures
+    assert (failure.cause, failure.failure_class) == ("memory", FailureClass.USER)
+    host = simulation.app.state.tasks[task("worker:0")].host
+    assert failure.reason == f"worker:0 failed on {host}: 2g used, 1g allowed"
+    assert failure.tail == (status.tail if "report" in told else ())
+
+
 def test_why_a_session_begins_is_corrected() -> None:
     """Who ended the container may be told while the other programs still stop."""
     simulation = started(workers(2, max_restarts=1))

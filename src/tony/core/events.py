@@ -155,6 +155,7 @@ class ContainerEnded(Event):
             this to the application master.
         forced: True if cluster or node ended it, so that the cause says more than its executor can, which was told to
             end by somebody whom it does not know.
+        over_memory: True if that was because it took more memory than it may have.
     """
 
     kind: ClassVar[str] = "container-ended"
@@ -163,6 +164,7 @@ class ContainerEnded(Event):
     blameless: bool = False
     silent: bool = False
     forced: bool = False
+    over_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

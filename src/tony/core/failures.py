@@ -39,13 +39,16 @@ _CAUSES = {
 _SOMEBODY = "its executor was told to end by somebody else"
 
 
-def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "") -> Failure:
+def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False) -> Failure:
     """The failure that a program's end is.
 
     Args:
         forced: why cluster or node have ended its container, if they have told that before.
+        over_memory: that was because it took more memory than it may have.
     """
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
+    if outside and over_memory:
+        return of_memory(state, task, forced, task.ended_at or 0.0, status)
     infrastructure = outside or status.reason in (ExitReason.PORT_COLLISION, ExitReason.REFUSED)
     said = f"{task.id} {_how(status)}"
     if outside:
@@ -61,12 +64,28 @@ def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "") -> F
     )
 
 
-def know_better(state: State, task: Task, forced: str) -> None:
+def of_memory(state: State, task: Task, said: str, at: float, status: ExitStatus | None = None) -> Failure:
+    """A task whose container cluster or node have ended, for it took more memory than it may have."""
+    failure = _task_failure(
+        state, task, cause="memory", failure_class=FailureClass.USER, reason="", at=at, status=status
+    )
+    return replace(failure, reason=_over_memory(task, said))
+
+
+def _over_memory(task: Task, said: str) -> str:
+    return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {said}"
+
+
+def know_better(state: State, task: Task, forced: str, *, over_memory: bool = False) -> None:
     """Why cluster or node have ended a container is told after its executor has reported that somebody did."""
-    state.failures[:] = [
-        replace(each, reason=each.reason.replace(_SOMEBODY, forced)) if each.task == str(task.id) else each
-        for each in state.failures
-    ]
+    for number, each in enumerate(state.failures):
+        if each.task != str(task.id) or _SOMEBODY not in each.reason:
+            continue
+        better = replace(each, reason=each.reason.replace(_SOMEBODY, forced))
+        if over_memory:
+            reason = _over_memory(task, forced)
+            better = replace(better, cause="memory", failure_class=FailureClass.USER, reason=reason)
+        state.failures[number] = better
     if state.restart_reason.startswith(f"{task.id} "):
         state.restart_reason = state.restart_reason.replace(_SOMEBODY, forced)
 

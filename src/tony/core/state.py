@@ -30,6 +30,7 @@ class Task:
         gone_at: when its container ended while the program was living, until its report comes or is given up.
         gone_why: what was said of that container's end.
         forced: the same, if cluster or node ended it; else empty.
+        over_memory: they did so because it took more memory than it may have.
         started: its program was seen to run in this session.
         judged: a failure of this try was judged already; its end is no second one.
         launches: containers that went away in this session before the program was started.
@@ -52,6 +53,7 @@ class Task:
     gone_at: float | None = None
     gone_why: str = ""
     forced: str = ""
+    over_memory: bool = False
     started: bool = False
     judged: bool = False
     launches: int = 0

@@ -282,6 +282,12 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
         (137, "", "SIGKILL", False),
         (7, "", "exit code 7", False),
         (-104, "Current usage: 173.1 MB of 128 MB physical memory used", "173.1 MB used, 128 MB allowed", False),
+        (
+            -103,
+            "Current usage: 9 MB of 9 MB physical memory used; 2 GB of 1 GB virtual memory used",
+            "2 GB used",
+            False,
+        ),
     ],
 )
 async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, blameless: bool) -> None:
@@ -294,6 +300,7 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
         (event,) = played.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
         assert (cause in event.cause, event.blameless, event.forced) == (True, blameless, status < 0)
+        assert event.over_memory is (status in (-104, -103))
 
 
 async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
         return
     task = containers.forget(turn, container)
     if task and event.forced:
-        failures.know_better(state, task, event.cause)
+        failures.know_better(state, task, event.cause, over_memory=event.over_memory)
     if task:
         _lost_its_container(turn, task, container, event)
     role = state.roles.get(container.role)
@@ -64,6 +64,7 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
     if task.living:
         task.gone_at, task.gone_why = turn.now, event.cause
         task.forced = event.cause if event.forced else ""
+        task.over_memory = event.over_memory
         if container.hold is Hold.KILLED or event.silent or not state.active:
             outcomes.lost(turn, task)
         else:

@@ -84,6 +84,8 @@ def lost(turn: Turn, task: Task) -> Failure | None:
         over(turn, task, TaskMove.END, at)
         return None
     over(turn, task, TaskMove.LOSE, at)
+    if task.over_memory:
+        return failures.of_memory(state, task, task.gone_why, at)
     reason = f"{task.id} was lost: {task.gone_why}"
     return failures.of_task(state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at)
 

@@ -76,5 +76,6 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         programs.over(turn, task, TaskMove.END, at)
     else:
         programs.over(turn, task, TaskMove.FAIL, at)
-        failing.of_task(turn, task, failures.of_exit(state, task, status, forced))
+        over_memory = bool(forced) and task.over_memory
+        failing.of_task(turn, task, failures.of_exit(state, task, status, forced, over_memory=over_memory))
     outcomes.task_over(turn, task)

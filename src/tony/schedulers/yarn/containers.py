@@ -148,6 +148,7 @@ class Containers:
             held.cause or said,
             blameless=not ours and ends.is_blameless(status),
             forced=not ours and ends.is_forced(status),
+            over_memory=not ours and ends.is_over_memory(status),
         )
 
     # --- starting ---------------------------------------------------------------------------------------------------
@@ -251,9 +252,15 @@ class Containers:
                 self.completed(status)
                 return
 
-    def _gone(self, held: _Held, cause: str, *, blameless: bool, forced: bool = False) -> None:
+    def _gone(
+        self, held: _Held, cause: str, *, blameless: bool, forced: bool = False, over_memory: bool = False
+    ) -> None:
         if self._forget(held):
-            self._tell(ContainerEnded(container=held.name, cause=cause, blameless=blameless, forced=forced))
+            self._tell(
+                ContainerEnded(
+                    container=held.name, cause=cause, blameless=blameless, forced=forced, over_memory=over_memory
+                )
+            )
 
     def _forget(self, held: _Held) -> bool:
         """It counts no more; False if it did not before."""

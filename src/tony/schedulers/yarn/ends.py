@@ -87,6 +87,12 @@ def is_forced(status: ContainerStatus) -> bool:
     return exit_status(status.exit_status) is not None
 
 
+def is_over_memory(status: ContainerStatus) -> bool:
+    """Whether YARN ended it because it took more memory than it may have, of either kind."""
+    known = exit_status(status.exit_status)
+    return known in (ExitStatus.KILLED_EXCEEDED_PMEM, ExitStatus.KILLED_EXCEEDED_VMEM)
+
+
 def _usage(pattern: re.Pattern[str], said: str) -> str:
     found = pattern.search(said)
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it asked for"
