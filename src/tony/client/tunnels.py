@@ -12,9 +12,12 @@ from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.protocol.messages import OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.connection import Connection
+from tony.rpc.tunnel import leave
 
 #: Seconds to get an answer: an executor tries a port on several addresses.
 _PATIENCE = 45.0
+#: Seconds in which a server that was only looked for ends the connection, as servers do.
+_GOODBYE = 2.0
 
 
 class NoTunnel(ConnectionFailed):
@@ -50,7 +53,8 @@ async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tu
 async def answers(folder: JobFolder, task: TaskId, port: int) -> bool:
     """Whether somebody listens there now, as far as that can be told."""
     try:
-        async with opened(folder, task, port):
+        async with opened(folder, task, port) as (connection, _):
+            await leave(connection, _GOODBYE)
             return True
     except (InfraError, ProtocolError):
         return False

@@ -7,6 +7,7 @@ ends by itself. What was cut off looks cut off: the socket is reset, so that nob
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.errors import Code
@@ -45,6 +46,20 @@ async def carry(connection: Connection, reader: asyncio.StreamReader, writer: as
             reset(writer)
     await connection.wait_closed()
     return whole
+
+
+async def leave(connection: Connection, patience: float) -> None:
+    """Ends a tunnel in order, without having said anything: to the program, a caller who has changed his mind.
+
+    Args:
+        patience: seconds that the program may take to end its own way; then the tunnel breaks.
+    """
+    connection.send(EndTunnel())
+    with contextlib.suppress(TimeoutError, ProtocolError):
+        async with asyncio.timeout(patience):
+            while (message := await connection.receive()) is not None:
+                if isinstance(message, EndTunnel):
+                    connection.send(TunnelTaken())
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
