@@ -56,9 +56,7 @@ def test_a_worker_may_fail_unless_it_is_the_chief(tony: Tony, folder: Path) -> N
 
 def test_a_first_run_hands_something_on(tony: Tony, folder: Path) -> None:
     """`Model parameters: ` of the first run is MODEL_PARAMS of all."""
-    command = (
-        'if [ -n "$PREPROCESSING_JOB" ]; then echo "Model parameters: --lr 0.1"; else echo "got <$MODEL_PARAMS>"; fi'
-    )
+    command = 'test -z "$PREPROCESSING_JOB" && echo "got <$MODEL_PARAMS>" || echo "Model parameters: --lr 0.1"'
     settings = {"tony.containers.command": command, "tony.application.enable-preprocess": "true"}
     write(folder, {**SMALL, **settings})
     answer = tony("submit", "tony.xml")
