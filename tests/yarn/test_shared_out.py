@@ -50,6 +50,8 @@ SETTINGS = {
     f"{_MONITOR}.total_preemption_per_round": "1.0",
     f"{_MONITOR}.natural_termination_factor": "1.0",
     f"{_MONITOR}.max_ignored_over_capacity": "0.0",
+    "yarn.nodemanager.vmem-check-enabled": "true",
+    "yarn.nodemanager.vmem-pmem-ratio": "30",
     "yarn.nodemanager.resource.cpu-vcores": "32",
     "nm3:yarn.nodemanager.resource.cpu-vcores": "40",
     "yarn.scheduler.maximum-allocation-vcores": "40",
@@ -254,6 +256,19 @@ def test_constraints(lab: YarnLab) -> None:
     assert found["near:0"] == found["ps:0"]
     assert {found["far:0"], found["far:1"]}.isdisjoint({found["ps:0"], FAST})
     assert sorted(found[f"few:{index}"] for index in range(4)) == ["127.0.1.1"] * 2 + ["127.0.1.2"] * 2
+
+
+def test_killed_by_yarn_for_memory(lab: YarnLab) -> None:
+    """It is a failure of the program as any for memory, with what it used and what it may have."""
+    program = "import mmap, time; held = mmap.mmap(-1, 16 << 30, flags=mmap.MAP_PRIVATE | 0x4000); time.sleep(3600)"
+    done = lab.submit(lab.roles(program))
+    assert done.returncode == 1, done.stdout + done.stderr
+    failure = lab.failure(lab.only_job())
+    assert (failure["cause"], failure["task"]) == ("memory", "worker:0")
+    said = r"worker:0 failed on 127\.0\.1\.[12]: YARN killed it for virtual memory: (\S+) GB used, 3.8 GB allowed\."
+    used = re.match(said, failure["reason"])
+    assert used, failure["reason"]
+    assert float(used[1]) > 16
 
 
 def test_preemption(lab: YarnLab) -> None:
