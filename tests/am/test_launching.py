@@ -10,10 +10,13 @@ import pytest
 from tests.core.specs import task
 from tony.am.launching import preparation, task_part
 from tony.core.actions import Launch
+from tony.errors import PlatformError
+from tony.frameworks.none import NoFramework
 from tony.frameworks.registry import home_of, load
+from tony.model.ids import TaskId
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.states import DistributedMode, Meeting, RoleKind
 from tony.protocol.launch import TaskPart
 from tony.testing.jobs import prepared_job
 
@@ -83,6 +86,25 @@ def test_one_task_gets_a_port_for_tensorboard(tmp_path: Path, extra: dict[str, R
     spec = JobSpec(command="train", roles={**SPEC.roles, **extra})
     wants = [str(each) for each in spec.task_ids if part(tmp_path, str(each), spec).wants_tb_port]
     assert wants == [who]
+
+
+def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
+    """On that task's port and nobody else's."""
+    spec = JobSpec(command="train", framework="horovod", roles={"worker": Role(instances=2)})
+    assert [part(tmp_path, who, spec).meeting for who in ("worker:0", "worker:1")] == [Meeting.STORE, None]
+    assert part(tmp_path, "chief:0").meeting is None
+
+
+def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
+    """It may be somebody else's."""
+
+    class Broken(NoFramework):
+        def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+            raise KeyError("oh")
+
+    record = replace(prepared_job(tmp_path, SPEC).record, framework_module="my.own:Broken")
+    with pytest.raises(PlatformError, match=r"the framework adapter my\.own:Broken failed: KeyError: 'oh'"):
+        task_part(record, Broken(), 1, Launch(container="c", task=task("chief:0"), session=1), "unix:/x")
 
 
 def test_what_a_container_is_waited_for(tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def built(
     return environments(task, container, framework or NoFramework(), shared, seen, own)
 
 
+class Suggests(NoFramework):
+    """Has a word on a variable that it does not insist on."""
+
+    def defaults(self) -> Mapping[str, str]:
+        return {"LIMIT": "2000"}
+
+
+def test_what_a_framework_suggests_gives_way() -> None:
+    """To the job, and to the shell that a job on this machine inherits from."""
+    assert built({}, Suggests())[0]["LIMIT"] == "2000"
+    assert built({"LIMIT": "60"}, Suggests())[0]["LIMIT"] == "60"
+    assert built({"LIMIT": "60"}, Suggests(), env={"LIMIT": "30"})[0]["LIMIT"] == "30"
+    assert built({"LIMIT": "60"}, Suggests(), inherit_env=False)[0]["LIMIT"] == "2000"
+
+
 def test_view_is_what_a_framework_sees() -> None:
     """Identity, shape and ports of the task."""
     seen = view(TASK, 1, 2, 3, "h1:5000", 6006)

@@ -38,6 +38,17 @@ def test_range_that_is_too_small_is_said() -> None:
     ports.close()
 
 
+def test_a_port_that_we_answer_ourselves_is_not_the_programs() -> None:
+    """Neither has anybody taken it, nor is it to blame for what the program cannot bind."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    ports.renew()
+    with ports.listen():
+        assert ports.taken() == ""
+        assert ports.blamed([f"bind: address already in use: {ports.port}"]) == ""
+        assert ports.blamed(["OSError: [Errno 98] Address already in use"]) == ""
+    ports.close()
+
+
 def test_somebody_who_listens_is_named() -> None:
     """Who took the port, with the process's number."""
     ports = TaskPorts(None, wants_tb_port=False)

@@ -48,6 +48,15 @@ def test_servers_that_reuse_can_listen_on_a_held_port(
             server.accept()[0].close()
 
 
+def test_we_may_listen_there_ourselves(reservation: Reservation) -> None:
+    """Whoever connects waits in the kernel until somebody serves; a second one is told that the port is taken."""
+    with reservation.listen() as listening, socket.create_connection(("127.0.0.1", reservation.port), timeout=5):
+        with pytest.raises(PortsExhausted, match=f"port {reservation.port}, just reserved, cannot be listened on"):
+            reservation.listen()
+        listening.accept()[0].close()
+    reservation.listen().close()  # it is as it was before
+
+
 def test_server_without_any_option_is_kept_out_until_the_port_is_given_up(reservation: Reservation) -> None:
     """The documented limit of the trick, and its remedy."""
     with pytest.raises(OSError, match="in use"):

@@ -1,9 +1,9 @@
 """What a program is started with: its command and its environment.
 
-Precedence, weakest first: the executor's own environment (or a bare one), the container's variables, the job's
-interpreter, what the framework suggests, Hadoop's class path, the user's `env`, what other programs have handed on,
-what the scheduler granted, the variables that every program gets, the framework's. So a user can change anything that
-we merely inherit, and nothing that other tasks rely on. No secret is ever among them.
+Precedence, weakest first: what the framework suggests, the executor's own environment (or a bare one), the container's
+variables, the job's interpreter, Hadoop's class path, the user's `env`, what other programs have handed on, what the
+scheduler granted, the variables that every program gets, the framework's. So a user can change anything that we merely
+inherit, and nothing that other tasks rely on. No secret is ever among them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def environments(
         handed_on: variables that programs of other roles give.
     """
     values = _values(task, seen)
-    base = {**_inherited(task, container, own), **framework.defaults()}
+    base = {**framework.defaults(), **_inherited(task, container, own)}
     if classpath is not None:
         base["CLASSPATH"] = classpath
     base.update({name: fill(value, values) for name, value in task.env.items()})
