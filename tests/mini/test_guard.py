@@ -1,0 +1,79 @@
+"""A cluster that somebody has for himself is gone with him, however he ends. Its daemons are scripts that sleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tony
+from tests.mini.conftest import Machine
+from tony.errors import InfraError
+from tony.linux.process import with_marker
+from tony.mini.daemons import MARKER
+from tony.mini.guard import guarded
+from tony.mini.options import Options
+
+#: Starts one that never becomes ready.
+_CODE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from tony.mini.guard import guarded
+from tony.mini.options import Options
+with guarded(Options(nodes=1), os.environ, print) as cluster:
+    raise AssertionError
+"""
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits until something is true."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals) -> None:
+    """No daemon and no file, also when nobody is left who could end it."""
+    machine.fill_cache()
+    machine.install_java()
+    temp = machine.folder / "temp"
+    temp.mkdir()
+    source = str(Path(tony.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CODE, source],
+        env={**machine.environment, "TMPDIR": str(temp)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        until(lambda: list(temp.glob("tony-local-*/mini/state.json")))
+        [folder] = temp.iterdir()
+        marker = f"{MARKER}={folder / 'mini'}\0"
+        until(lambda: with_marker(marker))
+        os.kill(process.pid, number)
+        process.wait(60)
+        until(lambda: not with_marker(marker) and not list(temp.iterdir()))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_cannot_start_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Because a daemon dies, for one."""
+    machine.fill_cache()
+    machine.install_java(daemon="exit 1")
+    temp = machine.folder / "temp"
+    temp.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temp))
+    with pytest.raises(InfraError, match="died"), guarded(Options(nodes=1), machine.environment, print):
+        raise AssertionError
+    assert list(temp.iterdir()) == []
