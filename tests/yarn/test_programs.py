@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -36,13 +37,19 @@ CACHE = f"/user/{user()}/.tony/cache"
 
 @pytest.fixture(scope="module")
 def bare(clusters: Clusters) -> Iterator[Cluster]:
-    """A cluster on whose node containers find no Python: their PATH is a folder with a few tools."""
+    """A cluster on whose usual node containers find no Python: their PATH is a folder with a few tools.
+
+    Only what asks for the label `safe` goes to the other node, where there is one.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tony-bare-"))
     for tool in _TOOLS:
         (folder / tool).symlink_to(shutil.which(tool) or f"/bin/{tool}")
     # On a busy machine the interpreter needs its time to arrive; masters that keep silent for long are given up.
-    settings = {"yarn.nodemanager.admin-env.PATH": str(folder), "yarn.am.liveness-monitor.expiry-interval-ms": "120000"}
-    yield clusters.with_options(options(settings, nodes=1))
+    settings = {
+        "nm2:yarn.nodemanager.admin-env.PATH": str(folder),
+        "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
+    }
+    yield clusters.with_options(options(settings, {"safe": "nm1"}, nodes=2))
     shutil.rmtree(folder)
 
 
@@ -78,6 +85,21 @@ def test_no_python_on_the_nodes(bare_lab: YarnLab) -> None:
     done = bare_lab.submit(job, *own)
     assert done.returncode == 0, done.stdout + done.stderr
     assert listed(bare_lab, CACHE) == before
+
+
+def test_no_python_for_executors(bare_lab: YarnLab) -> None:
+    """Where the master has one and executors have none, one container shows it; host, PATH and setting are told."""
+    sets = ("--set", "scheduler.yarn.am_node_label=safe")
+    done = bare_lab.submit(bare_lab.job('command = "true"\n'), *sets)
+    assert done.returncode == 3, done.stdout + done.stderr
+    job = bare_lab.only_job()
+    failure = bare_lab.failure(job)
+    assert failure["cause"] == "refused"
+    said = r"no task of main can be started: there is no python3 on host \S+: PATH is \S+/tony-bare-\S+\. Install"
+    assert re.match(said, failure["reason"]), failure["reason"]
+    assert "scheduler.yarn.python" in failure["reason"]
+    events = bare_lab.tony("events", job, "--json").stdout.splitlines()
+    assert [json.loads(line)["event"] for line in events].count("granted") == 1
 
 
 def test_only_the_job_brings_a_python(bare_lab: YarnLab) -> None:

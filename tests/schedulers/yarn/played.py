@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Played:
         reports: what clients are told of the application, one look after the other; the last one for ever.
     """
 
-    def __init__(self, folder: Path, job: PreparedJob, attempt: int) -> None:
+    def __init__(self, folder: Path, room: Mapping[str, int], job: PreparedJob, attempt: int) -> None:
         self.manager = FakeResourceManager()
         self.clients_door = FakeIpcServer()
         self.clients_door.on(GET_APPLICATION_REPORT, self._report)
@@ -51,7 +51,7 @@ class Played:
         self.spec: JobSpec = job.record.spec
         self.job_id = job.record.job_id
         self.events: list[Event] = []
-        self._folder, self._attempt = folder, attempt
+        self._folder, self._room, self._attempt = folder, room, attempt
         self.source: YarnSource
 
     def make(self) -> None:
@@ -140,6 +140,7 @@ class Played:
             },
             folder=FOLDER,
             user="ann",
+            room=self._room,
         )
 
     def _inside(self) -> Inside:
@@ -161,10 +162,15 @@ SECRET = credentials()
 
 @asynccontextmanager
 async def playing(
-    folder: Path, *, attempt: int = 1, opens: bool = True, spec: JobSpec | None = None
+    folder: Path,
+    *,
+    attempt: int = 1,
+    opens: bool = True,
+    spec: JobSpec | None = None,
+    room: Mapping[str, int] | None = None,
 ) -> AsyncIterator[Played]:
     """A cluster, and a source on it for a job, else for `two_roles`. It is closed afterwards, whatever it was told."""
-    played = Played(folder, prepared_job(folder / "home", spec or two_roles(), JOB), attempt)
+    played = Played(folder, room or {}, prepared_job(folder / "home", spec or two_roles(), JOB), attempt)
     async with AsyncExitStack() as stack:
         stack.enter_context(played.files)
         for server in (played.manager.server, played.clients_door, *(node.server for node in played.nodes)):

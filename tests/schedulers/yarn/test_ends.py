@@ -3,7 +3,7 @@
 import pytest
 
 from tony.hadoop.wire.records import ContainerStatus, NodeId, NodeReport, NodeState
-from tony.schedulers.yarn.ends import cause, is_blameless, is_forced, warning
+from tony.schedulers.yarn.ends import cause, is_blameless, is_forced, is_over_memory, no_python, warning
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
 ENDS = {
@@ -169,6 +169,24 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     assert cause(status) == sentence
     assert is_blameless(status) is blameless
     assert is_forced(status) is (-200 < code < 0 or code == -1000)
+    assert is_over_memory(status) is (code in (-104, -103))
+    assert no_python(status) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "there is no python3 on host n1: PATH is /bin. Install Python 3.11 or later on the nodes, name one with ...",
+        "Python 3.11 or later is needed; /usr/bin/python3 on host n1 is 3.6, and no newer one is on PATH (/bin).",
+        'the job\'s environment has no bin/python3 that runs on host n1 (scheduler.yarn.python = "environment").',
+    ],
+)
+def test_no_python(said: str) -> None:
+    """Known by what our own programs say, among the rest that a node tells."""
+    told = f"[2026-11-21 15:46:19.325]Exit code: 127\nLast 4096 bytes of stderr :\ntony: {said}\n\n"
+    assert no_python(ContainerStatus(exit_status=127, diagnostics=told)) == said
+    assert no_python(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
+    assert no_python(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
 
 
 def test_long_words() -> None:

@@ -7,6 +7,7 @@ from tony.model.states import DistributedMode
 from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.offer import Node, Offer, Queue
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.wants import room
 
 BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
 FAST = Node(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])
@@ -128,6 +129,20 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     gpus = job(Resources(gpus=2), node_label="gpu")
     four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
     assert "(1024m, 2 yarn.io/gpu each), and the nodes hold 2" in noticed(four)[0]
+
+
+def test_room() -> None:
+    """How many nodes could have a role's tasks; of what constraints keep from some nobody can tell."""
+    gone = replace(BIG, host="gone", away="lost")
+    roles = {
+        "small": Role(),
+        "large": Role(resources=Resources(memory=6 * GIB)),
+        "fast": Role(node_label="gpu"),
+        "apart": Role(spread=True),
+        "none": Role(instances=0),
+    }
+    spec, offer = JobSpec(command="true", roles=roles), replace(OFFER, nodes=[BIG, FAST, gone])
+    assert room(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
 
 
 def test_mounts_without_an_image() -> None:

@@ -303,6 +303,41 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
         assert event.over_memory is (status in (-104, -103))
 
 
+NO_PYTHON = "there is no python3 on host n1: PATH is /bin. Install Python 3.11 or later on the nodes"
+SAID = f"[2026-11-21 15:46:19.325]Exit code: 127\nLast 4096 bytes of stderr :\ntony: {NO_PYTHON}\n"
+
+
+@pytest.mark.parametrize("python", [None, "own", "environment"])
+async def test_no_python_anywhere(tmp_path: Path, python: str | None) -> None:
+    """One container has shown it: the job need not try more where no others could be had, or all are alike."""
+    settings = {"python": python} if python else {}
+    room = {"worker": 5} if python else {"worker": 1}
+    async with playing(tmp_path, spec=two_roles(scheduler_settings=settings), room=room) as played:
+        (container,) = await played.launched()
+        played.manager.complete(container_id(container), 127, SAID)
+        await played.until(lambda: played.of(ContainerEnded))
+        (event,) = played.of(Unsatisfiable)
+        assert event == Unsatisfiable(role="worker", reason=f"no task of worker can be started: {NO_PYTHON}")
+        assert played.events.index(event) < played.events.index(played.of(ContainerEnded)[0])
+
+
+async def test_no_python_on_one_node(tmp_path: Path) -> None:
+    """Nothing more is wanted there, which is said while others are waited for."""
+    async with playing(tmp_path, room={"worker": 2}) as played:
+        containers = await played.launched(2)
+        for container in containers:
+            played.manager.complete(container_id(container), 127, SAID)
+        await played.until(lambda: played.of(Queued))
+        assert (played.manager.excluded, len(played.of(Granted))) == ({"127.0.0.1"}, 2)
+        (event,) = played.of(Queued)
+        assert isinstance(event, Queued)
+        assert event.reason.endswith(
+            "2 of 2 containers of worker are not granted yet by queue default; without 127.0.0.1, where no Python was "
+            "found for our programs"
+        )
+        assert played.of(Unsatisfiable) == []
+
+
 async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Once, with task and container: its node goes, or YARN wants it back. The end says it again."""
     async with playing(tmp_path) as played:

@@ -32,6 +32,7 @@ Inside the cluster:
     inside        what a program finds out in its container; `launch/` has the scripts that find a Python there
     source        the application master's half: its tie to the ResourceManager
     demand        how many containers are still to come, and what is told of those that do not; `asking` is what for
+    unfit_nodes   nodes without a Python, which are left out
     containers    each of them from its grant to its end
     ends          why a container ended, in a sentence
     publisher     writes the job's record into HDFS

@@ -81,6 +81,7 @@ class Containers:
     Args:
         tell: takes what happens; soon, never from inside a call of its own.
         ended: hears of each role of which one counts no more.
+        unfit: hears before that of the role, the host, and what was said, if the host has no Python for our programs.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class Containers:
         *,
         tell: Callable[[Event], None],
         ended: Callable[[str], None],
+        unfit: Callable[[str, str, str], None],
     ) -> None:
         self._master, self._nodes = master, nodes
-        self._tell, self._ended = tell, ended
+        self._tell, self._ended, self._unfit = tell, ended, unfit
         self._held: dict[str, _Held] = {}
         self._count: Counter[str] = Counter()  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
@@ -115,8 +117,7 @@ class Containers:
         name = ids.container_text(_id(container))
         self._held[name] = _Held(container=container, name=name, role=role)
         self._count[role] += 1
-        host = container.node.host or "" if container.node else ""
-        self._tell(Granted(container=name, role=role, host=host))
+        self._tell(Granted(container=name, role=role, host=_host(container)))
 
     def wanted_back(self, container_id: ContainerId) -> None:
         """Of either kind: that which may be averted by giving back as much otherwise comes to the same for us."""
@@ -140,6 +141,9 @@ class Containers:
         if held is None:
             return
         ours = bool(held.cause)
+        no_python = "" if ours else ends.no_python(status)
+        if no_python:
+            self._unfit(held.role, _host(held.container), no_python)
         said = ends.cause(status)
         if held.warned and ends.is_blameless(status):
             said += f" (before: {held.warned})"
@@ -304,6 +308,10 @@ class Containers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _host(container: Container) -> str:
+    return container.node.host or "" if container.node else ""
 
 
 def _id(container: Container) -> ContainerId:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tony.core.events import Event, Queued, Unsatisfiable
 from tony.hadoop.yarn.asks import Ask
@@ -23,6 +23,7 @@ class Demand:
         placed: the setting for which a role is asked for with constraints, if it is.
         queue: where the job runs, if the ResourceManager has not said so.
         there: how many of a role there are.
+        left_out: hosts on which nothing is wanted.
         tell: takes what is told.
     """
 
@@ -35,12 +36,13 @@ class Demand:
         placed: Mapping[str, str],
         queue: str,
         there: Callable[[str], int],
+        left_out: Callable[[], Sequence[str]],
         tell: Callable[[Event], None],
     ) -> None:
         self._asks, self._roles, self._placed = asks, tuple(asks), placed
         self._master, self._registration = master, registration
         self._queue = registration.queue or queue
-        self._there, self._tell = there, tell
+        self._there, self._left_out, self._tell = there, left_out, tell
         self._total = dict.fromkeys(asks, 0)
         self._queued = ""
         #: Role -> why the ResourceManager finds no place for those that are missing.
@@ -124,6 +126,8 @@ class Demand:
                 f"; for {role} there is no place now ({reason}), it is asked for again and again"
                 for role, reason in self._no_place.items()
             )
+            if hosts := self._left_out():
+                why += f"; without {', '.join(hosts)}, where no Python was found for our programs"
             said = f"waiting for YARN: {', '.join(parts)} are not granted yet by queue {self._queue}{why}"
             self._say_queued(said)
 

@@ -21,6 +21,11 @@ _NOISE = re.compile(
     r"Container killed on request\. Exit code is -?\d+|Container exited with a non-zero exit code -?\d+\..*|"
     r"Killed by external signal|Last \d+ bytes of \S+ :|Failed to download resource \{.*?\} (?=\S))"
 )
+#: What our own programs say that find no Python on a node: `launch/`.
+_NO_PYTHON = re.compile(
+    r"^tony: ((?:there is no python3 on host|Python 3\.\d+ or later is needed;|the job's environment has no) .*)",
+    re.ASCII | re.MULTILINE,
+)
 _EMPTY_WORDS = ("N/A", "")
 #: Characters of a node's words that are told.
 _MOST = 600
@@ -85,6 +90,12 @@ def is_blameless(status: ContainerStatus) -> bool:
 def is_forced(status: ContainerStatus) -> bool:
     """Whether YARN ended it: not its executor by itself, nor somebody on the node by a signal."""
     return exit_status(status.exit_status) is not None
+
+
+def no_python(status: ContainerStatus) -> str:
+    """What was said if its node has no Python for our programs; else empty."""
+    found = _NO_PYTHON.search(shown(status.diagnostics)) if status.exit_status > 0 else None
+    return found[1].strip() if found else ""
 
 
 def is_over_memory(status: ContainerStatus) -> bool:

@@ -44,8 +44,9 @@ from tony.schedulers.yarn.demand import Demand
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
-from tony.schedulers.yarn.settings import read_settings
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.tokens import for_programs
+from tony.schedulers.yarn.unfit_nodes import UnfitNodes
 
 #: Seconds for YARN to tell why it wants us no more, and between two questions.
 _ASKED, _ASK_AGAIN = 5.0, 0.1
@@ -105,7 +106,12 @@ class YarnSource(ContainerSource):
         master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
         nodes = NodeClients(master.node_tokens, protections=wanted)
-        containers = self._containers = Containers(master, nodes, tell=self._emit, ended=self._one_less)
+        # What is shipped, or comes with the job, is the same everywhere.
+        room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._papers.room
+        unfit = UnfitNodes(room, leave_out=master.exclude, tell=self._emit)
+        containers = self._containers = Containers(
+            master, nodes, tell=self._emit, ended=self._one_less, unfit=unfit.found
+        )
         host, _, port = self.master_address.removeprefix("tls:").rpartition(
             ":"
         )  # empty: nobody listens, and never will
@@ -118,6 +124,7 @@ class YarnSource(ContainerSource):
             placed=placed(self._spec, self._settings),
             queue=self._settings.queue,
             there=containers.count,
+            left_out=lambda: unfit.hosts,
             tell=self._emit,
         )
         self._beating = asyncio.get_running_loop().create_task(self._beat(master))

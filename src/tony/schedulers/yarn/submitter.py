@@ -42,6 +42,7 @@ from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.schedulers.yarn.unrecorded import is_ours, staging_of, why
 from tony.schedulers.yarn.upload import Depot
 from tony.schedulers.yarn.waiting_line import WAITING, in_line
+from tony.schedulers.yarn.wants import room
 from tony.storage.cache import Cache
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ class YarnSubmitter(Submitter):
             folder=f"{staging}/jobs/{job.record.job_id}",
             user=cluster.user,
             nodes=self._nodes,
+            room=room(job.record.spec, settings, self._offered) if self._offered else {},
         )
 
     # --- after ----------------------------------------------------------------------------------------------------

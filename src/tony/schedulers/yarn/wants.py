@@ -66,6 +66,16 @@ def holds(node: Node, want: Want) -> bool:
     return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
 
 
+def room(spec: JobSpec, settings: YarnSettings, offer: Offer) -> dict[str, int]:
+    """Role -> how many nodes could have its tasks. Not of those that constraints keep from some."""
+    kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
+    return {
+        kept[want.place]: sum(not node.away and holds(node, want) for node in nodes_for(want, offer))
+        for want in wants(spec, settings, offer)
+        if want.place in kept
+    }
+
+
 def _takes(node: Node, label: str, offer: Offer) -> bool:
     """Whether it is there for a container with this label, or with none."""
     return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
