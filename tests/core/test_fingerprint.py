@@ -47,7 +47,7 @@ OTHER: dict[str, Any] = {
     "queue_reason": "no room",
     "failures": [FAILURE],
     "tolerated": [FAILURE],
-    "exports": {"worker": {"RESULT": "7"}},
+    "exports": {"worker": {"RESULT": (0, "7")}},
     "final": Final(JobState.KILLED, None),
 }
 

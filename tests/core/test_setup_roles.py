@@ -165,11 +165,11 @@ def test_a_job_without_roles_is_its_own_chief() -> None:
 
 
 def test_what_is_handed_on_comes_to_all_who_start_later() -> None:
-    """Of other roles, in this session and in later ones; the newest value counts."""
+    """Of other roles, in this session and in later ones; of several tasks the first one's value counts."""
     shape = with_restarts(spec(), 1)
     simulation = begun(shape)
-    exits(simulation, "prepare:1", RESULT="old")
     exits(simulation, "prepare:0", RESULT="new")
+    exits(simulation, "prepare:1", RESULT="old")
     simulation.run()
     simulation.exit(task("worker:0"), FAILED)
     while simulation.app.state.session < 2:
@@ -180,6 +180,30 @@ def test_what_is_handed_on_comes_to_all_who_start_later() -> None:
     assert {str(a.task): a.variables["RESULT"] for a in late} == dict.fromkeys(
         ("chief:0", "worker:0", "worker:1", "board:0"), "new"
     )
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_order_of_reports_makes_no_difference(order: tuple[int, int]) -> None:
+    """The first task that has something to hand on, whenever that is heard of."""
+    simulation = begun(spec())
+    for number in order:
+        exits(simulation, f"prepare:{number}", RESULT=f"of {number}")
+    simulation.run()
+    assert starts(simulation)["chief:0"] == {"RESULT": "of 0"}
+
+
+def test_a_later_session_may_hand_on_something_else() -> None:
+    """The same task's newest value counts."""
+    shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 2)
+    simulation = begun(shape)
+    for session in (2, 3):
+        exits(simulation, "worker:0", RESULT=f"before {session}")
+        simulation.exit(task("worker:1"), FAILED)
+        while simulation.app.state.session < session:
+            simulation.run()
+            assert simulation.app.state.session == session or simulation.advance()
+        simulation.run()
+        assert starts(simulation)["ps:0"] == {"RESULT": f"before {session}"}
 
 
 def test_a_role_does_not_get_what_it_hands_on_itself() -> None:
@@ -219,8 +243,8 @@ def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
 def test_an_empty_rest_of_a_line_is_a_value() -> None:
     """The text was there."""
     simulation = begun(spec())
-    exits(simulation, "prepare:0", RESULT="7")
-    exits(simulation, "prepare:1", RESULT="")
+    exits(simulation, "prepare:1", RESULT="7")
+    exits(simulation, "prepare:0", RESULT="")
     simulation.run()
     assert starts(simulation)["chief:0"] == {"RESULT": ""}
 
@@ -228,8 +252,8 @@ def test_an_empty_rest_of_a_line_is_a_value() -> None:
 def test_names_that_were_not_asked_for_are_not_taken() -> None:
     """Whatever an executor says."""
     simulation = begun(spec())
-    exits(simulation, "prepare:0", RESULT="7", PATH="/evil")
-    exits(simulation, "prepare:1", RESULT="8", LD_PRELOAD="/evil.so")
+    exits(simulation, "prepare:1", RESULT="7", PATH="/evil")
+    exits(simulation, "prepare:0", RESULT="8", LD_PRELOAD="/evil.so")
     simulation.run()
     assert starts(simulation)["chief:0"] == {"RESULT": "8"}
 

@@ -32,6 +32,7 @@ OUTCOMES: dict[str, tuple[str, int, int, str | None, str | None, dict[str, int]]
     "killed": ("killed", 4, 1, "killed", None, {"stopped": 2}),
     "lost-executor": ("succeeded", 0, 2, None, None, {"succeeded": 3}),
     "group-time-out": ("failed", 1, 1, "group-timeout", "evaluator:0", {"succeeded": 1, "failed": 1}),
+    "setup-role": ("succeeded", 0, 2, None, None, {"succeeded": 4}),
 }
 
 

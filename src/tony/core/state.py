@@ -193,7 +193,7 @@ class State:
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
         tolerated: those of tracked tasks in this session that do not count as long as others may succeed.
-        exports: role -> variable -> what its programs have handed on.
+        exports: role -> variable -> what its programs have handed on, behind the index of the task that it is from.
         final: the result, from when it is decided; ended_at: when the job ended.
         refused: events that were about something that is not, or not any more.
     """
@@ -226,7 +226,7 @@ class State:
         self.restart_due = False
         self.failures: list[Failure] = []
         self.tolerated: list[Failure] = []
-        self.exports: dict[str, dict[str, str]] = {}
+        self.exports: dict[str, dict[str, tuple[int, str]]] = {}
         self.final: Final | None = None
         self.ended_at: float | None = None
         self.refused = 0
@@ -267,7 +267,8 @@ class State:
 
     def variables_of(self, role: str) -> Mapping[str, str]:
         """What a program of a role finds in its environment of that which other roles have handed on."""
-        return {name: text for other, own in self.exports.items() if other != role for name, text in own.items()}
+        others = [own for other, own in self.exports.items() if other != role]
+        return {name: text for own in others for name, (_, text) in own.items()}
 
     @property
     def pausing(self) -> bool:

@@ -46,12 +46,17 @@ def first_output(turn: Turn, event: ev.FirstOutput) -> None:
 
 
 def _take_exports(state: State, task: Task, event: ev.Exited) -> None:
-    """Keeps what a program that succeeded hands on; says what it should have and did not."""
-    role = task.id.role
+    """Keeps what a program that succeeded hands on; says what it should have and did not.
+
+    Of several tasks the first counts: reports come in any order, and the same job should start the same programs.
+    """
+    role, index = task.id
     for name, text in state.roles[role].spec.exports.items():
         value = event.exports.get(name)
         if value is not None:
-            state.exports.setdefault(role, {})[name] = value
+            own = state.exports.setdefault(role, {})
+            if name not in own or index <= own[name][0]:
+                own[name] = index, value
         else:
             task.note += f"; no line of its output holds {text.strip()!r}, so {name} is not set (exports)"
 
