@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import select
@@ -94,6 +95,12 @@ def echo(caller: socket.socket, data: bytes) -> None:
         assert piece
         got += piece
     assert got == data
+
+
+def end(port: int, code: int) -> None:
+    """Has the server exit, and waits for the end of the connection, of whatever kind."""
+    with call(port, f"exit {code}") as caller, contextlib.suppress(ConnectionResetError):
+        assert rest(caller) == b""
 
 
 @contextmanager

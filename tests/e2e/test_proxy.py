@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.e2e.served import SERVER, call, echo, get, proxied, put, rest, wait_port
+from tests.e2e.served import SERVER, call, echo, end, get, proxied, put, rest, wait_port
 
 pytestmark = pytest.mark.e2e
 
@@ -108,8 +108,7 @@ def test_the_port_of_the_task_is_found_again(lab: Lab) -> None:
                 caller.recv(1)
         until(lambda: lab.status(job)["session"] == 2, "the next session")
         wait_port(port)
-        with call(port, "exit 3") as caller:
-            rest_or_reset(caller)
+        end(port, 3)
         assert lab.wait(job)["exit_code"] == 1
 
 
@@ -167,14 +166,6 @@ def test_what_cannot_be(lab: Lab) -> None:
     done = lab.tony("proxy", job, "worker:0", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["message"].startswith("there is nothing to connect with: job ")
-
-
-def rest_or_reset(caller: socket.socket) -> None:
-    """Waits for the end, of whatever kind."""
-    try:
-        rest(caller)
-    except ConnectionResetError:
-        return
 
 
 def memory(pid: int) -> int:
