@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.lab import kill
 from tests.mini_clusters import Clusters, options
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab, until, user
 from tony.mini.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -130,8 +130,11 @@ def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
 
 @pytest.fixture
 def other_format(clusters: Clusters) -> Cluster:
-    """A cluster that collects logs in the indexed format."""
+    """A cluster that collects logs in the indexed format, and brings some every second."""
+    roll = "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds"
     settings = {
+        roll: "1",
+        f"{roll}.min": "1",
         "yarn.log-aggregation.file-formats": "IFile",
         "yarn.log-aggregation.file-controller.IFile.class": (
             "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController"
@@ -161,6 +164,28 @@ def test_the_indexed_format(tmp_path: Path, other_format: Cluster) -> None:
     done = lab.elsewhere("away").tony("logs", job)
     assert done.stdout == "hello\noh\n", done.stderr
     lab.close()
+
+
+def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: Cluster) -> None:
+    """Those that are included are, and of a job that includes none, none; what comes later is brought in the end."""
+    lab = YarnLab(tmp_path, other_format)
+    file = lab.roles(TALKS, "[roles.worker]\n")
+    usual = lab.detach(file)
+    rolled = lab.detach(file, "--set", "scheduler.yarn.rolled_log_include=worker-0.*[.]out")
+    for job in (usual, rolled):
+        until(lambda job=job: lab.tasks(job)["worker:0"]["state"] == "running", "its program runs")  # type: ignore[misc]
+    until(lambda: lab.listed(_collected(rolled)), "a node has brought what it printed so far")
+    assert lab.listed(_collected(usual)) == {}
+    (lab.out / "go-0").touch()
+    assert [lab.wait(job)["state"] for job in (usual, rolled)] == ["succeeded"] * 2
+    lab.wait_application(rolled)
+    assert lab.elsewhere("away").tony("logs", rolled, "--stdout").stdout == "up 0\nlast 0\n"
+    lab.close()
+
+
+def _collected(job: str) -> str:
+    """Where the cluster brings what was printed in a job's containers."""
+    return f"/app-logs/{user()}/bucket-logs-ifile/{job.rpartition('_')[2]}/{job}"
 
 
 @pytest.mark.long  # a cluster of its own; tests/schedulers/yarn/test_printed.py tries the same against fakes
