@@ -277,6 +277,15 @@ def test_everything_ignored_is_said(desk: Desk) -> None:
     assert sorted(desk.laid(desk.stage(JobSpec(files=(desk.path("s"),))))) == ["s", "s/.gitignore", "s/x"]
 
 
+def test_a_gitignore_that_does_not_count(desk: Desk) -> None:
+    """What it names is packed; a .tonyignore is heeded still."""
+    desk.write({"s/.gitignore": (b"data/\n", 0o644), "s/data/x": FILE, "s/y": FILE})
+    job = JobSpec(source=desk.path("s"), gitignore=False)
+    assert sorted(desk.laid(desk.stage(job))) == [".gitignore", "data", "data/x", "y"]
+    desk.write({"s/.tonyignore": (b"y\n", 0o644)})
+    assert sorted(desk.laid(desk.stage(job))) == [".gitignore", ".tonyignore", "data", "data/x"]
+
+
 def test_large_source_is_warned_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the limit (500 MB, made smaller here) the biggest things in it are named, before they are packed."""
     assert staging.LARGE == 500 * MIB

@@ -207,7 +207,7 @@ class _Stager:
             found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
             return _Asked(key="source", text=text, wish=found) if isinstance(found, Wish) else None
         without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
-        wish = self.once("source", text, lambda: wishes.source(text, frozenset(without)))
+        wish = self.once("source", text, lambda: wishes.source(text, frozenset(without), git=self.spec.gitignore))
         return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
 
     def once(self, key: str, text: str, look: Callable[[], Look]) -> Look | None:

@@ -145,6 +145,7 @@ _JOB = (
     _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "
          "in HDFS (`hdfs://...`) an archive.",
          also="src src_dir workdir cwd"),
+    _row("gitignore", Kind.TRUTH, Half.CLIENT, "What a `.gitignore` in `source` names stays behind.", also="ignore"),
     _row("python", Kind.PYTHON, Half.EXECUTOR, "An environment's folder or archive (venv, conda-pack), or an "
          "interpreter on the nodes.",
          also="venv interpreter conda python_venv"),

@@ -106,6 +106,7 @@ class JobSpec:
 
     Attributes:
         roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
+        gitignore: what a `.gitignore` in `source` names stays behind.
         env: variables of every task's program.
         files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
         container_env: variables of the containers themselves, the application master's too; weaker than `env`.
@@ -127,6 +128,7 @@ class JobSpec:
     framework: str = "none"
     command: Command | None = None
     source: str | None = None
+    gitignore: bool = True
     python: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()

@@ -66,8 +66,11 @@ class Wish:
             return 0
 
 
-def source(text: str, without: Collection[str]) -> Wish:
+def source(text: str, without: Collection[str], *, git: bool = True) -> Wish:
     """The job's source: a folder or an archive.
+
+    Args:
+        git: a folder's `.gitignore` counts.
 
     Raises:
         Refused: it is neither.
@@ -75,8 +78,8 @@ def source(text: str, without: Collection[str]) -> Wish:
     path, status = _existing(text)
     name = path.name or "source"
     if stat.S_ISDIR(status.st_mode):
-        found = scan(path, git=True, without=without)
-        return Wish(path=path, name=name, placement=Placement.ROOT, scan=found, git=True, without=without)
+        found = scan(path, git=git, without=without)
+        return Wish(path=path, name=name, placement=Placement.ROOT, scan=found, git=git, without=without)
     kind = _archive(path, status, "Give the folder it is in, or name it under `files`.")
     return Wish(path=path, name=name, placement=Placement.ROOT, format=kind)
 

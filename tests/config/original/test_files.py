@@ -21,6 +21,13 @@ def touch(folder: Path, *names: str) -> None:
         (folder / name).touch()
 
 
+def test_all_of_the_source_is_packed(tmp_path: Path) -> None:
+    """The original knows no `.gitignore`, which often names the data."""
+    touch(tmp_path, "src/t.py")
+    job = spec(tmp_path, ONE, "--src_dir", "src")
+    assert (job.source, job.gitignore) == (f"{tmp_path}/src", False)
+
+
 class TestResources:
     """`SOURCE[::NAME][#archive]`, relative to the folder where one submits."""
 

@@ -26,6 +26,7 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
     """Puts all of it into the draft."""
     if flags.src_dir is not None:
         draft.put(("source",), _plain(flags.src_dir), Origin("--src_dir"))
+        draft.put(("gitignore",), False, Origin("--src_dir"))  # the original packs all that is there
     items = [_entry(item) for item in values.items(draft, "tony.containers.resources")]
     if flags.python_venv is not None:
         items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", Origin("--python_venv")))

@@ -13,7 +13,7 @@ _FLAGS = {
     "task_params": "`command`",
     "python_binary_path": "`command`",
     "python_venv": '`files = ["ARCHIVE::venv#archive"]`',
-    "src_dir": "`source`",
+    "src_dir": "`source`, `gitignore = false`",
     "hdfs_classpath": '`files = ["hdfs:///PATH#optional"]`',
     "shell_env": "`env.<name>`",
     "container_env": "`container_env.<name>`",
