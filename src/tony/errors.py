@@ -6,6 +6,7 @@
     │   ├── ArchiveError          an archive that is damaged, or would write outside         exit 2
     │   ├── UnknownJobError       a job id that nobody knows                                 exit 2
     │   └── ProgramError          the user's program (or its limits) failed the job          exit 1
+    │       └── Overdue           a limit of time that the scheduler keeps is over
     ├── InfraError                cluster, network, machine                                  exit 3
     │   ├── ConnectionFailed      the other side cannot be reached, or went away
     │   ├── SchedulerError        the scheduler said no, or gave no answer
@@ -97,6 +98,10 @@ class ProgramError(UserError):
     """The user's program failed, or ran into one of the limits set for it."""
 
     exit_code = ExitCode.PROGRAM_FAILED
+
+
+class Overdue(ProgramError):  # noqa: N818 - a noun reads better where it is raised
+    """The scheduler has ended the job, for a limit of time that it keeps itself was over."""
 
 
 class InfraError(TonyError):

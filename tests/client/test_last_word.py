@@ -46,6 +46,7 @@ from tony.schedulers.yarn.capabilities import CAPABILITIES
         ),
         (Sight(alive=False, result=JobState.KILLED, note="killed by user bob"), JobState.KILLED, 4, "by user bob"),
         (Sight(alive=False, result=JobState.KILLED), JobState.KILLED, 4, "the scheduler says that it was killed"),
+        (Sight(alive=False, result=JobState.KILLED, overdue="longer than 3s"), JobState.FAILED, 1, "longer than 3s"),
     ],
 )
 def test_the_record_breaks_off(
@@ -163,6 +164,44 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
     assert report.failure.failure_class is FailureClass.INFRASTRUCTURE
     assert report.failure.reason == "the scheduler has given up the application master: node 7 is lost"
+    assert read_summary(folder) == report
+
+
+async def test_its_time_was_over(home: Home) -> None:
+    """The scheduler keeps a limit of time itself: a time-out as any other, and nobody's wish."""
+    folder, record = recorded(home)
+    killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
+    sight = Sight(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
+    report = await elsewhere.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    assert report is not None
+    assert report.failure is not None
+    assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 1, "lifetime")
+    assert report.failure.failure_class is FailureClass.USER
+    assert report.failure.reason == "the job ran longer than 3s (x)"
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> None:
+    """What a master says last of a signal is not all: its scheduler is asked, once it says that the job has ended."""
+    folder, record = recorded(home)
+    by_signal = Failure(
+        failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
+    )
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    last = replace(running, state=JobState.KILLED, exit_code=4, failure=by_signal)
+    seen = [Sight(alive=True), Sight(alive=False, result=JobState.KILLED, overdue="longer than 3s")]
+
+    class Slow(Elsewhere):
+        async def look(self, job_id: str) -> Sight | None:
+            if away:
+                raise SchedulerError("nobody answers")
+            return seen.pop(0)
+
+    report = await elsewhere.told_last(folder, Slow(folder), last)
+    assert report.failure is not None
+    assert (report.exit_code, report.failure.reason) == (
+        (4, "killed by signal SIGTERM") if away else (1, "longer than 3s")
+    )
     assert read_summary(folder) == report
 
 

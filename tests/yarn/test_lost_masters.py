@@ -42,6 +42,17 @@ def test_killed_through_yarn(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
+def test_its_lifetime_is_over(lab: YarnLab) -> None:
+    """YARN ends it then: a time-out with its setting and place, whether or not its master was up."""
+    done = lab.submit(lab.roles(FAMILY, head='[scheduler.yarn]\nlifetime = "6s"'))
+    assert done.returncode == 1, done.stderr
+    assert "the job ran longer than 6 s (scheduler.yarn.lifetime, job.toml:" in done.stderr
+    job = lab.only_job()
+    status = lab.status(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "lifetime")
+    lab.wait_gone(job)
+
+
 async def _kill(lab: YarnLab, job: str) -> None:
     cluster = Cluster.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:

@@ -29,7 +29,7 @@ from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.dataclass import dataclass
-from tony.errors import ConfigError, ExitCode, InfraError, PlatformError, TonyError
+from tony.errors import ConfigError, ExitCode, InfraError, Overdue, PlatformError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
 from tony.history.files import write_json
@@ -147,7 +147,7 @@ async def attempt(
         report = parts.master.report()
     except Exception as error:  # the outermost loop of this program: a bug of ours is a verdict, too
         report = broken_off(_standing(job, parts), error, clock.wall())
-        expected = isinstance(error, InfraError | ConfigError)
+        expected = isinstance(error, InfraError | ConfigError | Overdue)
         log.error("broken off: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
 

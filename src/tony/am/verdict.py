@@ -10,6 +10,7 @@ from tony.errors import (
     ConfigError,
     ExitCode,
     InfraError,
+    Overdue,
     SchedulerLost,
     StorageError,
     TonyError,
@@ -59,6 +60,8 @@ def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
 
 
 def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
+    if isinstance(error, Overdue):
+        return FailureClass.USER, "lifetime", error.exit_code
     if isinstance(error, UserError):
         return FailureClass.USER, "refused", error.exit_code
     if isinstance(error, InfraError):

@@ -58,10 +58,13 @@ def by_a_signal(report: JobReport) -> bool:
 def whose_signal(report: JobReport, sight: Sight) -> JobReport:
     """The report with the scheduler's words in it, if it was the scheduler that sent the signal.
 
-    It was told to end the job; or it has given the master up, which is nobody's wish, but a failure of the cluster.
+    It was told to end the job; or it has given the master up, which is nobody's wish, but a failure of the cluster;
+    or a limit of time that it keeps was over.
     """
     if report.failure is None or not by_a_signal(report):
         return report
+    if sight.overdue:
+        return over_time(report, sight.overdue)
     if sight.given_up:
         reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
         failure = replace(report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason)
@@ -69,6 +72,19 @@ def whose_signal(report: JobReport, sight: Sight) -> JobReport:
     if not sight.note or sight.result is not JobState.KILLED:
         return report
     return replace(report, failure=replace(report.failure, reason=sight.note))
+
+
+def over_time(report: JobReport, limit: str) -> JobReport:
+    """The report of a job that its scheduler has ended for a limit of time: that is no accident, and nobody's wish.
+
+    Args:
+        limit: in a sentence.
+    """
+    assert report.failure is not None
+    failure = replace(
+        report.failure, failure_class=FailureClass.USER, cause="lifetime", reason=limit, host=None, tail=(), log=None
+    )
+    return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.PROGRAM_FAILED), failure=failure)
 
 
 @contextmanager

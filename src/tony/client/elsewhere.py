@@ -134,6 +134,17 @@ def note_master(folder: JobFolder, sight: Sight) -> None:
         write_json(folder.am, to_plain(there))
 
 
+async def told_last(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
+    """The last report of a master, with its scheduler's word on whose signal it was that ended the job."""
+    if by_a_signal(report):
+        with contextlib.suppress(InfraError, TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                while (sight := await submitter.look(folder.job_id)) is not None and sight.alive is not False:
+                    await asyncio.sleep(_LOOK_AGAIN)
+                report = whose_signal(report, sight) if sight else report
+    return keep(folder, report)
+
+
 def keep(folder: JobFolder, report: JobReport) -> JobReport:
     """Keeps the last report that the master told, as its own machine does."""
     report = replace(report, folder=str(folder.path))

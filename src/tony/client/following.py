@@ -145,7 +145,8 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    far = not facts.submitter_of(home, record).capabilities.same_host
+    submitter = facts.submitter_of(home, record)
+    far = not submitter.capabilities.same_host
     with FolderWatch() as changes:
         changes.add(folder.path)
         pause = _SOON
@@ -156,7 +157,10 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                     async for message in stream:
                         pause = _SOON
                         asker.heard()
-                        yield elsewhere.keep(folder, message.report) if message.final and far else message.report
+                        if message.final and far:
+                            yield await elsewhere.told_last(folder, submitter, message.report)
+                        else:
+                            yield message.report
                         if message.final:
                             return
                 broken = None

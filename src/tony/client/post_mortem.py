@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from tony import clock
+from tony.client.closing import over_time
 from tony.core.failures import EXIT_CODES
 from tony.core.machine import Application
 from tony.core.view import Surroundings
@@ -39,6 +40,8 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
     lost = report.failure
     if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
+    if sight.overdue:
+        return over_time(report, sight.overdue)
     if sight.result is JobState.SUCCEEDED:
         tasks = tuple(_untold(task) for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)

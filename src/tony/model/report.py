@@ -24,7 +24,8 @@ class Failure:
     Attributes:
         cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `queue-timeout`, `allocation-timeout`,
             `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`,
-            `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`, `bug`.
+            `lifetime`, `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`,
+            `bug`.
         reason: one sentence for people.
         at: seconds since the job was accepted.
         tail: the last lines of the task's stderr, oldest first.

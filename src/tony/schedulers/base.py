@@ -170,6 +170,7 @@ class Sight:
         result: how it ended, as its application master told the scheduler, or as KILLED if somebody had the scheduler
             end it; None if nobody told.
         given_up: the scheduler itself has ended it as failed: its master's node is lost, or its container failed.
+        overdue: the limit of time for which the scheduler itself has ended it, in a sentence; empty if there was none.
     """
 
     alive: bool | None
@@ -179,6 +180,7 @@ class Sight:
     note: str = ""
     result: JobState | None = None
     given_up: bool = False
+    overdue: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,14 @@ def test_all_of_it() -> None:
     assert (living.submitted, living.ended, living.reason) == (0.9, None, "")
 
 
+def test_its_time_was_over() -> None:
+    """YARN calls it killed; nobody has killed it."""
+    said = "Application is killed by ResourceManager as it has exceeded the lifetime period."
+    job = listed(report(ApplicationState.KILLED, FinalStatus.KILLED, diagnostics=said))
+    assert job is not None
+    assert (job.state, job.exit_code, job.reason) == (JobState.FAILED, 1, said)
+
+
 def test_without_an_id() -> None:
     """Nobody could do anything with it."""
     assert listed(ApplicationReport(name="x")) is None

@@ -22,6 +22,7 @@ What it brings into HDFS:
 What it learns afterwards:
 
     record        event log, summary and what else the application master wrote, brought here
+    lifetime      whether YARN has ended an application because its time was over
     listed        an application of the cluster as a job in a list; `waiting_line` says where it stands in its queue
     unrecorded    a job of another machine: where its record is, and what is said while there is none
     printed       what programs printed: at their nodes, or aggregated in HDFS

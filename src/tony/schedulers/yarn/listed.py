@@ -11,6 +11,7 @@ from tony.hadoop.wire.records import FinalStatus
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.model.states import JobState
 from tony.schedulers.base import Listed
+from tony.schedulers.yarn.lifetime import is_over
 
 _STATES: Mapping[ApplicationState, JobState] = {
     ApplicationState.NEW: JobState.SUBMITTED,
@@ -60,4 +61,6 @@ def listed(report: ApplicationReport) -> Listed | None:
 def _state(report: ApplicationReport) -> JobState:
     if report.state is ApplicationState.FINISHED:
         return _ENDS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
+    if is_over(report):
+        return JobState.FAILED
     return _STATES.get(report.state, JobState.SUBMITTED) if report.state else JobState.SUBMITTED

@@ -14,7 +14,7 @@ from typing import Any
 
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
-from tony.errors import AttemptLost, InfraError, SchedulerError, SchedulerLost
+from tony.errors import AttemptLost, InfraError, Overdue, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
@@ -42,6 +42,8 @@ from tony.schedulers.yarn.containers import Containers
 from tony.schedulers.yarn.contexts import gpus, task_container
 from tony.schedulers.yarn.demand import Demand
 from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.lifetime import KEY as LIFETIME
+from tony.schedulers.yarn.lifetime import overdue
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
@@ -162,6 +164,9 @@ class YarnSource(ContainerSource):
         except (InfraError, TimeoutError) as unknown:
             _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
         else:
+            limit = overdue(report, self._settings, self._job.record.sources.get(LIFETIME))
+            if limit:
+                raise Overdue(limit) from error
             said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
             if report.state is not ApplicationState.KILLED:
                 raise AttemptLost(

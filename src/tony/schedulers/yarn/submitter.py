@@ -32,6 +32,8 @@ from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
 from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.fit import misfits, notices
+from tony.schedulers.yarn.lifetime import KEY as LIFETIME
+from tony.schedulers.yarn.lifetime import overdue
 from tony.schedulers.yarn.listed import listed
 from tony.schedulers.yarn.never_placed import hints, mistakes
 from tony.schedulers.yarn.offer import AWAY, Offer, offer
@@ -194,7 +196,9 @@ class YarnSubmitter(Submitter):
         report = await self._report(job_id)
         if report is None:
             return Sight(alive=False, note="the ResourceManager does not know the application any more")
-        return sight(report)
+        folder = self._home.job(job_id)
+        limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
+        return replace(sight(report), overdue=limit)
 
     async def all_jobs(self) -> Sequence[Listed]:
         settings = YarnSettings()
@@ -288,6 +292,15 @@ def recorded_settings(folder: JobFolder) -> YarnSettings:
         return read_settings(values)[0]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return YarnSettings()
+
+
+def recorded_source(folder: JobFolder, key: str) -> str | None:
+    """Where a recorded job says a setting; None if that is not known."""
+    try:
+        source = json.loads(folder.job.read_bytes())["sources"].get(key)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return source if isinstance(source, str) else None
 
 
 def sight(report: ApplicationReport) -> Sight:
