@@ -102,6 +102,15 @@ def test_no_python_for_executors(bare_lab: YarnLab) -> None:
     assert [json.loads(line)["event"] for line in events].count("granted") == 1
 
 
+def test_the_python_that_is_named_is_not_there(lab: YarnLab) -> None:
+    """No other one is taken in its place: host, setting and its place are told."""
+    done = lab.submit(lab.job('command = "true"\n[scheduler.yarn]\npython = "/opt/no python"\n'))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert re.search(
+        r"tony: there is no /opt/no python on host \S+ \(scheduler\.yarn\.python, job\.toml:\d+\)", done.stderr
+    ), done.stderr
+
+
 def test_only_the_job_brings_a_python(bare_lab: YarnLab) -> None:
     """On nodes without any, that of the job's environment runs our programs, too, and is sent once for both."""
     cache = Cache(bare_lab.home / "cache")

@@ -90,10 +90,32 @@ def test_setting_comes_first(container: Path) -> None:
     assert "tony-python/bin/python3 1 1" in start(container, {"TONY_PYTHON": "./tony-python/bin/python3"}).stdout
 
 
-def test_setting_that_names_nothing(container: Path) -> None:
-    """What the node has is better than nothing."""
+@pytest.mark.parametrize("named", ["/nowhere/python", "mypython"])
+@pytest.mark.parametrize("place", ["", ", job.toml:7"])
+def test_setting_that_names_nothing(container: Path, named: str, place: str) -> None:
+    """Nothing else is taken in its place: it may be a slip of the pen. Host, setting, its place, what there is."""
     found = python(container / "bin/python3")
-    assert start(container, {"TONY_PYTHON": "/nowhere/python"}).stdout.startswith(f"{found} ")
+    done = start(container, {"TONY_PYTHON": named, **({"TONY_PYTHON_PLACE": place} if place else {})})
+    assert (done.returncode, done.stdout) == (127, "")
+    host = os.uname().nodename
+    begin = f"tony: there is no {named} on host {host} (scheduler.yarn.python{place}): PATH is {container / 'bin'}"
+    assert done.stderr.startswith(f"{begin}, with {found} on it. Name one that every node has")
+    found.unlink()
+    assert start(container, {"TONY_PYTHON": named}).stderr.startswith(
+        f"tony: there is no {named} on host {host} (scheduler.yarn.python): PATH is {container / 'bin'}. Name one"
+    )
+
+
+def test_setting_that_names_an_old_one(container: Path) -> None:
+    """A newer one beside it is not taken either."""
+    old = old_python(container / "elsewhere/python3")
+    python(container / "bin/python3.12")
+    done = start(container, {"TONY_PYTHON": str(old), "TONY_PYTHON_PLACE": ", --set"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"tony: Python 3.11 or later is needed; {old} on host {os.uname().nodename} is 3.9 "
+        '(scheduler.yarn.python, --set). Name a newer one, or ship your own: "own".\n'
+    )
 
 
 @pytest.mark.parametrize("top", ["", "conda/"])
@@ -135,11 +157,6 @@ def test_no_python(container: Path) -> None:
         "later on the nodes, name one with scheduler.yarn.python, or ship your own with scheduler.yarn.python = "
         '"own", or with the job\'s environment: "environment".\n'
     )
-
-
-def test_no_python_and_no_setting(container: Path) -> None:
-    """What the setting named is told as well: it may be a slip of the pen."""
-    assert "scheduler.yarn.python is /nowhere/python" in start(container, {"TONY_PYTHON": "/nowhere/python"}).stderr
 
 
 def test_old_python(container: Path) -> None:

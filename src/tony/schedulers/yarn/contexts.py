@@ -113,10 +113,12 @@ def master_container(
     staged: Mapping[str, StagedRole] = MappingProxyType({}),
     objects: Mapping[str, Uploaded] = MappingProxyType({}),
     variables: Mapping[str, str] = MappingProxyType({}),
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
     """What the application master's container runs.
 
     Args:
+        sources: `JobRecord.sources`.
         variables: the job's `container_env`.
         programs: `JobPapers.programs`.
         staged: of each role; an environment among them may be what runs our programs.
@@ -128,7 +130,7 @@ def master_container(
     return ContainerLaunchContext(
         local_resources=(*_archives(programs), *brought),
         tokens=to_bytes(tokens),
-        environment=_environment(variables, settings, docker, python),
+        environment=_environment(variables, settings, docker, python, sources),
         commands=(_command(MASTER),),
         acls=_acls(settings),
     )
@@ -142,6 +144,7 @@ def task_container(
     staged: StagedRole,
     objects: Mapping[str, Uploaded],
     tokens: Credentials,
+    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
     """What a task's container runs: its executor, with the staged objects beside it."""
     digests = dict.fromkeys(item.digest for item in staged.items)
@@ -153,7 +156,7 @@ def task_container(
             *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
-        environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged)),
+        environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged), sources),
         commands=(_command(EXECUTOR),),
         acls=_acls(settings),
     )
@@ -187,7 +190,11 @@ def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
 
 
 def _environment(
-    given: Mapping[str, str], settings: YarnSettings, docker: Mapping[str, str], python: str | None
+    given: Mapping[str, str],
+    settings: YarnSettings,
+    docker: Mapping[str, str],
+    python: str | None,
+    sources: Mapping[str, str],
 ) -> tuple[StringPair, ...]:
     """Everybody who may see the job's logs can read this: no secrets, and nothing of the programs' own variables."""
     variables = for_shell(given)
@@ -197,6 +204,8 @@ def _environment(
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
+        place = sources.get("scheduler.yarn.python")  # for what is said where there is no such interpreter
+        variables |= for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
     variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
 

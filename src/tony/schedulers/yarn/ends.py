@@ -23,7 +23,7 @@ _NOISE = re.compile(
 )
 #: What our own programs say that find no Python on a node: `launch/`.
 _NO_PYTHON = re.compile(
-    r"^tony: ((?:there is no python3 on host|Python 3\.\d+ or later is needed;|the job's environment has no) .*)",
+    r"^tony: ((?:there is no .{1,300}? on host|Python 3\.\d+ or later is needed;|the job's environment has no) .*)",
     re.ASCII | re.MULTILINE,
 )
 _EMPTY_WORDS = ("N/A", "")

@@ -35,7 +35,7 @@ def rendered(record: JobRecord) -> Json:
     variables = record.spec.container_env
     with_tags = placed(record.spec, settings)
     constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
-    master = master_container(settings, programs, Credentials(), staged_roles, objects, variables)
+    master = master_container(settings, programs, Credentials(), staged_roles, objects, variables, record.sources)
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),
@@ -56,6 +56,7 @@ def rendered(record: JobRecord) -> Json:
                         staged_roles[name],
                         _objects(staged_roles[name]),
                         Credentials(),
+                        record.sources,
                     )
                 ),
                 "program_environment": sorted(record.spec.env_of(name)),

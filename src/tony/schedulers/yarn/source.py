@@ -257,6 +257,7 @@ class YarnSource(ContainerSource):
             staged,
             self._papers.objects,
             tokens,
+            self._job.record.sources,
         )
 
     def release(self, container: str, patience: float) -> None:

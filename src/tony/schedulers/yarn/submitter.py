@@ -149,7 +149,9 @@ class YarnSubmitter(Submitter):
         application = ids.application_id(job.record.job_id)
         tokens = Credentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
         spec, roles = job.record.spec, job.record.staged.roles
-        container = master_container(settings, papers.programs, tokens, roles, papers.objects, spec.container_env)
+        container = master_container(
+            settings, papers.programs, tokens, roles, papers.objects, spec.container_env, job.record.sources
+        )
         # Tokens that the user has brought may be needed by others when the job has ended.
         context = submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens

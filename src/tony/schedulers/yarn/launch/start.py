@@ -18,20 +18,15 @@ def look_further():  # type: ignore[no-untyped-def]
 
 
 if sys.version_info < MINIMUM:
+    said = "tony: Python 3.11 or later is needed; " + sys.executable + " on host " + os.uname()[1]
+    said += " is " + ".".join(map(str, sys.version_info[:2]))
+    if os.environ.get("TONY_PYTHON"):
+        said += " (scheduler.yarn.python" + os.environ.get("TONY_PYTHON_PLACE", "") + "). Name a newer one, or "
+        said += 'ship your own: "own".'
+        sys.exit(said)
     look_further()  # type: ignore[no-untyped-call]
-    version = ".".join(map(str, sys.version_info[:2]))
-    sys.exit(
-        "tony: Python 3.11 or later is needed; "
-        + sys.executable
-        + " on host "
-        + os.uname()[1]
-        + " is "
-        + version
-        + ", and no newer one is on PATH ("
-        + os.environ.get("PATH", "")
-        + "). Name one with scheduler.yarn.python, or "
-        'ship your own with scheduler.yarn.python = "own".'
-    )
+    said += ", and no newer one is on PATH (" + os.environ.get("PATH", "") + "). Name one with scheduler.yarn.python, "
+    sys.exit(said + 'or ship your own with scheduler.yarn.python = "own".')
 
 gc.disable()  # nothing of what is loaded ever becomes garbage; `bootstrap.settle` undoes it
 here = os.path.dirname(os.path.abspath(__file__))
