@@ -160,12 +160,12 @@ def test_a_killed_server_is_replaced(tmp_path: Path) -> None:
 
 def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped one is killed after a while, and the start fails with that reason; the next start is well."""
-    monkeypatch.setattr(fork_server, "_PATIENCE", 0.3)
 
     async def scene(bench: Bench) -> None:
         await bench.ended(await bench.start(python()))
         stopped = bench.server.pid
         os.kill(stopped, signal.SIGSTOP)
+        monkeypatch.setattr(fork_server, "_PATIENCE", 0.3)
         with pytest.raises(OSError, match="did not answer"):
             await bench.start(python())
         assert process.start_time(stopped) is None
