@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tony.config import after, paths
+from tony.config import after, paths, show
 from tony.config.convert import MAX_ARGUMENT
 from tony.config.keys import MAX_INSTANCES, Key
 from tony.config.layers import quoted
@@ -204,7 +204,7 @@ def _files(spec: JobSpec, sheet: Sheet) -> None:
             if mistake:
                 sheet.blame((*place, "files"), mistake, item=number)
         for number, name in paths.same_names(files):
-            message = f"two files would be called {name}. Rename one: path::other-name."
+            message = f"two files would be called {show.name(name)}. Rename one: path::other-name."
             sheet.blame((*place, "files"), message, item=number)
     _blame_if(sheet, ("source",), spec.source and paths.source_mistake(spec.source))
 

@@ -154,8 +154,8 @@ def source_mistake(path: str) -> str | None:
         return None
     kind = _kind_of(path)
     if kind in _NOT_THERE:
-        return _NOT_THERE[kind].format(path)
-    return None if kind in ("folder", "file") else f"{path} is neither a folder nor an archive."
+        return _NOT_THERE[kind].format(_shown(path))
+    return None if kind in ("folder", "file") else f"{_shown(path)} is neither a folder nor an archive."
 
 
 def entry_mistake(entry: str) -> str | None:
@@ -168,13 +168,13 @@ def entry_mistake(entry: str) -> str | None:
     if kind == "missing" and path != entry and os.path.lexists(entry):
         mark = "::" if name is not None else "#"
         return (
-            f"there is no {path}; the file that is there has a `{mark}` in its own name, so it cannot be named. "
-            "Rename it."
+            f"there is no {_shown(path)}; the file that is there has a `{mark}` in its own name, so it cannot be "
+            "named. Rename it."
         )
     if kind in _NOT_THERE:
-        return None if split.optional and kind == "missing" else _NOT_THERE[kind].format(path)
+        return None if split.optional and kind == "missing" else _NOT_THERE[kind].format(_shown(path))
     if kind == "other":
-        return f"{path} is neither a file nor a folder."
+        return f"{_shown(path)} is neither a file nor a folder."
     if name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
         return "it has no name of its own. Give it one: path::name."
     return None
@@ -186,8 +186,8 @@ def python_mistake(path: str) -> str | None:
     if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
         return "this is a folder without bin/python: neither an environment nor an interpreter."
     if kind == "missing":
-        return f"there is no {path}." if is_archive(path) else None
-    return _NOT_THERE[kind].format(path) if kind in _NOT_THERE else None
+        return f"there is no {_shown(path)}." if is_archive(path) else None
+    return _NOT_THERE[kind].format(_shown(path)) if kind in _NOT_THERE else None
 
 
 def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
@@ -205,6 +205,11 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
             twice.append((number, name))
         seen.add(name)
     return twice
+
+
+def _shown(path: str) -> str:
+    """A path for a message: one that a terminal would act on is escaped."""
+    return path if path.isprintable() else ascii(path)[1:-1]
 
 
 def _kind_of(path: str) -> str:

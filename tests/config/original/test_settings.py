@@ -182,3 +182,15 @@ def test_a_file_says_what_it_is_by_its_name(tmp_path: Path) -> None:
     """`.xml`, in any case."""
     write_file(tmp_path, xml(ONE), "JOB.XML")
     assert "worker" in load("JOB.XML", environ=NOWHERE, cwd=tmp_path, site_files=[]).spec.roles
+
+
+def test_names_that_cannot_be_shown_are_escaped(tmp_path: Path) -> None:
+    """Files, paths, settings: no mistake steers a terminal."""
+    found = mistakes(tmp_path, {**ONE, "tony.\t99999999": "1"}, "--src_dir", "a\x07b")
+    assert found == [
+        'tony.\\t99999999 = "1" (tony.xml:4): unknown setting; docs/migrating.md lists all of the original\'s.',
+        f'source = "a\\u0007b" (--src_dir): there is no {tmp_path}/a\\x07b.',
+    ]
+    with pytest.raises(ConfigError) as caught:
+        load("\udcf8.xml", environ=NOWHERE, cwd=tmp_path, site_files=[])
+    assert str(caught.value).isprintable()

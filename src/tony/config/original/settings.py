@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tony.config.layers import quoted
 from tony.config.original.flags import Flags
 from tony.config.show import name
 from tony.dataclass import dataclass
@@ -134,14 +135,18 @@ def _is_there(path: Path) -> bool:
 def _place(setting: Setting, named: Mapping[str, str]) -> str:
     """`file:line` with the file as its user names it."""
     file, colon, line = setting.source.rpartition(":")
-    return f"{named.get(file, file)}{colon}{line}"
+    return f"{_printable(named.get(file, file))}{colon}{line}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else quoted(text)[1:-1]
 
 
 def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
     message = str(error)
     for path, known in named.items():
         message = message.replace(path, known)
-    return Problem(key="", message=message)
+    return Problem(key="", message=_printable(message))
 
 
 def _add_conf(values: dict[str, Value], conf: Iterable[str]) -> list[Problem]:
