@@ -34,11 +34,12 @@ def low_level(out: Path, python: str) -> list[str]:
 
 
 def estimator(out: Path, python: str) -> list[str]:
-    """A chief, workers and an evaluator."""
+    """A chief, workers, an evaluator, and a TensorBoard beside them."""
     params = f"--learning_rate 0.002 --model_dir {out} --dropout 0.5 --max_steps 150 --save_checkpoints_steps 50"
     more = ["--conf", "tony.chief.instances=1", "--conf", "tony.evaluator.instances=1"]
     fewer = ["--conf", "tony.worker.instances=1"]  # an import of TensorFlow costs more than all the training
-    return tensorflow("mnist_estimator_distributed.py", params, python, *more, *fewer)
+    beside = f"--sidecar_tensorboard_log_dir={out}"
+    return tensorflow("mnist_estimator_distributed.py", params, python, *more, *fewer, beside)
 
 
 def keras(out: Path, python: str) -> list[str]:

@@ -73,6 +73,7 @@ def test_estimator(roomy: YarnLab) -> None:
     """A chief and a worker train, an evaluator judges the checkpoints."""
     printed, states = run(roomy, from_tony.estimator(roomy.out, sys.executable), timeout=580)
     assert "evaluator:0: step 150, held-out accuracy" in printed
+    assert states.pop("tensorboard:0") == "stopped"
     assert {"succeeded"} == set(states.values())
 
 

@@ -131,7 +131,9 @@ def dense(x: tf.Tensor, size: int, name: str) -> tf.Tensor:
 
 
 def start_tensorboard(folder: str) -> None:
-    """Shows a folder with summaries on the port that tony keeps for it."""
+    """Shows a folder with summaries on the port that tony keeps for it, unless another task does that."""
+    if "TB_PORT" not in os.environ:
+        return
     try:
         from tensorboard import program
     except ImportError:
@@ -139,7 +141,7 @@ def start_tensorboard(folder: str) -> None:
         return
     board = program.TensorBoard()
     reuse = os.environ.get("TB_SERVER_REUSE_PORT") == "true"
-    board.configure(logdir=folder, host="0.0.0.0", port=int(os.environ.get("TB_PORT", "6006")), reuse_port=reuse)
+    board.configure(logdir=folder, host="0.0.0.0", port=int(os.environ["TB_PORT"]), reuse_port=reuse)
     print(f"worker:0: TensorBoard at {board.launch()}")
 
 
