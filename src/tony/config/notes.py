@@ -36,6 +36,6 @@ def in_short(notes: Sequence[Note], job_file: str | None) -> str | None:
     names = list(dict.fromkeys(note.key for note in notes if note.key))
     more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED + 1 else []
     listed = ", ".join([*(names[:_LISTED] if more else names), *more])
-    command = f"`tony validate {job_file}`" if job_file else "`tony validate`"
-    count = "1 setting has" if len(names) == 1 else f"{len(names)} settings have"
-    return f"{count} no effect here or mean something else ({listed}); {command} tells why."
+    where = f"`tony validate {job_file}` tells why" if job_file else "docs/migrating.md tells why"
+    has, means = ("1 setting has", "means") if len(names) == 1 else (f"{len(names)} settings have", "mean")
+    return f"{has} no effect here or {means} something else ({listed}); {where}."
