@@ -15,6 +15,10 @@ from tony.config.original.loading import load as load_flags
 from tony.config.original.translate import translate
 from tony.config.paths import file_entry
 from tony.errors import ConfigError
+from tony.hadoop.wire.placement import PlacementConstraint
+from tony.hadoop.wire.proto import decode, encode
+from tony.hadoop.yarn.constraint_text import ConstraintError
+from tony.hadoop.yarn.constraint_text import parse as parse_constraint
 from tony.history.log import settings_digest
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
@@ -53,6 +57,13 @@ def original_job(data: bytes) -> None:
 def original_flags(data: bytes) -> None:
     """A command line of the original, one word a line."""
     _good(load_flags(parse_flags(_lines(data)), environ={}, cwd=scratch("flags"), site_files=[]))
+
+
+def placement(data: bytes) -> None:
+    """A placement constraint: one that YARN can be sent, and that means the same when it is read there."""
+    constraint = parse_constraint(data.decode("utf-8", "surrogateescape"))
+    sent = encode(constraint)
+    assert decode(PlacementConstraint, sent) == constraint
 
 
 def site(data: bytes) -> None:
@@ -282,6 +293,17 @@ TARGETS = (
         errors=(ValueError,),
         seeds=lambda: [b"1.5g", b"512MiB", b" 30s ", b"10ms", b"3650d", b"1048576t", b"4096", b"-1s"],
         longest=64,
+    ),
+    Target(
+        name="placement",
+        run=placement,
+        errors=(ConstraintError,),
+        seeds=lambda: [
+            b"and(in,node,zk,all/a:or(notin,rack,app-tag/x/y:cardinality,node,zk,0,3):java=17,21:os != windows)",
+            b"nm.yarn.io/disk=ssd",
+        ],
+        tokens=(b"and(", b"or(", b"in,node,", b"notin,rack,", b"cardinality,", b"all/", b"app-id/", b":", b"!="),
+        longest=512,
     ),
     Target(
         name="placeholders",

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from tony.hadoop.text import one_line
 from tony.hadoop.wire.placement import (
     NO_LIMIT,
     NODE,
@@ -189,8 +190,8 @@ def _target(word: _Word) -> PlacementTarget:
     elif slash and namespace not in _NAMESPACES:
         known = ", ".join(f"{each}/..." for each in (*_NAMESPACES, *_NAMESPACES_OF))
         raise _error(word.place, f"{_quoted(namespace)} is no namespace of tags; there are {known}")
-    if "=" in tag or any(char.isspace() for char in tag):
-        raise _error(word.place, f"{_quoted(tag)} is no tag: it has a blank or = in it")
+    if "=" in tag or " " in tag or not tag.isprintable():
+        raise _error(word.place, f"{_quoted(tag)} is no tag: it has a blank, a control character or = in it")
     return PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key=namespace or SELF, values=(tag,))
 
 
@@ -203,7 +204,7 @@ def _attribute(words: list[_Word]) -> PlacementConstraint:
         raise _error(words[0].place, f"an attribute is written NAME=VALUE or NAME!=VALUE, not {_quoted(words[0].text)}")
     values = [_Word(value, words[0].place + found.start(3)), *words[1:]]
     for word in values:
-        if "=" in word.text or "!" in word.text:
+        if "=" in word.text or "!" in word.text or not word.text.isprintable():
             raise _error(
                 word.place,
                 f"{_quoted(word.text)} is no value of an attribute. Several attributes are joined: and(a=1:b!=2)",
@@ -221,4 +222,4 @@ def _error(place: int, message: str) -> ConstraintError:
 
 
 def _quoted(text: str) -> str:
-    return f"`{text}`" if len(text) <= _SHOWN else f"`{text[:_SHOWN]}...`"
+    return f"`{one_line(text, _SHOWN)}`"
