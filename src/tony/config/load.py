@@ -97,9 +97,12 @@ def load(
     if assumed is not None:
         own.append(from_call(assumed, cwd, overrides_source))
     notes: tuple[Note, ...] = ()
+    below: list[Layer] = []
     if flags is not None or is_original(job_file):
         draft, read_all = _translated(flags, job_file, environ, cwd)
-        own.append(draft.layer(cwd))
+        usual, said = draft.layers(cwd)
+        below.append(usual)
+        own.append(said)
         job_file = job_file or draft.settings.file
         notes = tuple(draft.notes)
         problems += draft.problems
@@ -110,7 +113,8 @@ def load(
         except Refused as refused:
             problems.append(refused.problem)
             complete = False
-    known = merge([*(site.layer for site in sites), *own])
+    below += [site.layer for site in sites]
+    known = merge([*below, *own])
     for layer, mistakes in (
         from_environment(environ, known, cwd),
         from_sets(sets, cwd),
@@ -121,7 +125,7 @@ def load(
     if overrides is not None:
         own.append(from_call(overrides, cwd, overrides_source))
 
-    sheet = read(merge([*(site.layer for site in sites), *own]))
+    sheet = read(merge([*below, *own]))
     sheet.origin = None if job_file is None else _shown(job_file)
     known_framework = unknown_names(sheet)
     problems += broken_finals(sites, own)

@@ -124,7 +124,7 @@ def test_what_a_setting_becomes(tmp_path: Path, name: str) -> None:
     path = tuple(ours.split("."))
     assert nested(draft.values, path) == expected
     lines = [list(settings).index(each) + 2 for each in (key, *more)]
-    assert draft.layer(tmp_path).where(path) in [f"tony.xml:{line}" for line in lines]
+    assert draft.layers(tmp_path)[1].where(path) in [f"tony.xml:{line}" for line in lines]
 
 
 @pytest.mark.parametrize("name", BECOMES)

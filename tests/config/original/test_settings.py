@@ -151,6 +151,20 @@ def test_our_own_ways_count_more(tmp_path: Path) -> None:
     assert "this site allows 0" in str(caught.value)
 
 
+def test_a_sites_defaults_lie_between(tmp_path: Path) -> None:
+    """They beat what the original takes where nobody says anything, and not what the XML says."""
+    site = write_file(
+        tmp_path, 'failure_policy = "any-tracked"\nframework = "jax"\nfinal = ["failure_policy"]\n', "t.toml"
+    )
+    write(tmp_path, {**ONE, "tony.application.framework": "pytorch"})
+    resolved = load("tony.xml", environ=NOWHERE, cwd=tmp_path, site_files=[site])
+    assert (resolved.spec.failure_policy.value, resolved.spec.framework) == ("any-tracked", "pytorch")
+    write(tmp_path, {**ONE, "tony.application.fail-on-worker-failure-enabled": "true"})
+    with pytest.raises(ConfigError) as caught:
+        load("tony.xml", environ=NOWHERE, cwd=tmp_path, site_files=[site])
+    assert 'failure_policy = "any-task" (tony.xml:4): this site made it final' in str(caught.value)
+
+
 def test_every_value_is_shown_with_its_line(tmp_path: Path) -> None:
     """As `tony validate --resolved` has it."""
     rows = {row.key: (row.value, row.source) for row in resolved_rows(resolve(tmp_path, ONE))}

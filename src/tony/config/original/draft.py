@@ -74,9 +74,17 @@ class Draft:
         shown = None if any(word in value.key for word in _SECRET) else as_written(value.text)
         self.problems.append(Problem(key=name(value.key), message=message, value=shown, source=value.place))
 
-    def layer(self, base: Path) -> Layer:
-        """The values as one layer of settings."""
-        return Layer(values=self.values, where=self._where, base=base)
+    def layers(self, base: Path) -> tuple[Layer, Layer]:
+        """The values as two layers: what the original takes where nobody says anything, and what was said.
+
+        The first is the weaker one, below a site's own defaults. What holds for one role is all in the second: no site
+        can set it.
+        """
+        usual, said = dict[str, Any](), dict[str, Any]()
+        for key, value in self.values.items():
+            origin = self.origins.get((key,))
+            (usual if origin and origin.place == DEFAULTS else said)[key] = value
+        return Layer(values=usual, where=self._where, base=base), Layer(values=said, where=self._where, base=base)
 
     def _where(self, key: Key) -> str:
         tried = key
