@@ -33,6 +33,14 @@ class TestAlone:
         """As there. Types with 0 tasks do not count."""
         assert spec(tmp_path, {"tony.ps.instances": "0"}).roles["main"].resources.memory == 2 * GIB
 
+    def test_it_is_where_the_application_master_was(self, tmp_path: Path) -> None:
+        """Its label and its image; those of a first run, too."""
+        settings = {"tony.am.node-label": "gpu", "tony.docker.enabled": "true", "tony.docker.am.image": "i"}
+        for more, name in (({}, "main"), ({**ONE, TestPreprocess.KEY: "true"}, "preprocess")):
+            job = spec(tmp_path, {**settings, **more}, overrides={"scheduler": "yarn"})
+            assert (job.roles[name].node_label, job.roles[name].image) == ("gpu", "i")
+            assert job.scheduler_settings == {}
+
     def test_it_is_not_started_again(self, tmp_path: Path) -> None:
         """As there, but told."""
         assert spec(tmp_path, {"tony.am.retry-count": "3"}).max_restarts == 0

@@ -15,7 +15,6 @@ _TEXTS = {
     "tony.application.type": "application_type",
     "tony.yarn.queue": "queue",
     "tony.application.node-label": "node_label",
-    "tony.am.node-label": "am_node_label",
     "tony.application.placement-spec": "placement",
 }
 _LISTS = {"tony.application.tags": "tags", "tony.other.namenodes": "file_systems"}
@@ -33,8 +32,7 @@ def translate(draft: Draft, types: Shape, cwd: Path) -> None:
     for key, ours in _LISTS.items():
         if parts := values.words(draft, key):
             draft.put((*_YARN, ours), ",".join(parts), _value(draft, key))
-    if not types.single and not types.preprocess:  # else its container is for what it runs itself
-        _master(draft)
+    _master(draft, types)
     _docker(draft, types)
     _configuration(draft, cwd)
 
@@ -45,7 +43,13 @@ def _value(draft: Draft, key: str) -> Value:
     return value
 
 
-def _master(draft: Draft) -> None:
+def _master(draft: Draft, types: Shape) -> None:
+    """The application master's container; where it would run a program itself, that is what was meant."""
+    if label := values.text(draft, "tony.am.node-label"):
+        place = ("roles", types.of_master, "node_label") if types.of_master else (*_YARN, "am_node_label")
+        draft.put(place, label, _value(draft, "tony.am.node-label"))
+    if types.of_master:
+        return
     if memory := values.size_text(draft, "tony.am.memory"):
         draft.put((*_YARN, "am_memory"), memory, _value(draft, "tony.am.memory"))
     if value := draft.settings.get("tony.am.vcores"):
@@ -73,7 +77,7 @@ def _docker(draft: Draft, types: Shape) -> None:
         draft.put(("roles", name, "image"), image, _value(draft, f"tony.docker.{name}.image"))
     master = values.text(draft, "tony.docker.am.image")
     if master:
-        place = ("roles", "main", "image") if types.single else (*_YARN, "am_docker_image")
+        place = ("roles", types.of_master, "image") if types.of_master else (*_YARN, "am_docker_image")
         draft.put(place, master, _value(draft, "tony.docker.am.image"))
     if not (common or own or master):
         enabled = _value(draft, "tony.docker.enabled")

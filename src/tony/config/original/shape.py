@@ -15,6 +15,8 @@ _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
 TENSORBOARD = "tensorboard"
 #: The type that it adds to a job of Horovod's, with its rendezvous server.
 DRIVER = "driver"
+#: The role of a program that runs alone, and that of the first run.
+MAIN, FIRST = "main", "preprocess"
 PREPROCESS = "tony.application.enable-preprocess"
 DEBUG = "tony.horovod.driver.mode.debug"
 
@@ -34,6 +36,11 @@ class Shape:
     absent: tuple[str, ...] = ()
     log_folder: str | None = None
     preprocess: bool = False
+
+    @property
+    def of_master(self) -> str | None:
+        """The role that runs what the original's application master would run itself; None if it would not."""
+        return MAIN if self.single else FIRST if self.preprocess else None
 
     @property
     def single(self) -> bool:

@@ -7,11 +7,9 @@ from tony.config.original.command import interpreter, of_key
 from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.flags import Flags
 from tony.config.original.roles import resources
-from tony.config.original.shape import PREPROCESS, TENSORBOARD, Shape
+from tony.config.original.shape import FIRST, MAIN, PREPROCESS, TENSORBOARD, Shape
 from tony.model.placeholders import escaped
 
-#: The role of a program that runs alone, and that of the first run.
-MAIN, FIRST = "main", "preprocess"
 #: What the first run prints before the value that all others get.
 _MARK = "Model parameters: "
 #: On a cluster `main:0` has this HOME anyway.
