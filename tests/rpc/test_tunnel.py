@@ -106,6 +106,22 @@ async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:
         assert await scene.carrying
 
 
+async def test_little_waits_for_who_takes_nothing(place: Place) -> None:
+    """A few pieces: hundreds of tunnels may end in one program."""
+    async with serving(place) as (_, diary, address), connected(place, address) as connection:
+        await diary.until(lambda d: bool(d.connections))
+        far = diary.connections[0]
+        for _ in range(40):
+            far.send(Raw.of(BIG[:MAX_RAW]))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        waiting = connection._side._waiting  # type: ignore[attr-defined]
+        assert 0 < len(waiting) < 10
+        for _ in range(40):
+            assert await connection.receive() == Raw.of(BIG[:MAX_RAW])
+        assert not waiting
+
+
 @pytest.mark.parametrize("wrong", [[Ack(n=1)], [EndTunnel(), EndTunnel()], [EndTunnel(), Raw.of(b"more")]])
 async def test_nonsense_breaks_it(place: Place, wrong: list[Message]) -> None:
     """What no tunnel carries, and what comes after the end."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.errors import Code
-from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
+from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Messages that wait for `receive` before we stop reading: a slow taker slows the sender instead of filling memory.
 _MOST_WAITING = 16
+#: Bytes of a tunnel that wait in the same way: there may be hundreds of tunnels.
+_MOST_RAW = 4 * READ_SIZE
 #: Seconds between tries while the queue of a Unix socket is full: the kernel gives no sign when it no longer is.
 _QUEUE_FULL_PAUSE = 0.02
 
@@ -83,6 +85,7 @@ class _ConnectingSide(Side):
         self._kind = kind
         self._hello = hello
         self._waiting: deque[Message] = deque()
+        self._raw = 0
         self._wakeup: asyncio.Future[None] | None = None
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -105,7 +108,9 @@ class _ConnectingSide(Side):
 
     def received(self, connection: Connection, message: Message) -> None:
         self._waiting.append(message)
-        if len(self._waiting) >= _MOST_WAITING:
+        if isinstance(message, Raw):
+            self._raw += len(message.frame)
+        if len(self._waiting) >= _MOST_WAITING or self._raw >= _MOST_RAW:
             connection.pause_reading()
         self._wake()
 
@@ -125,9 +130,12 @@ class _ConnectingSide(Side):
                 return None
             self._wakeup = asyncio.get_running_loop().create_future()
             await self._wakeup
-        if len(self._waiting) <= _MOST_WAITING // 2:
+        message = self._waiting.popleft()
+        if isinstance(message, Raw):
+            self._raw -= len(message.frame)
+        if len(self._waiting) < _MOST_WAITING // 2 and self._raw <= _MOST_RAW // 2:
             connection.resume_reading()
-        return self._waiting.popleft()
+        return message
 
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():

@@ -1,0 +1,133 @@
+"""Where a proxy listens: at the task's own port where that suits, at any other where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.client.played_master import JOB, PlayedMaster, recorded, standing, succeeded
+from tony.client.proxy import Proxy, open_proxy
+from tony.client.tunnels import answers
+from tony.errors import UserError
+from tony.history.record import write_summary
+from tony.model.ids import TaskId
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+from tony.protocol.messages import Message, OpenTunnel, TunnelFailed
+from tony.rpc.connection import Connection
+
+WORKER = TaskId("worker", 0)
+
+
+class Refusing(PlayedMaster):
+    """Every tunnel comes to nothing."""
+
+    def received(self, connection: Connection, message: Message) -> None:
+        """For the server."""
+        if isinstance(message, OpenTunnel):
+            connection.send(TunnelFailed(reason=f"nothing listens at {message.port} of {message.task}"))
+        else:
+            super().received(connection, message)
+
+
+def free_port() -> int:
+    """One that nobody has at the moment, nor gets from the kernel unasked."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as probe:
+            return int(probe.getsockname()[1])
+
+
+def with_master(home: Home, host: str, story: Callable[[], Awaitable[None]]) -> None:
+    """Tells a story while a job's master lives whose tasks are on some host."""
+    folder, record = recorded(home)
+    report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    report = replace(report, tasks=tuple(replace(task, host=host) for task in report.tasks))
+
+    async def tell() -> None:
+        async with Refusing(folder, report):
+            await story()
+
+    asyncio.run(tell())
+
+
+async def place(home: Home, far: int, port: int | None = None) -> int:
+    """Where a proxy to worker:0 listens; it is closed again."""
+    async with await open_proxy(home, JOB, "worker:0", far, print, port=port) as proxy:
+        assert (proxy.task, proxy.place) == (WORKER, f"127.0.0.1:{proxy.port}")
+        return proxy.port
+
+
+def test_the_port_of_a_task_elsewhere(home: Home) -> None:
+    """It is taken here as well, for the task's program tells it to its users; if it is taken already, another is."""
+
+    async def story() -> None:
+        far = free_port()
+        assert await place(home, far) == far
+        with socket.create_server(("127.0.0.1", far)):
+            assert await place(home, far) != far
+            with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{far}: Address already in use"):
+                await place(home, 8888, far)
+        assert await place(home, 80) != 80
+        assert await place(home, 8888, far) == far
+        assert await place(home, 0) not in (0, far)
+
+    with_master(home, "192.0.2.7", story)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", socket.gethostname()])
+def test_the_port_of_a_task_here(home: Home, host: str) -> None:
+    """It is left to the task's program."""
+
+    async def story() -> None:
+        far = free_port()
+        assert await place(home, far) != far
+        with pytest.raises(UserError, match=f"port {far} of this machine is the one of worker:0"):
+            await place(home, far, far)
+
+    with_master(home, host, story)
+
+
+def test_a_connection_that_comes_to_nothing(home: Home) -> None:
+    """It is reset, and why is told once; the proxy goes on."""
+    told: list[str] = []
+
+    async def story() -> None:
+        assert not await answers(home.job(JOB), WORKER, 8888)
+        async with await open_proxy(home, JOB, "worker:0", 8888, told.append) as proxy:
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection(proxy.address, proxy.port)
+                with pytest.raises(ConnectionResetError):
+                    await reader.read()
+                writer.close()
+        assert told == ["nothing listens at 8888 of worker:0"]
+
+    with_master(home, "192.0.2.7", story)
+
+
+def test_without_a_master(tmp_path: Path) -> None:
+    """Whoever comes before it has come up, or after it has gone, is told."""
+    folder, record = recorded(Home(tmp_path))
+    told: list[str] = []
+
+    async def story() -> None:
+        async with Proxy(folder, WORKER, 0, told.append) as proxy:
+            await proxy.listen("127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(proxy.address, proxy.port)
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+            writer.close()
+
+    asyncio.run(story())
+    assert told == [f"job {JOB} has no application master that could be asked"]
+    write_summary(folder, succeeded(folder, record))
+    with pytest.raises(UserError, match="there is nothing to connect with: job "):
+        asyncio.run(open_proxy(Home(tmp_path), JOB, "worker:0", 0, print))
+    with pytest.raises(UserError, match="role worker has 2 tasks; name one of them: worker:0"):
+        asyncio.run(open_proxy(Home(tmp_path), JOB, "worker", 0, print))
