@@ -44,8 +44,8 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
 }
-#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it, and reads XML as Hadoop does;
-#: schedulers may ask whether a small cluster runs.
+#: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
+#: Schedulers may ask whether a small cluster runs.
 ONLY = {
     ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.values"},
     ("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"},
