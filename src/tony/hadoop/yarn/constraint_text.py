@@ -76,6 +76,9 @@ def parse(text: str) -> PlacementConstraint:
     Raises:
         ConstraintError: it says none.
     """
+    odd = next((place for place, char in enumerate(text) if not (char.isprintable() or char.isspace())), None)
+    if odd is not None:
+        raise _error(odd, f"{_quoted(text[odd])} is no character of a constraint")
     constraint, end = _read(text, 0, 0)
     if end < len(text):
         hint = "; join constraints with and(...:...)" if text[end] == ":" else ""
@@ -190,8 +193,8 @@ def _target(word: _Word) -> PlacementTarget:
     elif slash and namespace not in _NAMESPACES:
         known = ", ".join(f"{each}/..." for each in (*_NAMESPACES, *_NAMESPACES_OF))
         raise _error(word.place, f"{_quoted(namespace)} is no namespace of tags; there are {known}")
-    if "=" in tag or " " in tag or not tag.isprintable():
-        raise _error(word.place, f"{_quoted(tag)} is no tag: it has a blank, a control character or = in it")
+    if "=" in tag or any(char.isspace() for char in tag):
+        raise _error(word.place, f"{_quoted(tag)} is no tag: it has a blank or = in it")
     return PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key=namespace or SELF, values=(tag,))
 
 
@@ -204,7 +207,7 @@ def _attribute(words: list[_Word]) -> PlacementConstraint:
         raise _error(words[0].place, f"an attribute is written NAME=VALUE or NAME!=VALUE, not {_quoted(words[0].text)}")
     values = [_Word(value, words[0].place + found.start(3)), *words[1:]]
     for word in values:
-        if "=" in word.text or "!" in word.text or not word.text.isprintable():
+        if "=" in word.text or "!" in word.text:
             raise _error(
                 word.place,
                 f"{_quoted(word.text)} is no value of an attribute. Several attributes are joined: and(a=1:b!=2)",
