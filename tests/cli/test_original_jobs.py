@@ -132,7 +132,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
 def test_from_python(home: Home, folder: Path) -> None:
     """The path of the XML is a job."""
     write(folder, SMALL)
-    report = product.submit("tony.xml", roles={"worker": {"instances": 1}}).wait(60)
+    report = product.submit("tony.xml", roles={"worker": {"instances": 1}}).wait(300)
     assert report.exit_code == 0
 
 
