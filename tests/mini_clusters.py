@@ -33,6 +33,8 @@ SHARED = {
     "nm1:yarn.nodemanager.resource-type.yarn.io/gpu": "2",
     "yarn.am.liveness-monitor.expiry-interval-ms": "45000",  # of a machine that has no time, an AM is slow, not dead
 }
+#: What tests reckon with, on every node.
+SMALL_NODES = {"yarn.nodemanager.resource.memory-mb": "4096", "yarn.scheduler.maximum-allocation-mb": "4096"}
 #: Ends a cluster when its own standard input ends.
 _WATCH = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; sys.stdin.read(); "
@@ -49,10 +51,11 @@ def options(
     path: str | None = None,
 ) -> Options:
     """What a cluster is to be: `{"dfs.replication": "1", "nm1:some.key": "value"}`, `{"gpu": "nm2,nm3"}`."""
+    given = {**SMALL_NODES, **(settings or {})}
     return Options(
         nodes=nodes,
         datanodes=datanodes,
-        settings=tuple(Setting.read(f"{key}={value}") for key, value in (settings or {}).items()),
+        settings=tuple(Setting.read(f"{key}={value}") for key, value in given.items()),
         labels=tuple(Label.read(f"{name}={members}") for name, members in (labels or {}).items()),
         path=path,
     )

@@ -12,21 +12,22 @@ from tests.e2e import from_tony
 from tests.e2e.from_tony import accuracy
 from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
 from tests.framework_envs import BUILD
-from tests.mini_clusters import Clusters, options
+from tests.mini_clusters import Clusters
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab
+from tony.mini.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.slow]
 
 
 @pytest.fixture
 def roomy(clusters: Clusters) -> Iterator[YarnLab]:
-    """A user of a cluster with room for three workers of 4 GB and all that belongs to them."""
+    """A user of a cluster as `tony mini` makes it: room for three workers of 4 GB and all that belongs to them."""
     with one_user(lambda folder: YarnLab(folder, clusters.with_options(ROOMY))) as lab:
         yield lab
 
 
-ROOMY = options(settings={"yarn.nodemanager.resource.memory-mb": "10240"}, nodes=2)
+ROOMY = Options(datanodes=1)
 
 
 def run(lab: YarnLab, flags: list[str], timeout: float = 280) -> tuple[str, dict[str, str]]:

@@ -153,9 +153,9 @@ def _yarn(state: State, places: Places) -> Properties:
         "yarn.nm.liveness-monitor.expiry-interval-ms": "20000",
         "yarn.am.liveness-monitor.expiry-interval-ms": "20000",
         "yarn.scheduler.minimum-allocation-mb": "64",
-        "yarn.scheduler.maximum-allocation-mb": "4096",
+        "yarn.scheduler.maximum-allocation-mb": "8192",
         "yarn.scheduler.maximum-allocation-vcores": "8",
-        "yarn.nodemanager.resource.memory-mb": "4096",
+        "yarn.nodemanager.resource.memory-mb": "8192",  # as Hadoop has it: three workers of 4 GB find room on three
         "yarn.nodemanager.resource.cpu-vcores": "8",
         "yarn.nodemanager.pmem-check-enabled": "true",
         # Else the check above does nothing: the node counts on cgroups that it does not use.

@@ -49,7 +49,7 @@ def _subcommand(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 @_subcommand("start")
 @click.option(
-    "--nodes", type=int, default=3, show_default=True, help="How many NodeManagers, of 4 GB and 8 vcores each."
+    "--nodes", type=int, default=3, show_default=True, help="How many NodeManagers, of 8 GB and 8 vcores each."
 )
 @click.option("--datanodes", type=int, default=1, show_default=True, help="How many DataNodes.")
 @click.option("--hadoop", default=DEFAULT_HADOOP, show_default=True, metavar="RELEASE", help="Which Hadoop.")
