@@ -27,9 +27,8 @@ from tony.history.record import pending_report, write_summary
 from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.report import JobReport
 from tony.model.states import JobState
-from tony.schedulers.yarn import containers, demand
+from tony.schedulers.yarn import containers, demand, last_word
 from tony.schedulers.yarn import publisher as publishing
-from tony.schedulers.yarn import source as sources
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
 from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
@@ -460,12 +459,12 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN tells that it runs until it has ended it: killed. The same if it does not tell."""
-    monkeypatch.setattr(sources, "_ASK_AGAIN", 0.01)
+    monkeypatch.setattr(last_word, "_ASK_AGAIN", 0.01)
     async with playing(tmp_path) as played:
         played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
         played.manager.server.order(GONE, times=1000)
         await played.until(lambda: played.of(UserCommand))
-    monkeypatch.setattr(sources, "_ASKED", 0.1)
+    monkeypatch.setattr(last_word, "_ASKED", 0.1)
     async with playing(tmp_path / "other") as played:
         await played.clients_door.stop()
         played.manager.server.order(GONE, times=1000)

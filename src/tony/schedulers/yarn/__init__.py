@@ -35,7 +35,7 @@ Inside the cluster:
     demand        how many containers are still to come, and what is told of those that do not; `asking` is what for
     unfit_nodes   nodes without a Python, which are left out
     containers    each of them from its grant to its end
-    ends          why a container ended, in a sentence
+    ends          why a container ended, in a sentence; `last_word` is why the application did, if YARN has ended it
     publisher     writes the job's record into HDFS
 
 Both: `settings` says what can be set, `tokens` what both prove themselves with to HDFS, `capabilities` what this

@@ -1,0 +1,66 @@
+"""Why YARN wants a master no more: it tells the master the same whatever it was, but not others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tony.errors import AttemptLost, InfraError, Overdue
+from tony.hadoop import ids
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.text import shown
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.yarn.application_client import ENDED
+from tony.hadoop.yarn.master_client import AttemptOver
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.lifetime import KEY as LIFETIME
+from tony.schedulers.yarn.lifetime import overdue
+from tony.schedulers.yarn.papers import JobPapers
+from tony.schedulers.yarn.settings import read_settings
+
+#: Seconds for YARN to tell why it wants us no more, and between two questions.
+_ASKED, _ASK_AGAIN = 5.0, 0.1
+_log = logging.getLogger(__name__)
+
+
+async def who_ended_it(error: AttemptOver, configuration: Configuration, papers: JobPapers, inside: Inside) -> str:
+    """Somebody had YARN end the application: in its words.
+
+    Where it cannot be asked, as on clusters that know only its owner by a ticket, it was somebody.
+
+    Raises:
+        AttemptLost: nobody had; YARN has lost our node, or thinks so.
+        Overdue: its time was over.
+    """
+    try:
+        async with asyncio.timeout(_ASKED):
+            report = await _last_word(configuration, papers, inside)
+    except (InfraError, TimeoutError) as unknown:
+        _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
+        return str(error)
+    settings, _ = read_settings(papers.record.spec.scheduler_settings)
+    limit = overdue(report, settings, papers.record.sources.get(LIFETIME))
+    if limit:
+        raise Overdue(limit) from error
+    said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
+    if report.state is not ApplicationState.KILLED:
+        raise AttemptLost(
+            "YARN has given up the application master, as it does when it misses its node, and the job with "
+            f"it{f': {said}' if said else ''}".rstrip(" .")
+            + ". Submit it again"
+        ) from error
+    return said or str(error)
+
+
+async def _last_word(configuration: Configuration, papers: JobPapers, inside: Inside) -> ApplicationReport:
+    """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
+    application = ids.application_id(papers.record.job_id)
+    cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
+    async with cluster.applications() as client:
+        while True:
+            report = await client.report(application)
+            now = (report.current_attempt and report.current_attempt.number) or 0
+            if report.state in ENDED or now > inside.attempt:
+                return report
+            await asyncio.sleep(_ASK_AGAIN)
