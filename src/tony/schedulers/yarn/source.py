@@ -14,18 +14,15 @@ from typing import Any
 
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
-from tony.errors import AttemptLost, InfraError, Overdue, SchedulerError, SchedulerLost
+from tony.errors import AttemptLost, InfraError, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logins import protections
-from tony.hadoop.text import shown
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
 from tony.hadoop.wire.records import Container, ContainerLaunchContext, FinalStatus
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.asks import News
 from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, scheduler_proxy
 from tony.hadoop.yarn.node_client import NodeClients
@@ -42,16 +39,13 @@ from tony.schedulers.yarn.containers import Containers
 from tony.schedulers.yarn.contexts import gpus, task_container
 from tony.schedulers.yarn.demand import Demand
 from tony.schedulers.yarn.inside import Inside
-from tony.schedulers.yarn.lifetime import KEY as LIFETIME
-from tony.schedulers.yarn.lifetime import overdue
+from tony.schedulers.yarn.last_word import who_ended_it
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.publisher import Publisher
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.tokens import for_programs
 from tony.schedulers.yarn.unfit_nodes import UnfitNodes
 
-#: Seconds for YARN to tell why it wants us no more, and between two questions.
-_ASKED, _ASK_AGAIN = 5.0, 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -148,47 +142,10 @@ class YarnSource(ContainerSource):
             await master.run(self._heard)
         except AttemptOver as error:
             _log.error("%s", error)
-            await self._given_up(error)
+            why = await who_ended_it(error, self._configuration, self._papers, self._inside)
+            self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
         except HadoopError as error:
             raise SchedulerLost(f"the ResourceManager is lost: {error}") from error
-
-    async def _given_up(self, error: AttemptOver) -> None:
-        """Somebody had YARN end the application, or it has lost our node: it tells us the same, but not others.
-
-        Where it cannot be asked, as on clusters that know only its owner by a ticket, it was somebody.
-        """
-        why = str(error)
-        try:
-            async with asyncio.timeout(_ASKED):
-                report = await self._last_word()
-        except (InfraError, TimeoutError) as unknown:
-            _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
-        else:
-            limit = overdue(report, self._settings, self._job.record.sources.get(LIFETIME))
-            if limit:
-                raise Overdue(limit) from error
-            said = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
-            if report.state is not ApplicationState.KILLED:
-                raise AttemptLost(
-                    "YARN has given up the application master, as it does when it misses its node, and the job with "
-                    f"it{f': {said}' if said else ''}".rstrip(" .")
-                    + ". Submit it again"
-                ) from error
-            why = said or why
-        self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
-
-    async def _last_word(self) -> ApplicationReport:
-        """What YARN tells of the application when it has decided; of one that is to be killed that takes a moment."""
-        application = ids.application_id(self._job.record.job_id)
-        environ = {"HADOOP_USER_NAME": self._papers.user}
-        cluster = Cluster.of(self._configuration, environ, self._inside.credentials)
-        async with cluster.applications() as client:
-            while True:
-                report = await client.report(application)
-                now = (report.current_attempt and report.current_attempt.number) or 0
-                if report.state in ENDED or now > self._inside.attempt:
-                    return report
-                await asyncio.sleep(_ASK_AGAIN)
 
     async def watch(self) -> None:
         if self._beating:
