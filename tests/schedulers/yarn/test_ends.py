@@ -186,6 +186,7 @@ def test_no_python(said: str) -> None:
     """Known by what our own programs say, among the rest that a node tells."""
     told = f"[2026-11-21 15:46:19.325]Exit code: 127\nLast 4096 bytes of stderr :\ntony: {said}\n\n"
     assert no_python(ContainerStatus(exit_status=127, diagnostics=told)) == said
+    assert no_python(ContainerStatus(exit_status=127, diagnostics="before\n" * 1000 + told)) == said
     assert no_python(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
     assert no_python(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
 

@@ -94,7 +94,8 @@ def is_forced(status: ContainerStatus) -> bool:
 
 def no_python(status: ContainerStatus) -> str:
     """What was said if its node has no Python for our programs; else empty."""
-    found = _NO_PYTHON.search(shown(status.diagnostics)) if status.exit_status > 0 else None
+    last = shown(status.diagnostics[-2 * _LOOKED_AT :], 2 * _LOOKED_AT)  # a PATH may be long
+    found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
     return found[1].strip() if found else ""
 
 
