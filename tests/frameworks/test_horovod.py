@@ -145,10 +145,13 @@ def test_every_rank_once(hosts: list[int], procs: int) -> None:
 @pytest.mark.parametrize(
     ("driver", "key"),
     [
-        (Role(instances=2), "roles.driver.instances"),
-        (Role(procs_per_task=2), "roles.driver.procs_per_task"),
-        (Role(after={"worker": AfterCondition.STARTED}), "roles.driver.after"),
+        (Role(instances=2, kind=RoleKind.UNTRACKED), "roles.driver.instances"),
+        (Role(procs_per_task=2, kind=RoleKind.UNTRACKED), "roles.driver.procs_per_task"),
+        (Role(after={"worker": AfterCondition.STARTED}, kind=RoleKind.UNTRACKED), "roles.driver.after"),
+        (Role(), "roles.driver.kind"),
+        (Role(kind=RoleKind.SETUP), "roles.driver.kind"),
         (Role(kind=RoleKind.UNTRACKED), None),
+        (Role(kind=RoleKind.SIDECAR), None),
         (Role(instances=0), None),
     ],
 )

@@ -21,7 +21,7 @@ from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role
-from tony.model.states import Meeting
+from tony.model.states import Meeting, RoleKind
 
 #: The role that is a rendezvous server of the user's own.
 DRIVER = "driver"
@@ -116,7 +116,14 @@ def _wrong_driver(spec: JobSpec) -> Iterator[Problem]:
             message="the role driver is the one rendezvous server of a Horovod job. Write instances = 1 and "
             "procs_per_task = 1, or leave the role out: tony has a rendezvous server of its own.",
         )
-    if not any(DRIVER in world for world in _worlds(spec)):
+    if driver.kind not in (RoleKind.UNTRACKED, RoleKind.SIDECAR):
+        yield Problem(
+            key=f"roles.{DRIVER}.kind",
+            value=driver.kind.value,
+            message="a rendezvous server does not end by itself, so the job would not either. Write kind = "
+            '"untracked": tony stops it when the ranks have ended, and its failure fails the job.',
+        )
+    elif not any(DRIVER in world for world in _worlds(spec)):
         yield Problem(
             key=f"roles.{DRIVER}.after",
             value=", ".join(driver.after),
