@@ -21,7 +21,7 @@ from tests.e2e.from_tony import FOLDER, accuracy
 from tests.e2e.lab import Lab
 from tests.e2e.test_examples import DEBIAN_PYTHON, has_torch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.framework]
+pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.timeout(600)]
 
 
 def run(lab: Lab, flags: list[str]) -> tuple[str, dict[str, str]]:
@@ -32,7 +32,7 @@ def run(lab: Lab, flags: list[str]) -> tuple[str, dict[str, str]]:
     made = lab.tony("convert", xml, *given)
     assert made.returncode == 0, made.stderr
     job.write_text(made.stdout)
-    done = lab.submit(job, timeout=280)
+    done = lab.submit(job, timeout=560)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed[-5000:]
     return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
@@ -64,7 +64,6 @@ def test_pytorch(lab: Lab) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_estimator(lab: Lab) -> None:
     """A chief and a worker train, an evaluator judges the checkpoints, of which the newest three are kept."""
     out = lab.root / "model"
