@@ -283,6 +283,27 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
         await elsewhere.look(folder, record, Away(folder))
 
 
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, ended: bool) -> None:
+    """What the master has left in the cluster's file system is enough: the last report, or where it listens."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    failed = closed(folder, record, JobState.FAILED, "worker:0 failed")
+
+    class Away(Bringing):
+        async def look(self, job_id: str) -> Sight | None:
+            raise SchedulerError("nobody answers")
+
+    async with PlayedMaster(folder, running):
+        secret, there = folder.credentials.read_text(), folder.am.read_text()
+        elsewhere.forget_secrets(folder)
+        brings = {folder.summary: failed} if ended else {folder.credentials: secret, folder.am: there}
+        report = await elsewhere.look(folder, record, Away(folder, None, brings))
+        assert report is not None
+        assert report.state is (JobState.FAILED if ended else JobState.RUNNING)
+        assert folder.am.exists() is not ended
+
+
 async def test_a_scheduler_that_began_anew(home: Home) -> None:
     """It knows the job, and no master of it again yet: one that we know tells, else the log. The job has begun."""
     folder, record = recorded(home)

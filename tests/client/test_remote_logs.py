@@ -293,6 +293,26 @@ async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> 
     ]
 
 
+async def test_what_is_missed_is_asked_for_once(home: Home, played: Played) -> None:
+    """Of what there is now; a scheduler that is away costs its time once."""
+    folder, record, far = played
+    logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="over")])
+    far.error = SchedulerError("nobody answers")
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        told: set[int] = set()
+
+        def answers(connection: Connection, message: ReadLog) -> bool:
+            missed = message.reader not in told
+            told.add(message.reader)
+            connection.send(LogPiece(reader=message.reader, missed=missed))
+            return True
+
+        master.answers = answers
+        await bring(home, record, Selection(), notes)
+    assert (len(far.asked), notes) == (1, ["some output may be missing: nobody answers"])
+
+
 async def test_after_the_end_the_scheduler_is_asked_once(home: Home, played: Played) -> None:
     """Rotated files too; a copy that does not fit is made anew; then nobody is asked again."""
     folder, record, far = played

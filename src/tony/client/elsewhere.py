@@ -74,20 +74,36 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
 
 
 async def _sight(folder: JobFolder, submitter: Submitter) -> Sight | JobReport:
-    """What the scheduler says; what a master of which we know says itself, if the scheduler is away or takes long."""
+    """What the scheduler says; if it is away or takes long, what a master of which we know says, or the record."""
     asking = asyncio.get_running_loop().create_task(submitter.look(folder.job_id))
+    without = asyncio.get_running_loop().create_task(_without(folder, submitter, asking))
     try:
-        await asyncio.wait([asking], timeout=_HELD_UP)
-        if not asking.done() or asking.exception():
-            report = await _from_itself(folder)
+        await asyncio.wait([asking, without], return_when=asyncio.FIRST_COMPLETED)
+        if without.done() or asking.exception():
+            report = await without
             if report is not None:
                 return report
         sight = await asking
         assert sight is not None
         return sight
     finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        for task in (asking, without):
+            task.cancel()
+        await asyncio.gather(asking, without, return_exceptions=True)
+
+
+async def _without(folder: JobFolder, submitter: Submitter, asking: asyncio.Task[Sight | None]) -> JobReport | None:
+    """How the job stands, from others than its scheduler, once that has had its time; None if they do not know."""
+    await asyncio.wait([asking], timeout=_HELD_UP)
+    if asking.done() and not asking.cancelled() and not asking.exception():
+        return None
+    report = await _from_itself(folder)
+    if report is None:
+        with contextlib.suppress(InfraError):
+            await submitter.fetch(folder)
+        ended = read_summary(folder)
+        report = keep(folder, ended) if ended else await _from_itself(folder)
+    return report
 
 
 async def _from_itself(folder: JobFolder) -> JobReport | None:

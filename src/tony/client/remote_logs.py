@@ -137,7 +137,9 @@ class RemoteLogs:
         if self._fetching:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
-        if look and any(not _is_whole(stream) for stream in self._streams.values()):
+        # What is there now was asked for already, where something was missed; at the job's end there may be more.
+        asked = self._fetching is not None and not self._wait
+        if look and not asked and any(not _is_whole(stream) for stream in self._streams.values()):
             await self._fetch()
 
     # --- the application master -----------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ async def _fetched(submitter: Submitter, folder: JobFolder, sink: LogSink, notic
     """Takes what the scheduler finds; answers whether that was everything."""
     try:
         async with asyncio.timeout(_FETCH):
-            if not folder.summary.exists():
+            if not (folder.summary.exists() and log.segments(folder.path)):
                 await submitter.fetch(folder)  # for the newest events
             await submitter.fetch_logs(folder, await beside(_ended_containers, folder), sink)
     except TimeoutError:

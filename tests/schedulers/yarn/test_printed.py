@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -190,6 +191,29 @@ async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCl
     )
     with pytest.raises(SchedulerError, match="aggregation-enable is false"):
         await Printed(cluster.me, JOB).fetch({}, shelf)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    """A job that has ended needs none then. If a container is missing there, only the ResourceManager knows more."""
+    monkeypatch.setattr(printed, "_HELD_UP", 0.01)
+
+    async def away(_: PlayedCluster, __: ApplicationId) -> ApplicationReport:
+        if hangs:
+            await asyncio.sleep(0.1)
+        raise SchedulerError("nobody answers")
+
+    monkeypatch.setattr(PlayedCluster, "report", away)
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"all"}
+    with pytest.raises(SchedulerError, match="nobody answers"):
+        await Printed(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, Shelf(), ended=True)
+    with pytest.raises(SchedulerError, match="nobody answers"):
+        await Printed(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
 
 
 async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:

@@ -79,8 +79,9 @@ def test_credentials_are_their_owners_alone(files: PlayedWebHdfs, folder: JobFol
 
 def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) -> None:
     """They go; that they cannot be removed ends nothing else."""
-    files.files[f"{THERE}/access.json"] = PlayedFile(content=b"{}")
+    files.files[f"{THERE}/access.json"] = files.files[f"{THERE}/am.json"] = PlayedFile(content=b"{}")
     files.fail_next("DELETE", Trouble.FORBIDDEN)
     record(files, folder).forget_secrets()
     record(files, folder).forget_secrets()
     assert f"{THERE}/access.json" not in files.files
+    assert f"{THERE}/am.json" not in files.files

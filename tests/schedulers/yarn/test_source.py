@@ -563,6 +563,9 @@ async def test_finish(tmp_path: Path) -> None:
     async with playing(tmp_path) as played:
         await played.until(lambda: played.file("access.json"))
         assert played.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
+        await played.until(lambda: played.file("am.json"))
+        there = json.loads(played.file("am.json") or b"")
+        assert there["address"] == played.source.master_address
         assert played.files.files[scene.FOLDER].permission == 0o700
         (tmp_path / "stderr").write_text("what it said\n")
         await played.source.close()
@@ -571,6 +574,7 @@ async def test_finish(tmp_path: Path) -> None:
         assert final is not None
         assert (final.final_status, final.diagnostics) == (FinalStatus.SUCCEEDED, "succeeded")
         assert (played.file("access.json"), played.file("am.log")) == (None, b"what it said\n")
+        assert played.file("am.json") is None
         summary = played.file("summary.json")
         assert summary is not None
         assert json.loads(summary)["state"] == "succeeded"

@@ -25,6 +25,8 @@ from tony.schedulers.yarn.cluster import Cluster
 
 #: Seconds that aggregation may take after the end, and between two looks whether it is done.
 _AGGREGATION, _LOOK = 20.0, 0.25
+#: Seconds for the ResourceManager to say how far that is, of a job that has ended.
+_HELD_UP = 1.0
 _PIECE = 1 << 20
 #: Nothing will come any more.
 _SETTLED = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
@@ -56,16 +58,20 @@ class Printed:
         self._cluster = cluster
         self._application = application
 
-    async def fetch(self, containers: Mapping[str, str], sink: LogSink) -> None:
+    async def fetch(self, containers: Mapping[str, str], sink: LogSink, *, ended: bool = False) -> None:
         """Hands all files to a sink.
 
         Args:
             containers: id -> host of those that have ended.
+            ended: so has the job, and these are all of its; then HDFS may have everything, whatever the
+                ResourceManager does.
 
         Raises:
             SchedulerError: something is not to be had; says what, and why.
             HadoopError: a daemon cannot be reached, or refuses.
         """
+        if ended and containers and await self._without(containers, sink):
+            return
         report = await self._report()
         if report is not None and report.state not in ENDED:
             await self._from_nodes(containers, sink)
@@ -81,6 +87,21 @@ class Printed:
             raise SchedulerError(f"YARN says that it could not bring all logs to HDFS ({_word(status)})")
         if status in (LogAggregationStatus.RUNNING, LogAggregationStatus.RUNNING_WITH_FAILURE):
             raise SchedulerError("YARN is still bringing the logs to HDFS; try again in a moment")
+
+    async def _without(self, containers: Mapping[str, str], sink: LogSink) -> bool:
+        """Takes what lies in HDFS, if the ResourceManager is away or takes long; whether that was all there can be."""
+        asking = asyncio.get_running_loop().create_task(self._report())
+        try:
+            await asyncio.wait([asking], timeout=_HELD_UP)
+            if asking.done() and not asking.exception():
+                return False
+            try:
+                return containers.keys() <= await self._from_files(self._cluster.user, sink)
+            except LogsNotFoundError:
+                return False
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
     async def _report(self) -> ApplicationReport | None:
         async with self._cluster.applications() as client:
@@ -109,7 +130,8 @@ class Printed:
 
     # --- aggregated -----------------------------------------------------------------------------------------------
 
-    async def _from_files(self, owner: str, sink: LogSink) -> None:
+    async def _from_files(self, owner: str, sink: LogSink) -> set[str]:
+        """Hands over what is there; answers of which containers."""
         settings = self._cluster.configuration.get
         with closing(self._cluster.web_files(FOLDER)) as files:
             logs = AggregatedLogs(files, places(settings))
@@ -121,6 +143,7 @@ class Printed:
                 )
             for one in by_container.values():
                 await _hand_over(one, sink)
+        return set(by_container)
 
     # --- at the nodes ---------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
     <staging>/jobs/<application id>/      its owner's alone
       job.json          who, when, and the resolved job file, secrets out
       access.json       how clients prove themselves to the application master; removed when the job has ended
+      am.json           where it listens, for when no ResourceManager tells; goes with it
       events.<n>.jsonl  the event log, a moment behind the one in the container
       am.log            what the application master said, when it ended
       summary.json      the last report; there once the job has ended
@@ -20,7 +21,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,7 @@ class Publisher:
         files: opens the file system; called in a thread, for it has much to load.
         own_log: what the application master says.
         recover: takes a file from a writer that died; blocks, and may fail.
+        listens: what clients have in `am.json`; None if the master does not listen.
     """
 
     def __init__(
@@ -79,12 +81,14 @@ class Publisher:
         folder: JobFolder,
         own_log: Path,
         recover: Callable[[str], object] | None = None,
+        listens: Mapping[str, object] | None = None,
     ) -> None:
         self._open = files
         self._papers = papers
         self._folder = folder
         self._own_log = own_log
         self._recover = recover
+        self._listens = listens
         self._segment = folder.events(1)
         self._offset = 0
         self._log: AppendLog | None = None
@@ -137,6 +141,8 @@ class Publisher:
         # What clients need, and nothing of the master's own.
         access = JobCredentials(am=self._papers.credentials.executors, executors=self._papers.credentials.executors)
         self._put("access.json", to_plain(access))
+        if self._listens:
+            self._put("am.json", dict(self._listens))
         options = AppendOptions(interval=_LOOK, permission=0o600, patience=math.inf, most_waiting=_WAITING)
         self._log = AppendLog(self._files, f"{target}/{self._segment.name}", options, recover=self._recover)
 
@@ -192,6 +198,7 @@ class Publisher:
             self._finish_events,
             self._put_own_log,
             lambda: self._files.delete(f"{self._papers.folder}/access.json"),
+            lambda: self._files.delete(f"{self._papers.folder}/am.json"),
             self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):

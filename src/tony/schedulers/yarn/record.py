@@ -56,9 +56,10 @@ class Record:
     def forget_secrets(self) -> None:
         """Removes what a master that died has left for its clients. That nobody listens there is known already."""
         try:
-            self._files.delete(f"{self._there}/access.json")
+            for name in ("access.json", "am.json"):
+                self._files.delete(f"{self._there}/{name}")
         except HadoopError as error:
-            _log.info("%s/access.json is not removed: %s", self._there, error)
+            _log.info("%s/%s is not removed: %s", self._there, name, error)
         finally:
             self._files.close()
 
@@ -66,6 +67,7 @@ class Record:
         folder = self._folder
         return {
             "access.json": folder.credentials,
+            "am.json": folder.am,
             "am.log": folder.am_log,
             "job.json": folder.job,
             "summary.json": folder.summary,

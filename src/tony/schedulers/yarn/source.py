@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tony.core.events import Event, UserCommand
@@ -128,7 +128,12 @@ class YarnSource(ContainerSource):
         cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user}, self._inside.credentials)
         own_log = self._inside.logs / "stderr"
         self._publisher = Publisher(
-            cluster.web_files, self._papers, self._job.folder, own_log, recover=cluster.recover_lease
+            cluster.web_files,
+            self._papers,
+            self._job.folder,
+            own_log,
+            recover=cluster.recover_lease,
+            listens=self._listens(),
         )
         if self._inside.attempt > 1:
             raise AttemptLost(
@@ -136,6 +141,12 @@ class YarnSource(ContainerSource):
                 "ended its containers, and a job does not begin anew by itself. Submit it again"
             )
         self._publisher.start()
+
+    def _listens(self) -> Mapping[str, object] | None:
+        """What the ResourceManager tells clients of us, for when there is none."""
+        if not self.master_address:
+            return None
+        return {"pid": 0, "host": self.host, "attempt": self._inside.attempt, "address": self.master_address}
 
     async def _beat(self, master: MasterClient) -> None:
         try:

@@ -244,7 +244,8 @@ class YarnSubmitter(Submitter):
     async def fetch_logs(self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink) -> None:
         from tony.schedulers.yarn.printed import Printed  # late: readers of aggregated logs
 
-        await Printed(self._found(folder.job_id), folder.job_id).fetch(containers, sink)
+        ended = folder.summary.exists()
+        await Printed(self._found(folder.job_id), folder.job_id).fetch(containers, sink, ended=ended)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Only `look` knows."""
