@@ -31,7 +31,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -39,156 +38,13 @@ import pytest
 
 import tony
 from tests.mini_clusters import Clusters
+from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-FAILED = 255
-SCRIPTS = {
-    "ok.py": "import time; time.sleep(0.2)",
-    "fail.py": "import sys, time; time.sleep(0.2); sys.exit(1)",
-    "env.py": "import os, sys; sys.exit(os.environ['ENV_CHECK'] != 'ENV_CHECK')",
-    "venv.py": "import os, sys; sys.exit(os.environ['ENV_CHECK'] != 'ENV_CHECK' or not os.path.exists('venv/123.xml'))",
-    "torch.py": "import os, sys; sys.exit(not all(os.environ.get(n) for n in ('RANK', 'WORLD', 'INIT_METHOD')))",
-    "chief_port.py": (
-        "import os\n"
-        "if 'TB_PORT' in os.environ and os.environ['JOB_NAME'] != 'chief':\n"
-        "    raise ValueError(os.environ['JOB_NAME'])\n"
-    ),
-    "hvd.py": (
-        "import os\n"
-        "for name in ('CONTROLLER', 'CPU_OPERATIONS', 'GLOO_TIMEOUT_SECONDS', 'GLOO_RENDEZVOUS_ADDR',\n"
-        "             'GLOO_RENDEZVOUS_PORT', 'CROSS_RANK', 'CROSS_SIZE', 'LOCAL_RANK', 'LOCAL_SIZE', 'SIZE', 'RANK',\n"
-        "             'HOSTNAME'):\n"
-        "    assert os.environ['HOROVOD_' + name]\n"
-        "assert os.environ['JOB_NAME'] == 'worker'\n"
-        "open(f\"{os.environ['OUT']}/{os.environ['CASE']}-{os.environ['HOROVOD_RANK']}\", 'w').close()\n"
-    ),
-    "stage.py": (
-        "import os, time\n"
-        "with open(f\"{os.environ['OUT']}/{os.environ['CASE']}-{os.environ['JOB_NAME']}\", 'w') as file:\n"
-        "    print(time.time(), file=file)\n"
-        "    time.sleep(0.3)\n"
-        "    print(time.time(), file=file)\n"
-    ),
-    # Starts nothing: the workers of this test do not compute. Writes the file that the original waits for.
-    "driver.py": (
-        "import json, os, sys, time\n"
-        "hosts = [each.split(':') for each in os.environ['CLUSTER_WORKER_LIST'].split(',')]\n"
-        "size, rank, slots = sum(int(count) for _, count in hosts), 0, []\n"
-        "for number, (host, count) in enumerate(hosts):\n"
-        "    for local in range(int(count)):\n"
-        "        slots.append({'hostname': host, 'rank': rank, 'localRank': local, 'crossRank': number, 'size': size,\n"
-        "                      'localSize': int(count), 'crossSize': len(hosts)})\n"
-        "        rank += 1\n"
-        "path = os.path.join(os.environ['DRIVER_OUTPUT_PATH'], sys.argv[-1] + '____HOROVOD_RENDEZVOUS_SERVER____')\n"
-        "with open(path + '.new', 'w') as file:\n"
-        "    json.dump(slots, file)\n"
-        "os.rename(path + '.new', path)\n"
-        "time.sleep(3600)\n"
-    ),
-    "see.py": (
-        "import os\n"
-        "names = sorted(os.listdir('.'))\n"
-        "with open(f\"{os.environ['OUT']}/{os.environ['CASE']}\", 'w') as file:\n"
-        "    print(*names, os.environ.get('CLASSPATH', '-'), file=file)\n"
-    ),
-    "forever.py": "import os, time; open(os.environ['OUT'] + '/up', 'w').close(); time.sleep(3600)",
-    "gate.py": "import os, time\nwhile not os.path.exists(os.environ['OUT'] + '/gate'): time.sleep(0.05)",
-}
-CHECK = ("--shell_env", "ENV_CHECK=ENV_CHECK")
-VENV = ("--python_venv", "venv.zip")
-PYTHON = ("--python_binary_path", "python3")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A job in the original's words, and its end.
-
-    Attributes:
-        conf: what is given with `--conf`; each type with tasks gets little memory.
-        skip: SKIP_HADOOP_PATH is given, as in most of the original's own cases.
-        classpath: given with `--hdfs_classpath`.
-    """
-
-    flags: tuple[str, ...]
-    conf: Mapping[str, str] = field(default_factory=dict)
-    code: int = 0
-    states: Mapping[str, str] | None = None
-    skip: bool = True
-    classpath: str = "{place}/libs"
-
-
-def _types(**instances: int) -> dict[str, str]:
-    return {f"tony.{name}.instances": str(number) for name, number in instances.items()}
-
-
-CASES = {
-    "e1": Case(flags=("--executes", "env.py", *PYTHON, *CHECK), states={"main:0": "succeeded"}),
-    "e2": Case(flags=("--executes", "fail.py", *PYTHON), code=FAILED, states={"main:0": "failed"}),
-    "e3": Case(flags=("--executes", "ok.py", *PYTHON), skip=False),
-    "e4": Case(flags=("--executes", "python3 venv.py", *VENV, *CHECK), conf=_types(worker=1)),
-    "e5": Case(flags=("--executes", "fail.py", *PYTHON), conf=_types(ps=1, worker=1), code=FAILED),
-    "e6": Case(flags=("-executes", "fail.py", "-python_binary_path=python3"), conf=_types(worker=1, ps=1), code=FAILED),
-    "e9": Case(
-        flags=("--executes", "torch.py", *PYTHON),
-        conf={**_types(worker=2, ps=0), "tony.application.framework": "pytorch"},
-    ),
-    "e12": Case(
-        flags=("--executes", "stage.py", *PYTHON),
-        conf={
-            **_types(worker=1, ps=1, db=1, dbloader=1),
-            "tony.application.prepare-stage": "dbloader,db",
-            "tony.application.training-stage": "ps,worker",
-        },
-    ),
-    "e15": Case(flags=("--executes", "python3 chief_port.py"), conf=_types(chief=1, ps=1, worker=1)),
-    "e16": Case(
-        flags=("--executes", "ok.py", *PYTHON),
-        conf={**_types(worker=1), "tony.application.framework": "standalone"},
-    ),
-    "e21": Case(
-        flags=(*VENV, *CHECK),
-        conf={
-            **_types(sidecarexecutor=1, worker=1),
-            "tony.sidecarexecutor.command": "python3 fail.py",
-            "tony.worker.command": "sleep 1; python3 venv.py",
-            "tony.application.sidecar.jobtypes": "sidecarexecutor",
-        },
-        states={"worker:0": "succeeded", "sidecarexecutor:0": "failed"},
-    ),
-    "e22": Case(
-        flags=VENV,
-        conf={
-            **_types(worker=1, driver=1),
-            "tony.worker.command": "sleep 600",
-            "tony.driver.command": "python3 fail.py",
-            "tony.application.framework": "horovod",
-            "tony.horovod.driver.mode.debug": "true",
-            "tony.application.untracked.jobtypes": "driver",
-        },
-        code=FAILED,
-    ),
-    "e23": Case(
-        flags=("--executes", "python3 hvd.py", *VENV),
-        conf={**_types(worker=2), "tony.application.framework": "horovod", "tony.horovod.mode.test": "true"},
-    ),
-    "e24": Case(
-        flags=("--executes", "python3 hvd.py", *VENV),
-        conf={
-            **_types(worker=2, driver=1),
-            "tony.driver.vcores": "1",
-            "tony.driver.command": "python3 driver.py -t -p 9999",
-            "tony.application.framework": "horovod",
-            "tony.horovod.mode.test": "true",
-            "tony.horovod.driver.mode.debug": "true",
-            "tony.application.untracked.jobtypes": "driver",
-        },
-    ),
-}
 
 
 class Old:
@@ -339,7 +195,7 @@ _STAGES = ("db", "dbloader", "worker", "ps")
 
 def test_e7_missed_heartbeats(old: Old) -> None:
     """An executor that is silent for three intervals, the least that the original allows, is lost."""
-    conf = {**_types(ps=1, worker=1), "tony.task.max-missed-heartbeats": "2", "tony.ps.command": "sleep 600"}
+    conf = {**types(ps=1, worker=1), "tony.task.max-missed-heartbeats": "2", "tony.ps.command": "sleep 600"}
     running = old.begin("e7", Case(flags=("--executes", "forever.py", *PYTHON), conf=conf))
     old.lab.wait_wrote("up")
     job = old.lab.only_job()
@@ -354,7 +210,7 @@ def test_e7_missed_heartbeats(old: Old) -> None:
 def test_e8_and_e18_late_words(old: Old) -> None:
     """A task whose end is told late, by its executor or by its node, is waited for."""
     lab = old.lab
-    conf = {**_types(ps=1, worker=2), "tony.ps.command": "sleep 600"}
+    conf = {**types(ps=1, worker=2), "tony.ps.command": "sleep 600"}
     running = old.begin("e8", Case(flags=("--executes", "gate.py", *PYTHON, *CHECK), conf=conf))
     until(lambda: lab.jobs(), "it is submitted")
     job = lab.only_job()
@@ -401,7 +257,7 @@ def test_e11_a_master_that_throws(old: Old) -> None:
         "    def environment(self, shared, task): return [{}]\n"
     )
     old.lab.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(plug), os.environ.get("PYTHONPATH")]))
-    conf = {**_types(worker=1), "tony.application.framework": "BAD"}
+    conf = {**types(worker=1), "tony.application.framework": "BAD"}
     done = old.run("e11", Case(flags=("--executes", "ok.py", *PYTHON), conf=conf))
     del old.lab.env["PYTHONPATH"]
     assert done.returncode == FAILED, done.stdout + done.stderr
@@ -412,20 +268,20 @@ def test_what_is_refused(old: Old) -> None:
     """E17 and E25, limits and GPUs: before anything reaches the cluster, each with its reason."""
     lab = old.lab
     before = lab.applications()
-    two = _types(ps=2, worker=2)
+    two = types(ps=2, worker=2)
     ok = ("--executes", "ok.py", *PYTHON)
     for case, reason in (
         (
-            Case(flags=ok, conf={**_types(worker=1, slave=1), "tony.application.framework": "standalone"}),
+            Case(flags=ok, conf={**types(worker=1, slave=1), "tony.application.framework": "standalone"}),
             "standalone",
         ),
         (
-            Case(flags=ok, conf={**_types(worker=10000), "tony.container.allocation.timeout": "1000"}),
+            Case(flags=ok, conf={**types(worker=10000), "tony.container.allocation.timeout": "1000"}),
             "10000",
         ),
         (Case(flags=ok, conf={**two, "tony.task.max-total-instances": "3"}), "tony.task.max-total-instances"),
         (Case(flags=ok, conf={**two, "tony.worker.max-instances": "1"}), "tony.worker.max-instances"),
-        (Case(flags=ok, conf={**_types(worker=1), "tony.worker.gpus": "1000"}), "gpus"),
+        (Case(flags=ok, conf={**types(worker=1), "tony.worker.gpus": "1000"}), "gpus"),
         (Case(flags=(*ok, "--exectues", "x")), "--exectues"),
     ):
         done = old.run("refused", case)
@@ -440,7 +296,7 @@ def test_e19_from_python(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "HADOOP_CONF_DIR"):
         monkeypatch.setenv(name, old.lab.env[name])
     settings = {
-        **_types(ps=1, worker=1),
+        **types(ps=1, worker=1),
         **{f"tony.{name}.memory": "128" for name in ("ps", "worker")},
         "tony.ps.command": "sleep 30",
         "tony.worker.command": "test $ENV_CHECK = ENV_CHECK",
@@ -472,7 +328,7 @@ def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> Non
 
 def test_e32_a_master_that_stands_still(old: Old) -> None:
     """Its tasks give it up by themselves; the job fails, and nothing goes on."""
-    running = old.begin("e32", Case(flags=("--executes", "forever.py", *PYTHON), conf=_types(worker=1)))
+    running = old.begin("e32", Case(flags=("--executes", "forever.py", *PYTHON), conf=types(worker=1)))
     old.lab.wait_wrote("up")
     job = old.lab.only_job()
     os.kill(old.lab.master_of(job), signal.SIGSTOP)
