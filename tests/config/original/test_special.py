@@ -141,3 +141,15 @@ class TestHorovod:
     def test_no_driver_where_none_is_needed(self, tmp_path: Path) -> None:
         """Executors do what it did."""
         assert list(spec(tmp_path, {**ONE, **HOROVOD}).roles) == ["worker"]
+
+
+def test_a_placement_takes_the_label_away(tmp_path: Path) -> None:
+    """As there, but told: of the type, of all types, of the application. A type without a placement keeps its own."""
+    label = {"tony.worker.instances": "1", "tony.ps.instances": "1", "tony.worker.node-label": "gpu"}
+    assert spec(tmp_path, label).roles["worker"].node_label == "gpu"
+    for key in ("tony.worker.placement-spec", "tony.containers.placement-spec", "tony.application.placement-spec"):
+        settings = {**label, key: "notin,node,ps"}
+        assert spec(tmp_path, settings, overrides={"scheduler": "yarn"}).roles["worker"].node_label is None
+        assert key in "".join(notes(tmp_path, settings, overrides={"scheduler": "yarn"}))
+    kept = {**label, "tony.ps.placement-spec": "notin,node,ps"}
+    assert spec(tmp_path, kept, overrides={"scheduler": "yarn"}).roles["worker"].node_label == "gpu"

@@ -53,12 +53,20 @@ def resources(draft: Draft, place: tuple[str, str], prefix: str) -> None:
 def _places(draft: Draft, name: str) -> None:
     """Where its tasks may be."""
     place = ("roles", name)
-    if label := values.text(draft, f"tony.{name}.node-label"):
-        draft.put((*place, "node_label"), label, _value(draft, f"tony.{name}.node-label"))
+    constrained = "tony.application.placement-spec" if values.text(draft, "tony.application.placement-spec") else ""
     for key in (f"tony.{name}.placement-spec", "tony.containers.placement-spec"):
         if spec := values.text(draft, key):
             draft.put((*place, "placement"), spec, _value(draft, key))
+            constrained = key
             break
+    if label := values.text(draft, f"tony.{name}.node-label"):
+        value = _value(draft, f"tony.{name}.node-label")
+        if constrained:
+            draft.note(
+                value, f"left out, as in the original: {constrained} has YARN look at nodes without a label only."
+            )
+        else:
+            draft.put((*place, "node_label"), label, value)
     for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
         if tags := values.items(draft, key):
             draft.put_list((*place, "placement_tags"), tags)
