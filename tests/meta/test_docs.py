@@ -67,6 +67,7 @@ def test_a_toml_sample_has_no_mistake(tmp_path: Path, text: str) -> None:
         assert (1, []) == (len(sites), problems)
         load(environ={}, cwd=tmp_path, site_files=[path], overrides={"command": "true"})
         return
+    (tmp_path / values.get("source", ".")).mkdir(exist_ok=True)
     for entry in values.get("files", ()):
         (tmp_path / re.split("::|#", entry)[0]).touch()
     resolved = load(path, environ={}, cwd=tmp_path, site_files=[], sets=[] if "command" in values else ["command=true"])

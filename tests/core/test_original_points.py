@@ -1,0 +1,62 @@
+"""Points of the original's own unit tests that concern what is decided: groups with a limit, and counts of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.specs import OK, roles, task
+from tests.core.test_view import begun, seen
+from tony.model.job import JobSpec, Role, TimeoutAfter
+from tony.model.states import AfterCondition, RoleKind, TaskState
+
+
+def limited(name: str, **more: AfterCondition) -> JobSpec:
+    """A role of this name may go on for a minute after the workers; one for a role that it starts after."""
+    late = Role(timeout_after=TimeoutAfter(group="trainers", limit=60.0), after=more)
+    return replace(roles(worker=Role(instances=2), **{name: late}), groups={"trainers": ("worker",)})
+
+
+@pytest.mark.parametrize("name", ["evaluator", "evalUator2"])
+def test_a_limit_that_is_over_is_told_with_type_and_group(name: str) -> None:
+    """Before that nothing happens; capitals in the name are as good as others."""
+    simulation = begun(limited(name))
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    assert f"group:{name}" not in simulation.app.state.timers
+    simulation.exit(task("worker:1"), OK)
+    simulation.run()
+    assert simulation.running()
+    assert simulation.app.state.timers.all[f"group:{name}"] == 60.0
+    simulation.settle()
+    assert simulation.finished is not None
+    assert simulation.finished.failure is not None
+    assert simulation.finished.failure.reason == (
+        f"{name}:0 still ran 1 m 00 s after every task of group trainers was done (roles.{name}.timeout_after)"
+    )
+
+
+def test_a_limit_counts_for_who_has_no_container_yet() -> None:
+    """The original waited with it until all had one; here whoever waits for one is not waited for without end."""
+    simulation = begun(limited("report", worker=AfterCondition.SUCCEEDED))
+    simulation.capacity = 0
+    for who in ("worker:0", "worker:1"):
+        simulation.exit(task(who), OK)
+    simulation.settle()
+    assert simulation.finished is not None
+    assert simulation.finished.failure is not None
+    assert simulation.finished.failure.cause == "group-timeout"
+
+
+def test_counts() -> None:
+    """A server and one of two workers are done: 3 tasks, 2 of them done, 2 tracked, 1 of those done; it goes on."""
+    spec = roles(ps=Role(kind=RoleKind.UNTRACKED), worker=Role(instances=2))
+    simulation = begun(spec)
+    for who in ("ps:0", "worker:0"):
+        simulation.exit(task(who), OK)
+    simulation.run()
+    report = seen(simulation)
+    done = [each.role for each in report.tasks if each.state is TaskState.SUCCEEDED]
+    assert (len(report.tasks), len(done), spec.tracked_count, done.count("worker")) == (3, 2, 2, 1)
+    assert simulation.finished is None
