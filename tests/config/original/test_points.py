@@ -42,3 +42,11 @@ def test_the_driver_is_not_the_users(tmp_path: Path, key: str) -> None:
 def test_who_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str], task: str) -> None:
     """The chief alone; with a TensorBoard beside the job that one alone."""
     assert str(spec(tmp_path, {"tony.worker.instances": "2", **settings}).tensorboard_task) == task
+
+
+def test_a_name_that_cannot_be_a_types(tmp_path: Path) -> None:
+    """The original overlooks it; here it is told why, and nobody is sent in a circle."""
+    first, why, second = mistakes(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
+    assert first.endswith("unknown setting; 1worker cannot be a type's name.")
+    assert why.endswith("the first one a letter.")
+    assert second.endswith("unknown setting; 1worker cannot be a type's name.")

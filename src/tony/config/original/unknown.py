@@ -45,4 +45,6 @@ def _hint(draft: Draft, value: Value) -> str:
         known = [row.name for row in KEYS if "<" not in row.name]
         like_type = [f"tony.{name}.{each}" for each in TYPE_ENDINGS] if ending and name not in RESERVED else []
         near = nearest(value.key, [*known, *like_type])
+    if near == value.key:
+        return f"{shown(name)} cannot be a type's name."
     return f"did you mean `{shown(near)}`?" if near else _LISTS
