@@ -18,6 +18,7 @@ from tony.dataclass import dataclass
 from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
 from tony.executor.exports import Exports
 from tony.executor.family import Family
+from tony.executor.first_word import make_executable
 from tony.executor.log_readers import LogReaders
 from tony.executor.memory import Meter
 from tony.executor.output import Output
@@ -201,6 +202,8 @@ class Trial:
         context, command = self._around.context, self._command
         task, container = context.task, context.container
         argv, envs = self._prepare(classpath)
+        if isinstance(task.command, str):
+            make_executable(argv[-1], container.work_folder)
         name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
         folder, pen = Path(container.log_folder), self._around.pen
         try:
