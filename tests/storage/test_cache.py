@@ -159,6 +159,24 @@ def test_old_parts_are_removed(tmp_path: Path) -> None:
         writer.commit()
 
 
+def test_what_is_being_taken_is_no_old_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks of the node make the cache ready in the middle of it, and the file is years old."""
+    origin = tmp_path / "localized"
+    origin.write_bytes(CONTENT)
+    os.utime(origin, (FIXED_TIME, FIXED_TIME))
+    cache = cache_at(tmp_path / "cache")
+    replace = os.replace
+
+    def while_another_prepares(source: Path, target: Path) -> None:
+        cache.prepare()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", while_another_prepares)
+    cache.take(DIGEST, origin)
+    assert files(cache) == [DIGEST]
+    assert cache.verify(DIGEST, len(CONTENT), "it").read_bytes() == CONTENT
+
+
 def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can say whether somebody still writes: they stay for a day."""
 

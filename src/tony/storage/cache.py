@@ -3,6 +3,7 @@
     <cache>/
       <sha256>                an object: exactly the bytes that the name is the SHA-256 of
       .<random>.part          an object that is being written
+      .<random>.taken         one that is brought from elsewhere on this machine (`Cache.take`)
       index/                  what we know of files outside, so that unchanged ones need not be read (index.py)
       trees/<sha256>/         an archive, unpacked: content/ and manifest.json (trees.py)
       unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (interpreters.py)
@@ -159,7 +160,8 @@ class Cache:
         Raises:
             OSError: the file system says no.
         """
-        part = self.path / f".{os.urandom(8).hex()}.part"
+        # No `.part`: its time of modification is long ago, so to whoever removes stale ones it would be one of them.
+        part = self.path / f".{os.urandom(8).hex()}.taken"
         try:
             try:
                 os.link(file, part)
