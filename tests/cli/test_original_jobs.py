@@ -35,14 +35,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_submit(tony: Tony, folder: Path) -> None:
-    """The XML is a job file; what has no effect is told once, in one line."""
+    """The XML is a job file; what has no effect is told, and why."""
     write(folder, {**SMALL, "tony.task.am.jvm.opts": "-Xmx1g", "tony.secret.key": "s"})
     answer = tony("submit", "tony.xml")
     assert answer.code == 0, answer.err
     for index in (0, 1):
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
-    said = "2 settings have no effect here or mean something else (tony.task.am.jvm.opts, tony.secret.key)"
-    assert f"tony: {said}; `tony validate tony.xml` tells why.\n" in answer.err
+    assert "tony: tony.task.am.jvm.opts (tony.xml:8): Nothing of ours is a JVM.\n" in answer.err
+    assert "tony: tony.secret.key (tony.xml:9): " in answer.err
 
 
 def test_a_worker_may_fail_unless_it_is_the_chief(tony: Tony, folder: Path) -> None:
@@ -105,7 +105,8 @@ def test_no_command(tony: Tony, folder: Path) -> None:
     write(folder, {"tony.worker.instances": "1"})
     answer = tony("validate", "tony.xml")
     assert answer.code == 2
-    assert "Set tony.containers.command, or give one: --set command='python train.py'." in answer.err
+    assert "Set tony.containers.command, or give one: --executes 'python train.py';" in answer.err
+    assert "take --set command='python train.py'." in answer.err
 
 
 def test_convert(tony: Tony, folder: Path) -> None:

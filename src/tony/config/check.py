@@ -60,7 +60,10 @@ def _commands(spec: JobSpec, sheet: Sheet) -> None:
     hint = next((f" {_stray(sheet, table)}" for table in ("env", "params") if (table, "command") in sheet.found), "")
     write = 'Write command = "python train.py".'
     if sheet.origin and sheet.origin.lower().endswith(".xml"):  # of the original
-        write = "Set tony.containers.command, or give one: --set command='python train.py'."
+        write = (
+            "Set tony.containers.command, or give one: --executes 'python train.py'; `submit` and `validate`, which "
+            "do not know the original's flags, take --set command='python train.py'."
+        )
     has_roles = any(key[0] == "roles" and len(key) == 2 for key in (*sheet.tables, *sheet.broken) if key)
     if not has_roles and not sheet.roles and spec.command is None:
         sheet.blame(("command",), hint.strip() or f"no command: nothing says what to run. {write}")

@@ -54,9 +54,8 @@ class Resolved:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The notes in one sentence, for those who submit; none if there are no notes."""
-        sentence = in_short(self.notes, self.job_file)
-        return () if sentence is None else (sentence,)
+        """The notes for those who submit: a few as they are, many in one sentence."""
+        return in_short(self.notes, self.job_file)
 
 
 def load(

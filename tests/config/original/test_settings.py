@@ -175,13 +175,16 @@ def test_every_value_is_shown_with_its_line(tmp_path: Path) -> None:
     assert rows["tls"] == ('"auto"', "default")
 
 
-def test_notes_are_told_in_one_sentence(tmp_path: Path) -> None:
-    """Those who submit are not told ten."""
+def test_many_notes_are_told_in_one_sentence(tmp_path: Path) -> None:
+    """Those who submit are not told ten; three they are, with the reasons."""
     keys = [f"tony.history.{name}" for name in ("location", "intermediate", "finished", "mover-interval-ms")]
     resolved = resolve(tmp_path, {**ONE, **dict.fromkeys(keys, "1"), "tony.secret.key": "s"})
     listed = ", ".join([*keys, "tony.secret.key"])
-    said = f"5 settings have no effect here or mean something else ({listed}); `tony validate tony.xml` tells why."
-    assert resolved.notices == (said,)
+    said = f"5 settings have no effect here or mean something else ({listed}); "
+    assert resolved.notices == (said + "`tony convert tony.xml [FLAGS]` tells why.",)
+    three = resolve(tmp_path, {**ONE, **dict.fromkeys(keys[:3], "1")})
+    assert [each.partition(" (")[0] for each in three.notices] == keys[:3]
+    assert three.notices == tuple(map(str, three.notes))
     assert resolve(tmp_path, ONE).notices == ()
 
 
