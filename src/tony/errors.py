@@ -10,6 +10,7 @@
     ├── InfraError                cluster, network, machine                                  exit 3
     │   ├── ConnectionFailed      the other side cannot be reached, or went away
     │   ├── SchedulerError        the scheduler said no, or gave no answer
+    │   │   ├── NoClusterError    nobody says which cluster is meant, or the one that is has ended
     │   │   ├── SchedulerLost     it gives no answer any more, in the midst of a job
     │   │   └── AttemptLost       it has given up the application master, and the job with it
     │   └── StorageError          a file system said no (full, read-only, missing)
@@ -125,6 +126,10 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
 
 class SchedulerError(InfraError):
     """The scheduler refused, or gave no answer."""
+
+
+class NoClusterError(SchedulerError):
+    """There is no cluster that could be asked: nobody says which, or the one on this machine has ended."""
 
 
 class UnrecordedJobError(SchedulerError):

@@ -245,6 +245,11 @@ class TestRun:
             (["-n", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
+            (
+                ["-n", "2", "python3", "-c", "1"],
+                "No such option '-c'. COMMAND stands behind `--`, with its options: tony",
+            ),
+            (["--gpu", "1", "--", "x"], "No such option '--gpu'. Did you mean '--gpus'?\n"),
         ],
     )
     def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str) -> None:

@@ -26,7 +26,7 @@ from tony.client.following import follow
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line
 from tony.core.events import SessionOpened
-from tony.errors import ProtocolError, SchedulerError, UnknownJobError
+from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.files import write_json
 from tony.history.record import pending_report, write_summary
 from tony.model.layout import Home, JobFolder
@@ -139,6 +139,20 @@ async def test_before_the_master_comes_up(home: Home) -> None:
             await master.finish(succeeded(folder, record))
         await following
     assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+
+
+async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nobody who could come back: that is said at once."""
+    recorded(home)
+
+    async def gone(*_: object) -> JobReport:
+        raise NoClusterError("there is no cluster")
+
+    monkeypatch.setattr(facts, "report", gone)
+    with pytest.raises(
+        NoClusterError, match=f"nobody can tell any more how {JOB} stands or ended: there is no cluster"
+    ):
+        await follow(home, JOB, Diary())
 
 
 async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

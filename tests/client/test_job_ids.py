@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.played_master import recorded
+from tony.client import elsewhere
 from tony.client.job_ids import ending, known, new_job_id, remember, resolve
 from tony.errors import UnknownJobError
 from tony.model.ids import JOB_ID
@@ -111,6 +112,18 @@ def test_what_is_no_job_gets_the_nearest(jobs: Home, text: str, said: str) -> No
     """The message helps to write the right one, and shows no control character."""
     with pytest.raises(UnknownJobError, match=said):
         resolve(jobs, text)
+
+
+def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id of a cluster may be that of a job from another machine; that nobody knows it is said of both."""
+
+    async def unknown(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(elsewhere, "adopt", unknown)
+    said = "there is no job 'application_1_0001': neither .* has it, nor does the cluster know it."
+    with pytest.raises(UnknownJobError, match=said):
+        resolve(jobs, "application_1_0001")
 
 
 def test_an_empty_home_says_so(home: Home) -> None:

@@ -69,6 +69,17 @@ def test_it_gives_way_and_asks_again() -> None:
     assert {each.launches for each in state.tasks.values()} == {0}
 
 
+def test_killed_while_it_waits_to_ask_again() -> None:
+    """What was given back for an incomplete gang is no reason any more for where its tasks stand."""
+    simulation = incomplete()
+    assert simulation.advance()
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.run()
+    said = report(simulation.app, simulation.now, AROUND)
+    assert (said.state, {each.note for each in said.tasks}) == (JobState.KILLED, {""})
+
+
 def test_each_grant_begins_the_patience_anew() -> None:
     """As long as containers come one by one, nothing is given back."""
     simulation = incomplete(capacity=1)

@@ -153,7 +153,7 @@ def test_labels(clusters: Clusters) -> None:
 
 
 def test_a_start_and_a_stop(tmp_path: Path) -> None:
-    """Ready in time, a second start refused; what wandered off is ended too, and no file is left."""
+    """Ready in time, a second start refused; what runs is ended and told of, what wandered off too; no file is left."""
     home = tmp_path / "home"
     began = time.monotonic()
     answer = command(home, "start", "--nodes", "1")
@@ -167,15 +167,36 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
         assert 2 == command(home, "start").returncode
         marker = f"{MARKER}={places.places.path}"
         stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(places.places.path)}, cwd="/")
+        job = submitted(home, tmp_path)
     finally:
         answer = command(home, "stop")
+    assert f"1 application still runs and will be ended: {job}" in answer.stderr
     assert (0, "ended; 4 daemons ran\n") == (answer.returncode, answer.stdout)
     assert -signal.SIGKILL == stray.wait(10)
     assert [] == [pid for pid in pids if is_alive(pid)]
     assert [] == with_marker(marker)
-    assert [] == list(home.iterdir())
+    assert not places.places.path.exists()
     assert conf_dir(Home(home)) is None
     assert "no cluster ran\n" == command(home, "stop").stdout
+
+
+def submitted(home: Path, folder: Path) -> str:
+    """A job on the cluster that does not end by itself."""
+    (folder / "job.toml").write_text('name = "long"\ncommand = "sleep 600"\n[roles.main]\nmemory = "128m"\n')
+    words = (sys.executable, "-c", RUN, "submit", "job.toml", "--scheduler", "yarn", "--detach")
+    others = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+    environ = {name: value for name, value in os.environ.items() if name not in others}
+    done = subprocess.run(
+        words,
+        env={**environ, "TONY_HOME": str(home), "PYTHONPATH": SOURCE},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tony.dataclass import replace
 from tony.errors import UserError
-from tony.mini import ports
+from tony.mini import PROPERTY, ports
 from tony.mini.daemons import Daemon, command, daemons, parse
 from tony.mini.options import Label, Options, Setting
 from tony.mini.places import Places
@@ -67,6 +67,11 @@ def test_where_a_setting_belongs(key: str, file: str) -> None:
     """What nobody else claims is core."""
     assert file == file_of(key)
     assert "a < b & c" == files(f"{key}=a < b & c")[f"conf/{file}"][key]
+
+
+def test_it_is_known_for_what_it_is() -> None:
+    """Whoever cannot reach it says how to mend it."""
+    assert "true" == files()["conf/core-site.xml"][PROPERTY]
 
 
 def test_each_node_has_its_own() -> None:

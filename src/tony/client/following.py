@@ -19,7 +19,7 @@ from tony.client.log_tail import LogTail
 from tony.client.master import watch
 from tony.client.queue_limit import QueueLimit
 from tony.client.remote_logs import RemoteLogs, bring, bringing
-from tony.errors import ConnectionFailed, InfraError, StorageError
+from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
 from tony.history.record import record_of
 from tony.model.layout import Home
 from tony.model.record import JobRecord
@@ -206,6 +206,8 @@ class _Asker:
             return None
         except StorageError:
             raise
+        except NoClusterError as error:
+            raise NoClusterError(f"nobody can tell any more how {self._job_id} stands or ended: {error}") from error
         except InfraError as error:
             if clock.monotonic() > self._give_up:
                 raise

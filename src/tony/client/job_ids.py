@@ -66,15 +66,19 @@ def resolve(home: Home, text: str) -> str:
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
-    if not matches and JOB_ID.fullmatch(text) and _adopted(home, text):
-        return text
+    if not matches and JOB_ID.fullmatch(text) and _is_of_a_cluster(text):
+        if _adopted(home, text):
+            return text
+        raise UnknownJobError(f"there is no job {text!r}: neither {home.jobs} has it, nor does the cluster know it.")
     raise UnknownJobError(_explain(home, text, known(home), matches))
 
 
+def _is_of_a_cluster(text: str) -> bool:
+    return text.startswith("application_")  # so far the only ids that clusters give
+
+
 def _adopted(home: Home, text: str) -> bool:
-    """Whether it is a job of a cluster that was submitted from another machine, or another home."""
-    if not text.startswith("application_"):  # so far the only ids that clusters give
-        return False
+    """Whether it is a job of the cluster that was submitted from another machine, or another home."""
     import asyncio
 
     from tony.client.elsewhere import adopt

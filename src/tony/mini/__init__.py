@@ -11,6 +11,7 @@ started again. `tony mini` is its command line; everything of it lies in `mini/`
     ports, preparing         what is chosen and written before the start
     processes, readiness     started and ended; whether it can be used
     after_start              what HDFS and YARN have to be told then
+    farewell                 applications that still run when the cluster is to end
     hadoop_command           what nodes find as `hadoop`
 """
 
@@ -19,6 +20,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.model.layout import Home
+
+#: A property by which the configuration of such a cluster is known.
+PROPERTY = "tony.mini"
 
 
 def conf_dir(home: Home) -> Path | None:

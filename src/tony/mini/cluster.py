@@ -19,6 +19,7 @@ from tony.mini import ports, processes, readiness
 from tony.mini.after_start import furnish
 from tony.mini.artifacts import fetch
 from tony.mini.daemons import Daemon, Kind, command, daemons, parse, tool_command
+from tony.mini.farewell import end_applications
 from tony.mini.java import find_java
 from tony.mini.options import Options
 from tony.mini.places import Places
@@ -134,8 +135,11 @@ class Cluster:
                     raise
         raise AssertionError
 
-    def stop(self) -> int:
+    def stop(self, notice: Callable[[str], None] | None = None) -> int:
         """Ends everything, and removes all but the cache of archives. Works on any remains, however they came about.
+
+        Args:
+            notice: applications that still run are told of, and ended first. Without it they just go with the cluster.
 
         Returns:
             How many daemons ran.
@@ -143,6 +147,10 @@ class Cluster:
         if not self.home.path.is_dir():
             return 0
         with self._alone():
+            with contextlib.suppress(RecordError):
+                state = load(self.places) if notice else None
+                if state is not None and notice is not None:
+                    end_applications(state, notice)
             return self._clear()
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> Process | None:

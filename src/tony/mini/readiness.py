@@ -55,7 +55,7 @@ def send(address: str, method: str, path: str, body: str | None = None, patience
         raise InfraError(f"{method} http://{address}{path}: {error}") from error
     finally:
         connection.close()
-    if answer.status != 200:
+    if answer.status not in (200, 202):  # done, or on its way
         told = content.decode(errors="replace")[:500]
         raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {told}")
     return content

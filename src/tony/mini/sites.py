@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
+from tony.mini import PROPERTY
 from tony.mini.daemons import HOST, MARKER, Daemon, Kind
 from tony.mini.places import Places
 from tony.mini.state import State
@@ -97,6 +98,7 @@ def _core(state: State, places: Places, user: str) -> Properties:
         "hadoop.tmp.dir": str(places.tmp),
         "hadoop.http.staticuser.user": user,
         "ipc.client.connect.max.retries": "10",
+        PROPERTY: "true",
     }
 
 

@@ -102,7 +102,7 @@ def start(
 @json_option("Print what was ended as JSON.")
 def stop(as_json: bool) -> None:
     """End the cluster and everything that runs on it; remove its files."""
-    count = _cluster().stop()
+    count = _cluster().stop(warn)
     if as_json:
         print_json({"ended": count})
     else:

@@ -52,7 +52,22 @@ class FrameworkParameter(TextType):
         return [CompletionItem(word) for word in names() if word.startswith(incomplete)]
 
 
-@click.command("run", context_settings={"ignore_unknown_options": False})
+class RunCommand(click.Command):
+    """Says where the command's own options belong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the line; who forgets the `--` gives us the options of the command."""
+        divided = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if divided:
+                raise
+            where = "COMMAND stands behind `--`, with its options: tony run [OPTIONS] -- COMMAND..."
+            raise click.UsageError(f"{error.format_message()} {where}", ctx) from None
+
+
+@click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-n", "--instances", type=Count(1), help="So many tasks, in the role `worker`.")
 @click.option(

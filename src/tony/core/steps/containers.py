@@ -12,6 +12,8 @@ from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
 
 #: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
 LAUNCHES = 3
+#: The note of a task whose container others may have now, until its own is asked for again.
+GIVEN_BACK = "its container was given back: the gang was not complete"
 
 # --- asked for --------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ def finish(turn: Turn, result: JobState, failure: Failure | None, reason: str, g
         role.waiting.clear()
         for task in role.tasks:
             if not task.living:
+                if task.note == containers.GIVEN_BACK:  # that it would be asked for again is over
+                    task.note = ""
                 programs.close(turn, task, TaskMove.END)
         containers.demand(turn, role, 0)
     stopping.stop_all(turn, reason, grace)

@@ -50,7 +50,7 @@ def _give_back(turn: Turn, container: Container, reason: str) -> None:
     task = state.tasks[container.task]
     if task.state in _NOT_STARTED:
         state.timers.cancel(f"registration:{task.name}")
-        task.note = "its container was given back: the gang was not complete"
+        task.note = containers.GIVEN_BACK
         containers.request(turn, task, TaskMove.REPLACE)
     containers.end_by_force(turn, container, reason)
     containers.detach(state, container)

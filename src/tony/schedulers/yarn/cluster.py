@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tony.dataclass import dataclass, field
+from tony.dataclass import dataclass, field, replace
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers, usual_web_address
@@ -34,12 +34,14 @@ class Cluster:
         files: its default file system.
         logins: as whom we speak with its daemons.
         file_login: the same for the file system's pages.
+        advice: what to do where its ResourceManager does not answer, for people.
     """
 
     configuration: Configuration
     files: NameService
     logins: Logins = field(repr=False)
     file_login: FileLogin = field(repr=False)
+    advice: str = ""
 
     @property
     def user(self) -> str:
@@ -70,6 +72,8 @@ class Cluster:
     def applications(self) -> ApplicationClient:
         """Talks to the ResourceManager; to be closed."""
         daemons = resource_managers(self.configuration)
+        if self.advice:
+            daemons = tuple(replace(daemon, source=f"{daemon.source}; {self.advice}") for daemon in daemons)
         return ApplicationClient(
             Proxy(
                 name="ResourceManager",

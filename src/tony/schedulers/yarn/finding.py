@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.errors import SchedulerError
+from tony.dataclass import replace
+from tony.errors import NoClusterError
 from tony.hadoop.configuration import Configuration
-from tony.mini import conf_dir
+from tony.mini import PROPERTY, conf_dir
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.settings import YarnSettings
@@ -24,15 +25,18 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
     """The cluster that the job, the environment, or a running `tony mini` names, in this order.
 
     Raises:
-        SchedulerError: none of them names one.
+        NoClusterError: none of them names one.
         ConfigurationError: its files cannot be used.
     """
     # What is wrong with a folder of the environment's names the variable, if it is found by that.
     from_environment = not settings.conf and (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR"))
     folder = None if from_environment else settings.conf or conf_dir(home)
     if not (folder or from_environment):
-        raise SchedulerError(
+        raise NoClusterError(
             "there is no cluster: HADOOP_CONF_DIR is not set, and no cluster of `tony mini` runs. Set HADOOP_CONF_DIR "
             "(or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start one: tony mini start"
         )
-    return Cluster.of(Configuration.load(folder, environ), environ)
+    cluster = Cluster.of(Configuration.load(folder, environ), environ)
+    if not cluster.configuration.get(PROPERTY):
+        return cluster
+    return replace(cluster, advice="of tony mini: `tony mini restart rm` starts it again")

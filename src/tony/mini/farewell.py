@@ -1,0 +1,73 @@
+"""Applications that still run when a cluster is to end: they end first, so that whoever follows them hears why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tony.errors import InfraError
+from tony.linux.process import is_stopped
+from tony.mini.readiness import send
+from tony.mini.state import State
+
+_ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+_WHY = "its cluster was ended: tony mini stop"
+#: Ids that are told.
+_NAMED = 3
+#: Seconds for an answer of the ResourceManager, for all containers to end, and for those who follow to ask why.
+_PATIENCE, _ENDING, _HEARING = 5.0, 20.0, 3.0
+_PAUSE = 0.2
+
+
+def end_applications(state: State, notice: Callable[[str], None]) -> None:
+    """Tells how many applications still run, and ends them; what does not end in time goes with the cluster.
+
+    A ResourceManager that is dead, stopped or deaf is not waited for.
+    """
+    manager = state.living().get("rm")
+    if manager is None or is_stopped(manager.pid):
+        return
+    with contextlib.suppress(InfraError, ValueError):
+        names = _running(state)
+        if not names:
+            return
+        verb = "application still runs" if len(names) == 1 else "applications still run"
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        notice(f"{len(names)} {verb} and will be ended: {', '.join(names[:_NAMED])}{more}")
+        for name in names:
+            _kill(state, name)
+        if _wait(lambda: not _running(state) and not _containers(state), _ENDING):
+            time.sleep(_HEARING)
+
+
+def _running(state: State) -> list[str]:
+    found = _get(state, f"/ws/v1/cluster/apps?states={_ALIVE}").get("apps") or {}
+    return sorted(each["id"] for each in found.get("app", []))
+
+
+def _containers(state: State) -> int:
+    """How many are left on nodes that live."""
+    found = _get(state, "/ws/v1/cluster/nodes?states=RUNNING").get("nodes") or {}
+    return sum(each.get("numContainers", 0) for each in found.get("node", []))
+
+
+def _kill(state: State, name: str) -> None:
+    body = json.dumps({"state": "KILLED", "diagnostics": _WHY})
+    with contextlib.suppress(InfraError):  # it has just ended
+        send(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _PATIENCE)
+
+
+def _get(state: State, path: str) -> Any:
+    return json.loads(send(state.address("rm.web"), "GET", path, patience=_PATIENCE))
+
+
+def _wait(done: Callable[[], bool], patience: float) -> bool:
+    deadline = time.monotonic() + patience
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
