@@ -87,6 +87,14 @@ def test_all_mistakes_are_told() -> None:
     assert last.failure.others == ("roles: too many.", "worker:0 failed", "worker:1 failed")
 
 
+def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
+    """It is no further failure."""
+    killed = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="by SIGTERM", session=1, at=1.0)
+    last = broken_off(standing(failure=killed), Overdue("its time is over"), 1012.5)
+    assert last.failure
+    assert (last.failure.reason, last.failure.others) == ("its time is over", ())
+
+
 def test_nothing_of_it_runs_any_more() -> None:
     """Tasks that were over stay as they were; the others were stopped, or never started."""
     states = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RUNNING, TaskState.STOPPING, TaskState.REQUESTED]

@@ -34,6 +34,11 @@ def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
     before = lab.tasks(job)
     lab.cluster.kill("rm")
+    there = lab.elsewhere("there")  # which has never seen the job: its record says where its master listens
+    assert there.status(job)["state"] == "running"
+    done = there.tony("logs", job, "worker:0")
+    assert done.returncode == 0, done.stderr
+    assert "missing" not in done.stderr, done.stderr
     executors = [before[task]["executor_pid"] for task in ("worker:0", "worker:1")]
     lab.cluster.restart("rm")
     assert all(os.path.exists(f"/proc/{pid}") for pid in executors)

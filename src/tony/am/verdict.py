@@ -36,7 +36,9 @@ def broken_off(report: JobReport, error: Exception, wall: float) -> JobReport:
     """
     failure_class, cause, exit_code = _judge(error)
     reasons = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_reason(error)]
-    if report.failure:
+    # With the scheduler's end of it comes a signal, from nobody else.
+    by_signal = isinstance(error, Overdue) and report.failure and report.failure.failure_class is FailureClass.KILLED
+    if report.failure and not by_signal:
         reasons += [report.failure.reason, *report.failure.others]
     failure = Failure(
         failure_class=failure_class,
