@@ -122,6 +122,22 @@ def test_conf_without_equals_sign(tmp_path: Path) -> None:
     assert found == ["--conf: `tony.yarn.queue`: write --conf key=value, such as --conf tony.worker.instances=2."]
 
 
+def test_a_named_file_is_found_on_the_class_path(tmp_path: Path) -> None:
+    """Unless there is one here; what is nowhere is missed here."""
+    write_file(tmp_path / "conf", xml(ONE), "job.xml")
+    environ = {**NOWHERE, "CLASSPATH": f"/nowhere:{tmp_path}/conf"}
+
+    def place(file: str) -> str:
+        flags = parse(["--executes", "echo", "--conf_file", file])
+        return load_flags(flags, environ=environ, cwd=tmp_path, site_files=[]).sources["roles.worker.instances"]
+
+    assert place("job.xml") == f"{tmp_path}/conf/job.xml:3"
+    with pytest.raises(ConfigError, match=r"other\.xml: cannot be read: No such file or directory"):
+        place("other.xml")
+    write_file(tmp_path, xml(ONE), "job.xml")
+    assert place("job.xml") == "job.xml:3"
+
+
 def test_the_usual_file_is_found_on_the_class_path(tmp_path: Path) -> None:
     """Where the original's scripts have it."""
     write(tmp_path, {**ONE, "tony.application.name": "found"}, "conf/tony.xml")

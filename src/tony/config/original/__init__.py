@@ -8,6 +8,7 @@
     roles, results      what each type has; how each counts in the result, and what it waits for
     files, cluster      what containers get; queue, labels, Docker
     special, limits     tasks that the original makes itself; the most that a job may ask for
+    doubts              what would be found out only when the tasks run, or never
     draft               what comes of it: values, their places, notes, mistakes
     loading             the door: flags -> a job without mistakes
     convert             the text of a job file, with comments

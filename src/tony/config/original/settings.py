@@ -88,7 +88,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
     named = {} if found is None else {str(found[0]): found[1]}
     paths = [found[0]] if found else []
     site = Path(environ.get("TONY_CONF_DIR") or SITE_FOLDER, SITE_FILE)
-    if _is_there(site):
+    if is_there(site):
         paths.append(site)
     problems: list[Problem] = []
     try:
@@ -112,20 +112,28 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
 
 
 def settings_file(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
-    """The settings file and what it is called: the one that was named, else `tony.xml` here or on the CLASSPATH."""
+    """The settings file and what it is called: the one that was named, else `tony.xml`; here or on the CLASSPATH."""
     if flags.conf_file is not None:
-        path = flags.conf_file.removeprefix("file://")
-        return cwd / os.path.expanduser(path), flags.conf_name or flags.conf_file
-    if _is_there(cwd / USUAL_FILE):
+        path = os.path.expanduser(flags.conf_file.removeprefix("file://"))
+        called = flags.conf_name or flags.conf_file
+        if os.path.isabs(path) or is_there(cwd / path):
+            return cwd / path, called
+        return _on_class_path(path, environ, cwd) or (cwd / path, called)
+    if is_there(cwd / USUAL_FILE):
         return cwd / USUAL_FILE, USUAL_FILE
+    return _on_class_path(USUAL_FILE, environ, cwd)
+
+
+def _on_class_path(file: str, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
     for entry in environ.get("CLASSPATH", "").split(":"):
         folder = cwd / entry.removesuffix("/*")
-        if entry and _is_there(folder / USUAL_FILE):
-            return folder / USUAL_FILE, str(folder / USUAL_FILE)
+        if entry and is_there(folder / file):
+            return folder / file, str(folder / file)
     return None
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Whether it is a file, or leads to one; what can be no path is none."""
     try:
         return path.is_file()
     except (OSError, ValueError):

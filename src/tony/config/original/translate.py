@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.original import cluster, files, job, limits, results, roles, special, unknown
+from tony.config.original import cluster, doubts, files, job, limits, results, roles, special, unknown
 from tony.config.original.draft import Draft
 from tony.config.original.flags import Flags
 from tony.config.original.settings import read
@@ -32,4 +32,5 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     cluster.translate(draft, types, cwd)
     special.translate(draft, flags, types)
     limits.check(draft, types)
+    doubts.tell(draft, flags, types, cwd)
     return draft, complete

@@ -1,0 +1,63 @@
+"""What is no mistake for sure, and would be found out only when the tasks run, or never."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+
+from tony.config.notes import Note
+from tony.config.original.draft import Draft
+from tony.config.original.flags import Flags
+from tony.config.original.settings import USUAL_FILE, is_there
+from tony.config.original.shape import Shape
+from tony.config.show import name
+
+_LOCAL = "file://"
+
+
+def tell(draft: Draft, flags: Flags, types: Shape, cwd: Path) -> None:
+    """Adds notes on a settings file that was not found, and on an interpreter that its environment does not hold.
+
+    Args:
+        cwd: absolute; what relative paths are relative to.
+    """
+    if types.single and draft.settings.file is None:
+        _no_file(draft, flags, cwd)
+    if flags.python_venv is not None and flags.python_binary_path is not None:
+        _no_interpreter(draft, flags.python_venv, flags.python_binary_path, cwd)
+
+
+def _no_file(draft: Draft, flags: Flags, cwd: Path) -> None:
+    """Without one the original runs the program alone. That is seldom meant: its users have `tony.xml` beside `src`."""
+    beside = Path(flags.src_dir or ".").parent / USUAL_FILE
+    found = f" Did you mean --conf_file {name(str(beside))}?" if is_there(cwd / beside) else ""
+    message = (
+        f"there is no {USUAL_FILE} here and no --conf_file, and nothing says how many tasks there are: the program "
+        f"runs alone.{found}"
+    )
+    draft.notes.append(Note(key="", message=message))
+
+
+def _no_interpreter(draft: Draft, archive: str, path: str, cwd: Path) -> None:
+    """Only zips of this machine are looked into: that is quick, however large they are."""
+    wanted = posixpath.normpath((path.split() or [""])[0])  # behind it may stand options
+    members = _members(cwd / archive.removeprefix(_LOCAL)) if not path.startswith("/") else None
+    if members is None or wanted in members:
+        return
+    place, last = posixpath.split(wanted)
+    same = [each for each in members if posixpath.basename(each) == last]
+    likely = min(same, key=lambda each: (not each.endswith(f"{place}/{last}"), len(each), each), default=None)
+    has = f"; it has {name(likely)}" if likely else ""
+    message = f"there is no {name(path)} in {name(archive)}{has}."
+    draft.notes.append(Note(key="--python_binary_path", message=message))
+
+
+def _members(archive: Path) -> set[str] | None:
+    """The names of what a zip holds; None if it is none, or cannot be read."""
+    import zipfile  # late: few jobs need it
+
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return {posixpath.normpath(each) for each in file.namelist()}
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return None
