@@ -11,8 +11,8 @@ main ──▶ life ──▶ executor ──┬▶ link         one connection 
   ▼                          └▶ trial        one try, from the order to start to the word that all is over
 watchdog                          ├▶ environment  what the program is started with; `hadoop_classpath` asks the node,
 a second, tiny process            │                 `addresses` asks for a host's address
-that ends the program             ├▶ spawn        fork and exec; `first_word` lets it be run, `reaper` waits, `no_start` says
-when the executor cannot          │                 why not
+that ends the program             ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not;
+when the executor cannot          │                 `first_word` sees to it that the program may be run
 any more                          ├▶ family       everything the program has started: found, signalled, ended
                                   ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
                                   ├▶ exports      lines of it that are for other programs
