@@ -137,6 +137,15 @@ def test_members_that_leave_the_folder_are_refused(
     assert all(word in text for word in words), text
 
 
+@pytest.mark.parametrize("form", ["tar", "zip"])
+def test_a_link_that_leaves_the_folder_is_told_with_what_helps(tmp_path: Path, form: str) -> None:
+    """The one that leaves, as an environment's `python` does, not one that only leads to it."""
+    members: dict[str, Node] = {"bin/python3": "python", "bin/python": "/usr/bin/python3"}
+    text = refusal((tar_of if form == "tar" else zip_of)(tmp_path / f"venv.{form}", members))
+    assert "its member bin/python is a link to /usr/bin/python3, which leads out of the folder" in text
+    assert text.endswith("Make it again with what its links lead to: `zip -r` without `-y`, `tar -h`.")
+
+
 @pytest.mark.parametrize(
     ("kind", "target", "word"),
     [

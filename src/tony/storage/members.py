@@ -54,6 +54,11 @@ _DAMAGE = (
     RuntimeError,  # an encrypted zip; headers in headers without end
     MemoryError,  # a decompressor that is told to need more than there is
 )
+#: What to do about an archive that may not be unpacked; about one whose links lead out of it.
+_MAKE_AGAIN = (
+    "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+)
+_FOLLOW_LINKS = "Make it again with what its links lead to: `zip -r` without `-y`, `tar -h`."
 #: Seconds since 1970 that every file system and time function can hold: up to the year 2242.
 _LAST_TIME = 2**33
 
@@ -126,15 +131,16 @@ class Guard:
             ArchiveError: one leads out of the folder.
         """
         known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
-        for path, target in known.items():
+        # The link that leaves first: others may only lead to that one, as an environment's python3 to its python.
+        for path, target in sorted(known.items(), key=lambda link: not link[1].startswith("/")):
             if links.resolve(path, target, known) is None:
-                raise self.refused(path, f"is a link to {shown(target)}, which leads out of the folder")
+                why = f"is a link to {shown(target)}, which leads out of the folder"
+                raise self.refused(path, why, do=_FOLLOW_LINKS)
 
-    def refused(self, member: str, why: str) -> ArchiveError:
-        """The error for a member that may not be."""
+    def refused(self, member: str, why: str, do: str = _MAKE_AGAIN) -> ArchiveError:
+        """The error for a member that may not be, and what to do about it."""
         return ArchiveError(
-            f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. "
-            "Make it again from inside the folder that it shall hold, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+            f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. {do}"
         )
 
     def _kind_of(self, member: Member) -> Kind:
