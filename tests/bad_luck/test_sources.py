@@ -26,6 +26,10 @@ pytestmark = pytest.mark.e2e
 LOOP = "is a loop of links, or behind one: they lead to each other and to nothing else. Mend the links."
 LARGE = "and is laid down for every task. The biggest in it: data/big.bin ({}). Leave out what the job "
 LARGE += "does not need with a .tonyignore file."
+NO_CLUSTER = (
+    "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR (or scheduler.yarn.conf) to the folder with "
+    "its core-site.xml and hdfs-site.xml, or copy it here first: hdfs dfs -get."
+)
 NO_ARCHIVE = (
     "it is a file, but no archive. Archives are tar, tar.gz, tar.bz2, tar.xz or zip, told by content. Give the "
 )
@@ -60,7 +64,7 @@ def test_a_source_that_is_no_folder(lab: Lab) -> None:
         "/dev/null": 'source = "/dev/null" (--source): /dev/null is neither a folder nor an archive.',
         "pipe": f'source = "pipe" (--source): {lab.root}/pipe is neither a folder nor an archive.',
         "file": f"source = {lab.root}/file (--source): {NO_ARCHIVE}",
-        "hdfs://a/b": 'source = "hdfs://a/b" (--source): only paths of this machine can be given.',
+        "hdfs://a/b": f"source = hdfs://a/b (--source): {NO_CLUSTER}",
         long: f'source = "{long[:78]}… (--source): this path is too long for the file system. Is it a path?',
     }.items():
         refused(lab, lab.tony("run", "--source", path, "--", "true"), told)
@@ -483,7 +487,7 @@ def test_file_names_that_look_like_two(lab: Lab) -> None:
         f'files[2] = "a::b::c" ({job}:2): more than one `::`. Write path::name.',
         f'files[3] = "a::../up" ({job}:2): the new name {inside}',
         f'files[0] = "a::b" ({job}:2): there is no {folder}/a{own.format("::")}',
-        f'files[1] = "c#archive" ({job}:2): there is no {folder}/c{own.format("#archive")}',
+        f'files[1] = "c#archive" ({job}:2): there is no {folder}/c{own.format("#")}',
     )
 
 

@@ -77,7 +77,7 @@ def test_an_exhausted_range_is_told(lab: Lab) -> None:
     """Somebody else has the one port: the message names the range, and the job fails instead of hanging."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        text = f'command = "true"\nport_range = "{port}-{port}"\n[roles.main]\n'
+        text = f'command = "true"\n[roles.one]\nport_range = "{port}-{port}"\n[roles.other]\n'
         done = lab.submit(lab.job_file(text))
         assert done.returncode == 3, done.stdout + done.stderr
         assert f"exit code 3: no port could be reserved: all 1 ports of port_range = {port}-{port}" in done.stderr

@@ -16,6 +16,7 @@ names = ("MODEL_PARAMS", "TASK_NUM", "WORLD_SIZE", "RANK", "TB_PORT")
 print(json.dumps({name: os.environ.get(name) for name in names}))
 sys.exit(os.environ["JOB_NAME"] == "worker" and os.environ["SESSION_ID"] == "1")
 """
+#: The sidecar is ended with the workers, so they wait until it has printed.
 JOB = """
 framework = "pytorch"
 failure_policy = "any-task"
@@ -23,11 +24,11 @@ max_restarts = 1
 [roles.worker]
 instances = 2
 memory = "64m"
-command = "python x.py"
+command = "until [ -e $OUT/board-$SESSION_ID ]; do sleep 0.05; done; exec python x.py"
 [roles.board]
 kind = "sidecar"
 memory = "64m"
-command = "python x.py; sleep 60"
+command = "python x.py; touch $OUT/board-$SESSION_ID; sleep 60"
 [roles.prepare]
 kind = "setup"
 instances = 2
@@ -40,7 +41,7 @@ exports = { MODEL_PARAMS = "Model parameters:" }
 
 def test_setup_hands_on_its_results(lab: Lab) -> None:
     """It runs once, by itself, in nobody's ranks; the others of both sessions have what its second task printed."""
-    done = lab.submit(lab.job_file(JOB, {"x.py": SEE}))
+    done = lab.submit(lab.job_file(f'env = {{ OUT = "{lab.root}" }}\n{JOB}', {"x.py": SEE}))
     assert done.returncode == 0, done.stderr
     job = lab.only_job()
     expectations: list[tuple[str, int, list[str | None]]] = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.early import Ended
-from tony.cli.output import explain, say, say_all
-from tony.cli.text import columns_of, table
+from tony.cli.output import explain, say_all
+from tony.cli.text import columns_of
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: What the original's -1 becomes.
 FAILED = 255
+#: Columns of a usage that nobody looks at on a terminal.
+_WIDE = 120
 
 
 class RawCommand(click.Command):
@@ -55,13 +57,24 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
 def _tell_usage(name: str, about: str) -> None:
     from tony.config.original.flags import FLAGS
 
-    say(f"Usage: tony {name} [FLAGS]")
-    say()
-    say_all(f"  {line}" for line in about.splitlines())
-    say()
-    say("Flags, with one dash or two, as -flag value or --flag=value:")
-    rows = [
-        (f"  --{row.name} {row.argument}".rstrip(), row.meaning + (" May be given again." if row.repeated else ""))
-        for row in FLAGS
-    ]
-    say_all(table(rows, columns_of()))
+    width = columns_of() or _WIDE
+    page = click.HelpFormatter(width=width)
+    page.write_usage(f"tony {name}", "[FLAGS]")
+    page.write_paragraph()
+    with page.indentation():
+        page.write_text(about)
+    page.write_paragraph()
+    page.write_text("Flags, with one dash or two, as -flag value or --flag=value:")
+    page.write_paragraph()
+    with page.indentation():
+        page.write_dl(
+            [
+                (
+                    f"--{row.name} {row.argument}".rstrip(),
+                    row.meaning + (" May be given again." if row.repeated else ""),
+                )
+                for row in FLAGS
+            ],
+            col_max=width // 3,
+        )
+    say_all(page.getvalue().splitlines())

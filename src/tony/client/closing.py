@@ -46,6 +46,7 @@ async def close_lost(
         report = whose_signal(report, sight) if sight else report
         _remove_secrets(folder)
         write_summary(folder, report)
+        _remove_secrets(folder)  # once more: somebody who looked in between may have fetched them again
         return report
 
 

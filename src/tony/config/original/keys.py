@@ -73,7 +73,6 @@ class OriginalKey:
 def _row(
     section: str, name: str, kind: Kind, default: str, meaning: str, *, becomes: str = "", gone: str = ""
 ) -> OriginalKey:
-    assert bool(becomes) != bool(gone), name
     return OriginalKey(
         section=section, name=name, kind=kind, default=default, meaning=meaning, becomes=becomes, gone=gone
     )

@@ -6,6 +6,8 @@ import contextlib
 import json
 import logging
 import os
+import shutil
+import threading
 from pathlib import Path
 
 from tony.hadoop.hdfs.files import FileStatus
@@ -50,8 +52,18 @@ class Record:
             for name, path in self._whole().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
+            self._drop_what_is_over()
         finally:
             self._files.close()
+
+    def _drop_what_is_over(self) -> None:
+        """Who writes the summary here removes what leads to the master, perhaps just before we brought it again.
+
+        It is done here because whoever asked for all this may have been cancelled meanwhile; this thread was not.
+        """
+        if self._folder.summary.exists():
+            shutil.rmtree(self._folder.secret, ignore_errors=True)
+            self._folder.am.unlink(missing_ok=True)
 
     def forget_secrets(self) -> None:
         """Removes what a master that died has left for its clients. That nobody listens there is known already."""
@@ -81,7 +93,7 @@ class Record:
         if path == self._folder.summary:
             data = self._at_home(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
