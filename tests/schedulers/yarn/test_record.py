@@ -77,6 +77,16 @@ def test_credentials_are_their_owners_alone(files: PlayedWebHdfs, folder: JobFol
     assert folder.credentials.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_no_credentials_come_after_the_end(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """Somebody else has written the last report here, and forgotten them, while they were on their way."""
+    for name in ("access.json", "am.json"):
+        files.files[f"{THERE}/{name}"] = PlayedFile(content=b"{}")
+    files.before("OPEN", lambda _: folder.summary.write_bytes(b"{}"))
+    record(files, folder).fetch()
+    assert not folder.secret.exists()
+    assert not folder.am.exists()
+
+
 def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) -> None:
     """They go; that they cannot be removed ends nothing else."""
     files.files[f"{THERE}/access.json"] = files.files[f"{THERE}/am.json"] = PlayedFile(content=b"{}")
