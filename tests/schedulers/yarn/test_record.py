@@ -81,7 +81,7 @@ def test_no_credentials_come_after_the_end(files: PlayedWebHdfs, folder: JobFold
     """Somebody else has written the last report here, and forgotten them, while they were on their way."""
     for name in ("access.json", "am.json"):
         files.files[f"{THERE}/{name}"] = PlayedFile(content=b"{}")
-    files.before("LISTSTATUS", lambda _: folder.summary.write_bytes(b"{}"))
+    files.before("LISTSTATUS_BATCH", lambda _: folder.summary.write_bytes(b"{}"))
     record(files, folder).fetch()
     assert not folder.secret.exists()
     assert not folder.am.exists()

@@ -271,6 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _datanode(self, operation: str, path: str, query: dict[str, str]) -> None:
         cluster = self.server.cluster
+        with cluster.lock:
+            cluster.interrupt(operation, path)
         trouble = cluster.trouble(operation, at_datanode=True)
         if trouble is Trouble.HANG_UP:
             self._hang_up()
