@@ -36,8 +36,8 @@ def test_setup_hands_on_its_results(lab: YarnLab) -> None:
     assert lab.wait(job)["state"] == "succeeded"
     seen = {path.name: json.loads(path.read_text()) for path in lab.out.iterdir()}
     workers = {f"worker-{index}-{session}" for index in range(2) for session in (1, 2)}
-    assert seen.keys() == {"prepare-0-1", *workers}
-    for name in workers:
+    assert {"prepare-0-1", "worker-0-2", "worker-1-2"} <= seen.keys() <= {"prepare-0-1", *workers}
+    for name in workers & seen.keys():  # of the first session one may be stopped before it has said anything
         assert (seen[name]["MODEL_PARAMS"], seen[name]["GONE"], seen[name]["TASK_NUM"]) == ("--lr 0.1 1", None, "2")
         assert json.loads(seen[name]["CLUSTER_SPEC"]).keys() == {"worker"}
     first = seen["prepare-0-1"]
