@@ -15,8 +15,13 @@ from tony.protocol.launch import TaskPart
 CONNECT_TIMEOUT = 60.0
 
 
-def task_part(record: JobRecord, framework: Framework, attempt: int, launch: Launch, address: str) -> TaskPart:
+def task_part(
+    record: JobRecord, framework: Framework, attempt: int, launch: Launch, address: str, lease: float
+) -> TaskPart:
     """The task's part of a launch context.
+
+    Args:
+        lease: the scheduler's, where the job does not say.
 
     Raises:
         PlatformError: the framework's adapter failed.
@@ -48,7 +53,7 @@ def task_part(record: JobRecord, framework: Framework, attempt: int, launch: Lau
         wants_tb_port=task == spec.tensorboard_task,
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
-        lease=spec.orphan_grace,
+        lease=lease if spec.orphan_grace is None else spec.orphan_grace,
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
         meeting=_meeting(record, framework, task),

@@ -223,12 +223,12 @@ class Master:
 
     async def _reconcile(self) -> None:
         await self._source.open(self.feed)
-        self.feed(ev.ContainersFound(containers=tuple(await self._source.recover())))
+        self.feed(ev.ContainersFound(containers=tuple(await self._source.recover(()))))
         self.feed(ev.ReconcileClosed())
         await self._source.watch()
 
     async def _launch(self, action: act.Launch) -> None:
-        part = task_part(self.job.record, self._framework, self._attempt, action, self.address)
+        part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._source.lease)
         self._prepared[action.task] = Live(preparing=preparation(self.job.record, action.task.role))
         try:
             await self._source.launch(action.container, part, self._credentials.executors)

@@ -178,7 +178,7 @@ _JOB = (
     _row("stop_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL when a program is stopped.",
          bounds=(0, None), also="grace grace_period"),
     _row("orphan_grace", Kind.DURATION, Half.EXECUTOR, "How long a program outlives its contact to the application "
-         "master.", bounds=(0, None), also="lease"),
+         "master.", default="`10m`; on YARN longer than that takes to give up a node", bounds=(0, None), also="lease"),
     _row("port_range", Kind.PORTS, Half.EXECUTOR, "Where reserved ports come from, first and last included.",
          default="any free port", also="ports"),
     _row("heartbeat_interval", Kind.DURATION, Half.EXECUTOR, "How often an executor says that it lives; longer in "

@@ -92,6 +92,7 @@ class Registered(Event):
         tb_port: port reserved for TensorBoard, or None.
         ports: further reserved ports by name.
         pid: the executor's process id on its host.
+        listens: where a later application master can call the executor; empty if it comes by itself.
     """
 
     kind: ClassVar[str] = "registered"
@@ -103,6 +104,7 @@ class Registered(Event):
     tb_port: int | None = None
     ports: Mapping[str, int] | None = None
     pid: int = 0
+    listens: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,8 @@ class ContainerEnded(Event):
         forced: True if cluster or node ended it, so that the cause says more than its executor can, which was told to
             end by somebody whom it does not know.
         over_memory: True if that was because it took more memory than it may have.
+        presumed: True if the scheduler has given up the container's node and nobody has seen the container end: what
+            runs in it may live until its lease is over.
     """
 
     kind: ClassVar[str] = "container-ended"
@@ -165,6 +169,7 @@ class ContainerEnded(Event):
     silent: bool = False
     forced: bool = False
     over_memory: bool = False
+    presumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
 #: digest that another version has logged says nothing about this one.
-MACHINE = 5
+MACHINE = 6
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 

@@ -118,7 +118,7 @@ class JobSpec:
         gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
             while, where the scheduler does not grant gangs; None waits for ever.
         stop_grace: seconds between SIGTERM and SIGKILL.
-        orphan_grace: seconds a program outlives its contact to the application master.
+        orphan_grace: seconds a program outlives its contact to the application master; None: as the scheduler has it.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
         log_limit: bytes one task's stream keeps on disk; older output is rotated away.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
@@ -144,7 +144,7 @@ class JobSpec:
     stop_on: StopOn = StopOn.ALL
     failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED
     stop_grace: float = 15.0
-    orphan_grace: float = 0.0
+    orphan_grace: float | None = None
     port_range: tuple[int, int] | None = None
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 25.0

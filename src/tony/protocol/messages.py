@@ -35,6 +35,10 @@ class Attach(Message):
     Attributes:
         task: `worker:0`.
         highest_attempt: the highest attempt this executor has obeyed.
+        session: the newest session it has heard of.
+        acked: number of its last report that was acknowledged: a successor of the application master goes on from it.
+        listens: where it can be called should the application master come up elsewhere, `tls:<host>:<port>`; empty if
+            it need not be called.
     """
 
     kind: ClassVar[str] = "attach"
@@ -44,6 +48,9 @@ class Attach(Message):
     highest_attempt: int
     pid: int
     host: str
+    session: int = 0
+    acked: int = 0
+    listens: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,6 +434,19 @@ class TunnelTaken(Message):
     kind: ClassVar[str] = "tunnel-taken"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summon(Message):
+    """From an application master that has come up elsewhere, on a connection that it makes: this is where I am.
+
+    Attributes:
+        address: `tls:<host>:<port>`.
+    """
+
+    kind: ClassVar[str] = "summon"
+    attempt: int
+    address: str
+
+
 MESSAGES: Mapping[str, type[Message]] = {
     cls.kind: cls
     for cls in (
@@ -459,5 +479,6 @@ MESSAGES: Mapping[str, type[Message]] = {
         TunnelFailed,
         EndTunnel,
         TunnelTaken,
+        Summon,
     )
 }

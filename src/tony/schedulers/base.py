@@ -9,12 +9,14 @@ from __future__ import annotations
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tony.core.events import Event
 from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.model.codec import Json
+from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
@@ -64,11 +66,42 @@ class PageDoor:
     proxy: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownContainer:
+    """A container that an earlier attempt has been granted and has not seen end, as the event log has it.
+
+    Attributes:
+        task: whose executor was launched in it; None if nobody's.
+        executor_pid: of its executor, if that has registered.
+    """
+
+    id: str
+    role: str
+    host: str
+    task: TaskId | None = None
+    executor_pid: int | None = None
+
+
+class Journal(ABC):
+    """Where an event log has to be in safety before its effects may be seen, beside the file in the job's folder."""
+
+    @abstractmethod
+    def wrote(self, size: int, *, urgent: bool) -> None:
+        """The file has `size` bytes now; they are to be brought to safety: at once if somebody waits for it, else soon.
+
+        Answered by a call of `safe`, see `ContainerSource.journal`.
+        """
+
+
 class ContainerSource(ABC):
     """The application master's half. All methods are called from the AM's one event loop and return at once
     unless they are `async`. Every call may come twice; asking for what already is does nothing."""
 
     capabilities: Capabilities
+    #: Seconds that a program outlives its contact to the application master unless the job says so (`orphan_grace`).
+    lease: float = 600.0
+    #: Which life of the application master this one is, as the scheduler counts them; None: as its event logs do.
+    attempt: int | None = None
     #: Where executors and clients reach the application master; set before `open`.
     master_address: str = ""
     #: host:port of the job's page, if it has one; set before `open`.
@@ -98,9 +131,36 @@ class ContainerSource(ABC):
             SchedulerError: the scheduler is lost for good, and the job with it.
         """
 
+    async def bring_log(self) -> None:  # noqa: B027 - nothing to do where the job's folder outlives its masters
+        """Brings the event logs of earlier attempts into the job's folder, whole, and sees to it that no earlier
+        application master can write on. Called before `open`.
+
+        Raises:
+            SchedulerError: they cannot be had.
+        """
+
+    def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
+        """Makes the place where this attempt's event log is in safety. Called once, before `open`.
+
+        Args:
+            segment: the log in the job's folder; it has its header.
+            safe: to be called on the event loop: so many bytes are in safety, or are not to be waited for any longer.
+
+        Returns:
+            None where the job's folder is safety enough.
+        """
+        return None
+
     @abstractmethod
-    async def recover(self) -> Sequence[str]:
-        """Ids of containers of earlier attempts that still live; empty on schedulers that keep none."""
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
+        """Which of these containers of earlier attempts live. From now on they are ours: their ends are told, they may
+        be released and killed, and count for the demand. Whatever else is left of earlier attempts is ended.
+
+        One of which nothing can be found out yet is waited for: missing is not ended.
+
+        Args:
+            known: what the event log says of them; none in the first attempt.
+        """
 
     @abstractmethod
     def set_demand(self, role: str, total: int) -> None:
@@ -130,6 +190,12 @@ class ContainerSource(ABC):
     @abstractmethod
     def kill(self, container: str, reason: str) -> None:
         """Ends a container and everything in it at once. `ContainerEnded` follows."""
+
+    def exclude(self, host: str) -> None:  # noqa: B027 - where there is one machine only, there is nothing to choose
+        """No further container on this host, as long as enough others are left."""
+
+    def include(self, host: str) -> None:  # noqa: B027
+        """Takes an exclusion back."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -202,7 +202,7 @@ class _Clauses:
 
     async def check_recovery_finds_nothing_of_a_new_job(self) -> None:
         """No earlier attempt, no earlier containers."""
-        assert list(await self.source.recover()) == []
+        assert list(await self.source.recover(())) == []
 
     # --- launching ------------------------------------------------------------------------------------------------
 

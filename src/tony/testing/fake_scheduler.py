@@ -9,7 +9,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import Capabilities, ContainerSource, Sink
+from tony.schedulers.base import Capabilities, ContainerSource, KnownContainer, Sink
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -82,7 +82,7 @@ class FakeSource(ContainerSource):
         if self._sink is None:
             self._sink = sink
 
-    async def recover(self) -> Sequence[str]:
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return ()
 
     def set_demand(self, role: str, total: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Sink
+from tony.schedulers.base import Capabilities, ContainerSource, KnownContainer, PreparedJob, Sink
 
 
 class PromptSource(ContainerSource):
@@ -32,7 +32,7 @@ class PromptSource(ContainerSource):
     async def open(self, sink: Sink) -> None:
         self._sink = sink
 
-    async def recover(self) -> Sequence[str]:
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return ()
 
     def set_demand(self, role: str, total: int) -> None:

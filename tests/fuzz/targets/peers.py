@@ -191,7 +191,7 @@ _RECORD: JobRecord = replace(
     from_plain(JobRecord, {**plain_of(JobRecord), "framework_module": home_of("tensorflow")}), spec=_SPEC
 )
 _PART: TaskPart = task_part(
-    _RECORD, load(home_of("tensorflow")), 1, act.Launch(container="c-1", task=_HOSTILE, session=1), "unix:/x"
+    _RECORD, load(home_of("tensorflow")), 1, act.Launch(container="c-1", task=_HOSTILE, session=1), "unix:/x", 600.0
 )
 _CONTAINER = ContainerPart(host="h", work_folder="/w", log_folder="/l", inherit_env=False, marker="m")
 

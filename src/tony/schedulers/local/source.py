@@ -24,7 +24,7 @@ from tony.model.ids import TaskId
 from tony.model.job import Resources
 from tony.model.staged import StagedRole
 from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
-from tony.schedulers.base import ContainerSource, PreparedJob, Sink
+from tony.schedulers.base import ContainerSource, KnownContainer, PreparedJob, Sink
 from tony.schedulers.local import appetite, executors, remains
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.executors import Executor
@@ -153,7 +153,7 @@ class LocalSource(ContainerSource):
         self._grant()
         await holding.keep()
 
-    async def recover(self) -> Sequence[str]:
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return ()
 
     # --- demand and grants ----------------------------------------------------------------------------------------

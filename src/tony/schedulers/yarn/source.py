@@ -30,7 +30,7 @@ from tony.model.report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import ContainerSource, PageDoor, PreparedJob, Sink
+from tony.schedulers.base import ContainerSource, KnownContainer, PageDoor, PreparedJob, Sink
 from tony.schedulers.yarn.asking import ask_of
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
@@ -162,7 +162,7 @@ class YarnSource(ContainerSource):
         if self._beating:
             await asyncio.shield(self._beating)
 
-    async def recover(self) -> Sequence[str]:
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return ()
 
     def _heard(self, news: News) -> None:
