@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,9 +14,17 @@ class ClusterSpec:
     Attributes:
         session: the session it holds for.
         version: changes inside a session when one task is restarted; starts at 1.
-        roles: role -> tuple of "host:port", index = task index; from registrations; roles in the job's order.
+        roles: role -> tuple of "host:port", in the order of the tasks that take part; from registrations; roles in the
+            job's order. Where none is left out, a task's place is its index.
+        absent: role -> indexes of its tasks that this session has left out; only of roles that may have fewer.
     """
 
     session: int
     version: int
     roles: Mapping[str, tuple[str, ...]]
+    absent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def place_among(index: int, absent: Collection[int]) -> int:
+    """A task's place among those of its role that take part: what its program sees as its index."""
+    return index - sum(other < index for other in absent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tony.dataclass import dataclass, field, replace
 from tony.model.ids import TaskId
@@ -54,6 +54,8 @@ class Role:
     """A group of like tasks. A field that is None takes the job's value.
 
     Attributes:
+        instances: tasks; the most of them where the role may have fewer.
+        min_instances: the least with which a session may start; None: it waits for all.
         after: role -> what must be true of it before this role starts.
         procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
@@ -67,6 +69,7 @@ class Role:
     """
 
     instances: int = 1
+    min_instances: int | None = None
     command: Command | None = None
     kind: RoleKind = RoleKind.TRACKED
     resources: Resources = field(default_factory=Resources)
@@ -117,6 +120,8 @@ class JobSpec:
         backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
         gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
             while, where the scheduler does not grant gangs; None waits for ever.
+        gang_wait: seconds that the first session waits for all tasks of roles that may have fewer; None waits for ever.
+        shrink_after: the same for later sessions.
         stop_grace: seconds between SIGTERM and SIGKILL.
         orphan_grace: seconds a program outlives its contact to the application master; None: as the scheduler has it.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
@@ -140,6 +145,8 @@ class JobSpec:
     max_restarts: int = 0
     backoff: float = 1.0
     gang_patience: float | None = 60.0
+    gang_wait: float | None = 60.0
+    shrink_after: float | None = 30.0
     distributed_mode: DistributedMode = DistributedMode.GANG
     stop_on: StopOn = StopOn.ALL
     failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED
@@ -199,6 +206,21 @@ class JobSpec:
     def task_ids(self) -> tuple[TaskId, ...]:
         """Every task, roles in the author's order."""
         return tuple(TaskId(name, i) for name, role in self.effective_roles.items() for i in range(role.instances))
+
+    @property
+    def elastic_roles(self) -> tuple[str, ...]:
+        """Names of the roles that may have fewer tasks than they ask for."""
+        return tuple(name for name, role in self.roles.items() if role.min_instances is not None)
+
+    def without(self, absent: Mapping[str, Collection[int]]) -> JobSpec:
+        """The job as the programs of a session see it that has left out some tasks of some roles."""
+        if not absent:
+            return self
+        roles = {
+            name: replace(role, instances=role.instances - len(absent.get(name, ())))
+            for name, role in self.roles.items()
+        }
+        return replace(self, roles=roles)
 
     @property
     def tracked_count(self) -> int:
