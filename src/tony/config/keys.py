@@ -179,6 +179,9 @@ _JOB = (
          bounds=(0, None), also="grace grace_period"),
     _row("orphan_grace", Kind.DURATION, Half.EXECUTOR, "How long a program outlives its contact to the application "
          "master.", default="`10m`; on YARN longer than that takes to give up a node", bounds=(0, None), also="lease"),
+    _row("am_attempts", Kind.INTEGER, Half.SCHEDULER, "How many lives the application master may have within ten "
+         "minutes; YARN's own limit counts as well. Programs go on between two of them.", bounds=(1, 1000),
+         also="max_attempts max_app_attempts"),
     _row("port_range", Kind.PORTS, Half.EXECUTOR, "Where reserved ports come from, first and last included.",
          default="any free port", also="ports"),
     _row("heartbeat_interval", Kind.DURATION, Half.EXECUTOR, "How often an executor says that it lives; longer in "

@@ -207,12 +207,20 @@ def settings_digest(spec: JobSpec) -> str:
     """Says whether two resolved jobs decide alike, whether or not secrets were taken out of one of them.
 
     What decides nothing is left out: variables, parameters, settings of schedulers, which may hold secrets; how long
-    programs go on alone. So is what
-    has its default value: that a later version knows more settings does not make a difference.
+    programs go on alone, and how often an application master begins again. So is what has its default value: that a
+    later version knows more settings does not make a difference.
     """
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
+    usual = JobSpec()
     bare = replace(
-        spec, env={}, container_env={}, params={}, scheduler_settings={}, roles={}, orphan_grace=JobSpec().orphan_grace
+        spec,
+        env={},
+        container_env={},
+        params={},
+        scheduler_settings={},
+        roles={},
+        orphan_grace=usual.orphan_grace,
+        am_attempts=usual.am_attempts,
     )
     said = {"job": _differences(bare, JobSpec()), "roles": {n: _differences(r, Role()) for n, r in roles.items()}}
     # Roles stand in the order of their ranks, so keys are not sorted here; those of a dataclass have an order.

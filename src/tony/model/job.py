@@ -123,6 +123,7 @@ class JobSpec:
         gang_wait: seconds that the first session waits for all tasks of roles that may have fewer; None waits for ever.
         shrink_after: the same for later sessions.
         stop_grace: seconds between SIGTERM and SIGKILL.
+        am_attempts: lives that the application master may have within ten minutes; schedulers may allow fewer.
         orphan_grace: seconds a program outlives its contact to the application master; None: as the scheduler has it.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
         log_limit: bytes one task's stream keeps on disk; older output is rotated away.
@@ -152,6 +153,7 @@ class JobSpec:
     failure_policy: FailurePolicy = FailurePolicy.ANY_TRACKED
     stop_grace: float = 15.0
     orphan_grace: float | None = None
+    am_attempts: int = 5
     port_range: tuple[int, int] | None = None
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 25.0
