@@ -54,6 +54,8 @@ def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
 
 def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     values = _fields(role, _ROLE_SETTINGS, with_defaults)
+    if role.min_instances is not None:
+        values["instances"] = {"min": _plain(Canonical(role.min_instances)), "max": _plain(Canonical(role.instances))}
     _add(values, ("env",), _canonical_items(role.env))
     _add(values, ("exports",), _canonical_items(role.exports))
     if isinstance(role.resources, Resources):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tony.config.after import conditions
+from tony.config.elastic import sizes
 from tony.config.keys import Key
 from tony.config.schema import find
 from tony.config.sheet import Sheet
@@ -39,6 +40,7 @@ def _role(sheet: Sheet, name: str) -> Role:
     others = sheet.below((*place, "resources"))
     if others:
         fields["resources"] = replace(fields.get("resources", Resources()), others=others)
+    fields |= sizes(sheet.below((*place, "instances")))
     return Role(
         **fields,
         env=sheet.below((*place, "env")),

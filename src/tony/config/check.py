@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tony.config import after, paths, show
 from tony.config.convert import MAX_ARGUMENT
+from tony.config.elastic import check_sizes
 from tony.config.keys import MAX_INSTANCES, Key
 from tony.config.layers import quoted
 from tony.config.nearest import did_you_mean, known_are, nearest
@@ -232,6 +233,7 @@ _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
     _time_limits,
     _start_order,
     _counts,
+    check_sizes,
     _policies,
     _files,
 )

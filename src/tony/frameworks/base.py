@@ -76,6 +76,17 @@ class Framework(ABC):
         """
         return None
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        """Whether a session can do without some tasks of a role (`instances = { min = 2, max = 8 }`).
+
+        If so, both halves see only those that take part: `shared` gets a job whose role has as many instances, and a
+        TaskView their number and the task's place among them.
+
+        Returns:
+            None if it can; else why not, in a sentence without its full stop, such as `ps keeps a part of the model`.
+        """
+        return "its adapter does not say that it can bear that"
+
     def defaults(self) -> Mapping[str, str]:
         """Variables of every program that the job may set otherwise. None by default."""
         return {}

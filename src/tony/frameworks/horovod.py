@@ -39,8 +39,14 @@ class Horovod(Framework):
 
     def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
         for world in _worlds(spec):
-            if task == _host_of(world):
+            host = _host_of(world)
+            if task == host:
                 return Meeting.RELAY if task.role == DRIVER else Meeting.STORE
+            if task.role == host.role and world[host.role].min_instances is not None:
+                return Meeting.STORE  # a session that is without those before it meets here
+        return None
+
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
     def defaults(self) -> Mapping[str, str]:

@@ -38,6 +38,9 @@ class Jax(Framework):
         ]
         return [*whole_gang(spec, self.name), *uneven]
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        return None
+
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         found = places(spec, cluster)
         devices = {name: _devices_per_process(spec.effective_roles[name]) for name in found}

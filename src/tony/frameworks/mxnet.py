@@ -30,6 +30,9 @@ class MxNet(Framework):
         problems = [*whole_gang(spec, self.name), *_wrong_roles(spec)]
         return problems or [*_not_together(spec)]
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        return "each server keeps a part of the model, laid out for as many as there are" if role == SERVER else None
+
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         if any(name not in cluster.roles for name in ROLES):
             return None

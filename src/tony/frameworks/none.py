@@ -16,6 +16,9 @@ class NoFramework(Framework):
 
     name = "none"
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        return None
+
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         return None
 

@@ -21,6 +21,9 @@ class PyTorch(Framework):
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         return whole_gang(spec, self.name)
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        return None
+
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         return to_shared(places(spec, cluster))
 

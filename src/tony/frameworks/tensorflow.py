@@ -56,6 +56,9 @@ class TensorFlow(Framework):
         too_many = () if spec.distributed_mode is DistributedMode.FCFS else _too_many(spec)
         return [*one_process_per_task(spec, self.name), *too_many]
 
+    def elastic(self, spec: JobSpec, role: str) -> str | None:
+        return "each ps keeps a part of the model, laid out for as many as there are" if role == "ps" else None
+
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         outside = _outside(spec)
         return {

@@ -90,6 +90,11 @@ class Role:
     mounts: str | None = None
     exports: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def how_many(self) -> str:
+        """Its number of tasks for people: `8`, or `2 to 8`."""
+        return str(self.instances) if self.min_instances is None else f"{self.min_instances} to {self.instances}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:

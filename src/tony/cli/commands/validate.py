@@ -59,7 +59,7 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
         say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
     else:
         spec = resolved.spec
-        roles = ", ".join(f"{name} {role.instances}" for name, role in spec.effective_roles.items())
+        roles = ", ".join(f"{name} {role.how_many}" for name, role in spec.effective_roles.items())
         say(f"{job_file} is fine: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")
     if not as_json:
         for note in resolved.notes:
