@@ -5,7 +5,9 @@ Faults:
 - `skip-heartbeats=N`: the first N heartbeats are not sent.
 - `skew=SECONDS`: the program's end is reported so much later, with heartbeats all the while.
 - `delay-ready=SECONDS`: the first registration comes so much later.
-- `only=ROLE:INDEX`: the faults hold for that task; others behave.
+- `only=ROLE:INDEX`: the faults above hold for that task; others behave.
+- `orders=FILE`: what a `Striker` orders while the job runs (`faults/connection.py`): partitions, lost, late and doubled
+  messages. The file's name is relative to the job's folder.
 """
 
 from __future__ import annotations
@@ -13,22 +15,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.dataclass import replace
 from tony.executor.main import run
 from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
+from tony.testing.faults.connection import struck
 
 if TYPE_CHECKING:
     from tony.executor.link import Connect, Connection
 
-_FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only")
+_FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 
 
 def main() -> int:
     """Runs an executor with the faults that the arguments name; its launch context comes as for any other."""
-    return run(None, partial(wrap, read_faults(sys.argv[1:])))
+    faults = read_faults(sys.argv[1:])
+    orders = faults.pop("orders", None)
+    file = Path(orders).absolute() if orders else None  # now: the folder we are in is the job's
+    return run(None, lambda connect: struck(file, wrap(faults, connect)) if file else wrap(faults, connect))
 
 
 def read_faults(arguments: Sequence[str]) -> dict[str, str]:

@@ -29,8 +29,9 @@ def test_nothing_set() -> None:
 
 def test_all_set() -> None:
     """Sizes may come as text or read already."""
-    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", "executor": "tony.testing.executors"}
-    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), executor="tony.testing.executors")
+    struck = {"executor": "tony.testing.executors", "master": "tony.testing.struck_master kill master after event 3"}
+    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", **struck}
+    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), **struck)
     assert read_settings(values) == (expected, [])
     assert read_settings({**values, "memory": 4 << 30}) == (expected, [])
 
@@ -46,7 +47,7 @@ def test_all_mistakes_at_once() -> None:
         Problem(
             key="scheduler.local.speed",
             value="1",
-            message="the local scheduler has no such setting; it has memory, gpus, ledger, executor.",
+            message="the local scheduler has no such setting; it has memory, gpus, ledger, executor, master.",
         ),
     ]
     assert "a size needs a unit" in problems[0].message

@@ -12,6 +12,7 @@ from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
 #: One for all users, whatever their TMPDIR says.
 DEFAULT_LEDGER = Path("/tmp/tony-ledger")
 DEFAULT_EXECUTOR = "tony.executor.main"
+DEFAULT_MASTER = "tony.am.main"
 
 SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting(
@@ -39,6 +40,12 @@ SETTINGS: Sequence[SchedulerSetting] = (
         default=DEFAULT_EXECUTOR,
         meaning="Module that is started in each container, and its arguments. Another one is for rehearsing faults.",
     ),
+    SchedulerSetting(
+        name="master",
+        type=SettingType.TEXT,
+        default=DEFAULT_MASTER,
+        meaning="Module of the application master, and its arguments. Another one is for rehearsing faults.",
+    ),
 )
 
 
@@ -56,6 +63,7 @@ class LocalSettings:
     gpus: int | None = None
     ledger: Path | None = None
     executor: str = DEFAULT_EXECUTOR
+    master: str = DEFAULT_MASTER
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Problem]]:
@@ -67,5 +75,6 @@ def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Pro
         gpus=None if gpus is None else int(gpus),
         ledger=None if ledger is None else Path(str(ledger)),
         executor=str(read.get("executor", DEFAULT_EXECUTOR)),
+        master=str(read.get("master", DEFAULT_MASTER)),
     )
     return settings, problems

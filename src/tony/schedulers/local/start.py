@@ -16,6 +16,7 @@ from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.schedulers.local import standby
 from tony.schedulers.local.executors import describe_end
+from tony.schedulers.local.settings import DEFAULT_MASTER
 
 #: Seconds an application master may take to come up; it takes a tenth of one on an idle machine.
 _PATIENCE = 60.0
@@ -23,17 +24,21 @@ _PATIENCE = 60.0
 _LINES, _TAIL = 10, 16 * 1024
 
 
-def master_command(folder: JobFolder) -> list[str]:
-    """The argv of a job's application master."""
-    return command("tony.am.main", str(folder.path))
+def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
+    """The argv of a job's application master.
+
+    Args:
+        program: a module and its arguments.
+    """
+    return command(*program.split(), str(folder.path))
 
 
 async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
     """Starts it, and returns once it lives (or has ended the job already).
 
     Args:
-        argv: another program than the real one, for tests. It gets one argument more, the number of a pipe to close
-            when it is up.
+        argv: another program than the real one, for rehearsals. It gets one argument more, the number of a pipe to
+            close when it is up.
 
     Raises:
         SchedulerError: it did not come up; it is gone.

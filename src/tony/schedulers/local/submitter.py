@@ -23,7 +23,7 @@ from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.machine import measure
 from tony.schedulers.local.meaningless import meaningless
 from tony.schedulers.local.peak import peak
-from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
+from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.start import master_command, start_master
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class LocalSubmitter(Submitter):
         return {
             "scheduler": "local",
             "master": {
-                "command": master_command(job.folder),
+                "command": master_command(job.folder, settings.master),
                 "folder": str(job.folder.path),
                 "output": str(job.folder.am_log),
                 "environment": "inherited",
@@ -97,7 +97,9 @@ class LocalSubmitter(Submitter):
         }
 
     async def submit(self, job: PreparedJob) -> None:
-        await start_master(job.folder)
+        settings, _ = read_settings(job.record.spec.scheduler_settings)
+        usual = settings.master == DEFAULT_MASTER
+        await start_master(job.folder, None if usual else master_command(job.folder, settings.master))
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         try:

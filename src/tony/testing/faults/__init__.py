@@ -1,0 +1,34 @@
+"""Faults on order: what is to go wrong, for whom and when; said once, for fakes and for real processes alike.
+
+    plan          the vocabulary: a `Plan` of `Strike`s, each a fault, a target, a moment
+    text          a plan as people write it: `kill worker:1 after event 17`
+    chance        plans by lot, the same for the same seed
+    conductor     which strike is due: told of every event, answers what to do now; knows no process
+    striker       follows the event log of a real job and strikes its processes, from outside
+    processes     who a target is among this machine's processes, and how each is hit
+    orders        how a struck executor, which cannot see the log, is told
+    connection    an executor's connection that loses, delays and doubles what it carries
+    inside        moments that only the application master itself can hit: a half-written log, effects cut short
+    simulated     the same plans on `testing/simulation.py`
+    containers    what can go wrong with a container of a fake or a real scheduler
+
+What played Hadoop daemons do wrong is ordered from them: `testing/hadoop/faults.py`.
+"""
+
+from tony.testing.faults.containers import (
+    ContainerExitsBeforeRegistering,
+    Fault,
+    LostAnswer,
+    LostContainer,
+    RefusedContainer,
+    SlowContainer,
+)
+
+__all__ = [
+    "ContainerExitsBeforeRegistering",
+    "Fault",
+    "LostAnswer",
+    "LostContainer",
+    "RefusedContainer",
+    "SlowContainer",
+]

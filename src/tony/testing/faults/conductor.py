@@ -1,0 +1,147 @@
+"""Says which strike is due. Told of every event and asked at every time it names; knows no process and no clock.
+
+The same plan, told the same, says the same: what is left to chance is drawn from the plan's seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+
+from tony.core.events import Event, Exited, FirstOutput, Registered, SessionOpened, Started
+from tony.core.state import State
+from tony.dataclass import dataclass, replace
+from tony.model.states import JobState
+from tony.testing.faults.plan import (
+    AfterEvent,
+    AfterTime,
+    FromTheStart,
+    JobIs,
+    Part,
+    Plan,
+    SessionOpens,
+    Step,
+    Strike,
+    Target,
+    TaskDid,
+    Within,
+)
+
+_STEPS: dict[Step, type[Registered] | type[Started] | type[FirstOutput] | type[Exited]] = {
+    Step.REGISTERED: Registered,
+    Step.STARTED: Started,
+    Step.PRINTED: FirstOutput,
+    Step.EXITED: Exited,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blow:
+    """One thing to do now.
+
+    Attributes:
+        number: which strike of the plan, from 0.
+        target: who is meant, nothing left to chance.
+        over: the strike is to be undone.
+    """
+
+    number: int
+    strike: Strike
+    target: Target
+    over: bool = False
+
+
+class Conductor:
+    """Follows one job.
+
+    Args:
+        done: numbers of strikes that have been struck already, of which nothing more is wanted.
+    """
+
+    def __init__(self, plan: Plan, done: frozenset[int] = frozenset()) -> None:
+        self._plan = plan
+        self._waiting = {n: s for n, s in enumerate(plan.strikes) if n not in done and not isinstance(s.moment, Within)}
+        self._due: list[tuple[float, int, int, Blow | None]] = []
+        self._made = 0
+        self._states: set[JobState] = set()
+        for number, strike in list(self._waiting.items()):
+            if isinstance(strike.moment, FromTheStart | AfterTime):
+                seconds = strike.moment.seconds if isinstance(strike.moment, AfterTime) else 0.0
+                self._plan_for(number, seconds)
+
+    def saw(self, seq: int, at: float, event: Event, state: State) -> None:
+        """Takes the next event of the log.
+
+        Args:
+            at: the job's time of it.
+            state: of the machine, after it.
+        """
+        arrived, self._states = state.job not in self._states, self._states | {state.job}
+        for number, strike in list(self._waiting.items()):
+            if self._is_now(strike, seq, event, state.job if arrived else None):
+                self._plan_for(number, at)
+
+    def due(self, now: float, state: State) -> Iterator[Blow]:
+        """What is to be done at `now`, in its order; each once."""
+        while self._due and self._due[0][0] <= now:
+            at, _, number, blow = heapq.heappop(self._due)
+            if blow is None:
+                strike = self._plan.strikes[number]
+                target = self._drawn(number, strike.target, state)
+                blow = Blow(number=number, strike=strike, target=target)
+                if strike.lasts is not None:
+                    # From when it is struck in fact: whoever comes late shall not find it over at once.
+                    self._put(max(at, now) + strike.lasts, number, replace(blow, over=True))
+            yield blow
+
+    def again(self, blow: Blow, at: float) -> None:
+        """There was nobody to strike: the same once more at that time."""
+        self._due = [each for each in self._due if each[2] != blow.number]
+        heapq.heapify(self._due)
+        self._put(at, blow.number, None)
+
+    @property
+    def next_at(self) -> float | None:
+        """When to ask again if nothing happens until then."""
+        return self._due[0][0] if self._due else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will be due, whatever happens."""
+        return not self._waiting and not self._due
+
+    def _is_now(self, strike: Strike, seq: int, event: Event, arrived: JobState | None) -> bool:
+        match strike.moment:
+            case AfterEvent(seq=wanted):
+                return seq >= wanted
+            case SessionOpens(session=session):
+                return isinstance(event, SessionOpened) and event.session >= session
+            case TaskDid(task=task, step=step, session=wanted_session):
+                return (
+                    isinstance(event, _STEPS[step]) and event.task == task and wanted_session in (None, event.session)
+                )
+            case JobIs(state=state):
+                return state is arrived
+        return False
+
+    def _plan_for(self, number: int, at: float) -> None:
+        strike = self._waiting.pop(number)
+        self._put(at + strike.later, number, None)
+
+    def _put(self, at: float, number: int, blow: Blow | None) -> None:
+        self._made += 1
+        heapq.heappush(self._due, (at, self._made, number, blow))
+
+    def _drawn(self, number: int, target: Target, state: State) -> Target:
+        if target.any_of is None:
+            return target
+        tasks = [task for task in state.tasks.values() if target.any_of in ("", task.id.role)]
+        if target.part is Part.PROGRAM:
+            found = [task.id for task in tasks if task.living]
+        else:
+            found = [task.id for task in tasks if task.incarnation is not None]
+        if not found:
+            return target
+        chosen = random.Random(f"{self._plan.seed}/{number}").choice(sorted(found))
+        return replace(target, task=chosen, any_of=None)

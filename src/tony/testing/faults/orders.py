@@ -1,0 +1,99 @@
+"""How a struck executor is told: it cannot see the log, and what is on its way is in its own hands only.
+
+A file of lines. Whoever conducts appends; every executor of the job reads all of it, those that come later too:
+
+    {"task": "worker:0", "number": 3, "strike": "partition executor worker:0", "over": false, "seed": 0}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tony.client.inotify import FolderWatch
+from tony.dataclass import dataclass
+from tony.model.ids import TaskId
+from tony.testing.faults.conductor import Blow
+from tony.testing.faults.plan import Strike
+from tony.testing.faults.text import parse_strike, write_strike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One line.
+
+    Attributes:
+        number: of the strike in its plan; its end has the same.
+        seed: of what is left to chance.
+    """
+
+    task: TaskId
+    number: int
+    strike: Strike
+    over: bool
+    seed: int = 0
+
+
+def give(file: Path, blow: Blow, seed: int) -> None:
+    """Appends an order: one write, so that no reader sees half of it."""
+    line = {
+        "task": str(blow.target.task),
+        "number": blow.number,
+        "strike": write_strike(blow.strike),
+        "over": blow.over,
+        "seed": seed,
+    }
+    with file.open("ab", buffering=0) as out:
+        out.write(json.dumps(line).encode() + b"\n")
+
+
+class OrderBook:
+    """Reads a file of orders, each once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read = 0
+
+    def new(self) -> Iterator[Order]:
+        """What was ordered since the last call."""
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            plain = json.loads(line)
+            yield Order(
+                task=TaskId.parse(plain["task"]),
+                number=plain["number"],
+                strike=parse_strike(plain["strike"]),
+                over=plain["over"],
+                seed=plain["seed"],
+            )
+
+
+async def follow(file: Path, tell: Callable[[Order], None]) -> None:
+    """Tells every order, for ever."""
+    book = OrderBook(file)
+    with FolderWatch() as watch:
+        watch.add(Path(os.path.dirname(file)))
+        while True:
+            for order in book.new():
+                tell(order)
+            changed = await watch.wait_change()
+            while changed is not None and file not in changed:
+                changed = await watch.wait_change()
+
+
+async def follow_quietly(file: Path, tell: Callable[[Order], None]) -> None:
+    """Like `follow`; where the file cannot be had, nothing is ordered."""
+    try:
+        await follow(file, tell)
+    except (OSError, asyncio.CancelledError):
+        return

@@ -1,0 +1,303 @@
+"""A plan as people write it, one strike a line; `#` begins a comment, and `seed 42` says where chance begins.
+
+    kill worker:1 after event 17
+    kill executor any worker when the job is running + 2s
+    stop master when session 2 opens for 5s
+    slow worker:0 to 10% when worker:0 started for 30s
+    partition executor worker:0 when worker:0 started for 10s
+    drop 0.1 of messages of worker:2
+    delay reports of worker:1 by 500ms when worker:1 started in session 2
+    fill disk of master after event 5
+    kill master before the effects of event 9
+
+First what and whom, then when (from the start, if nothing is said), then for how long (for ever).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tony.errors import ConfigError, Problem
+from tony.model.ids import ROLE_NAME, TaskId
+from tony.model.states import JobState
+from tony.testing.faults.plan import (
+    OF_TASKS,
+    ON_THE_WAY,
+    AfterEvent,
+    AfterTime,
+    Delay,
+    Drop,
+    Duplicate,
+    FillDisk,
+    FromTheStart,
+    Harm,
+    JobIs,
+    Kill,
+    Moment,
+    Part,
+    Partition,
+    Plan,
+    SessionOpens,
+    Slow,
+    Stage,
+    Step,
+    Stop,
+    Strike,
+    Target,
+    TaskDid,
+    Traffic,
+    Within,
+)
+from tony.units import exact_duration, parse_duration
+
+_WHEN = re.compile(r" (?=(?:after|when|before|while|amid) )")
+_HARMS = "kill, stop, slow, partition, fill disk of, drop, delay, duplicate"
+_TRAFFIC = re.compile(
+    rf"(?:(\S+) of )?({'|'.join(kind.value for kind in Traffic)}) of (.+?)(?: by (\S+))?", re.IGNORECASE
+)
+_STEPS = "|".join(step.value for step in Step)
+_DID = re.compile(rf"when (\S+:\S+) (?:has |is )?({_STEPS})(?: in session (\d+))?")
+_STATES = {state.value: state for state in JobState if state not in (JobState.SUBMITTED,)}
+_STAGES = [
+    (re.compile(stage.value.replace("the effects", "(?:the )?effects").format(r"(\d{1,9})")), stage) for stage in Stage
+]
+_LARGEST = 10**9
+
+
+def parse_plan(text: str, source: str = "the plan") -> Plan:
+    """Reads a plan; a semicolon divides strikes as a new line does.
+
+    Args:
+        source: where it comes from, for messages.
+
+    Raises:
+        ConfigError: with every mistake there is.
+    """
+    strikes, problems, seed = [], [], 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        for part in line.partition("#")[0].split(";"):
+            words = " ".join(part.split())
+            try:
+                if match := re.fullmatch(r"seed (\d{1,18})", words):
+                    seed = int(match[1])
+                elif words:
+                    strikes.append(parse_strike(words))
+            except ValueError as error:
+                problems.append(Problem(key="", source=f"{source}:{number}", message=f"{words!r:.200}: {error}"))
+    if problems:
+        raise ConfigError(problems)
+    return Plan(strikes=tuple(strikes), seed=seed)
+
+
+def parse_strike(text: str) -> Strike:
+    """Reads one strike.
+
+    Raises:
+        ValueError: with a sentence that says what to write instead.
+    """
+    rest, lasts = _split_off(" ".join(text.split()).removesuffix(" for ever"), " for ")
+    rest, later = _split_off(rest, " + ")
+    what, *when = _WHEN.split(rest, maxsplit=1)
+    harm, target = _what(what)
+    strike = Strike(
+        harm=harm,
+        target=target,
+        moment=_moment(when[0]) if when else FromTheStart(),
+        later=later or 0.0,
+        lasts=lasts,
+    )
+    _check(strike)
+    return strike
+
+
+def write_plan(plan: Plan) -> str:
+    """The text that `parse_plan` reads as this plan."""
+    lines = [write_strike(strike) for strike in plan.strikes]
+    return "".join(f"{line}\n" for line in ([f"seed {plan.seed}"] if plan.seed else []) + lines)
+
+
+def write_strike(strike: Strike) -> str:
+    """The text that `parse_strike` reads as this strike."""
+    words = [_harm_text(strike.harm, strike.target), _moment_text(strike.moment)]
+    if strike.later:
+        words.append(f"+ {exact_duration(strike.later)}")
+    if strike.lasts is not None:
+        words.append(f"for {exact_duration(strike.lasts)}")
+    return " ".join(word for word in words if word)
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _split_off(text: str, sign: str) -> tuple[str, float | None]:
+    """Takes a duration from the end."""
+    before, found, duration = text.rpartition(sign)
+    return (before, parse_duration(duration)) if found else (text, None)
+
+
+def _what(text: str) -> tuple[Harm, Target]:
+    verb, _, rest = text.partition(" ")
+    match verb:
+        case "kill":
+            return Kill(), _target(rest)
+        case "stop":
+            return Stop(), _target(rest)
+        case "slow":
+            who, found, share = rest.rpartition(" to ")
+            if not found:
+                raise ValueError("say how much of the time it may run: slow worker:1 to 10%.")
+            return Slow(share=_share(share)), _target(who)
+        case "partition":
+            return Partition(), _target(rest, usual=Part.EXECUTOR)
+        case "fill":
+            if not rest.startswith("disk of "):
+                raise ValueError("say whose: fill disk of master.")
+            return FillDisk(), _target(rest.removeprefix("disk of "))
+        case "drop" | "delay" | "duplicate":
+            return _traffic(verb, rest)
+    raise ValueError(f"{verb!r:.40} is no fault; there are {_HARMS}.")
+
+
+def _traffic(verb: str, text: str) -> tuple[Harm, Target]:
+    match = _TRAFFIC.fullmatch(text)
+    if not match:
+        kinds = ", ".join(kind.value for kind in Traffic)
+        raise ValueError(f"say which of {kinds}, and of whom: {verb} 0.1 of messages of worker:2.")
+    share = 1.0 if match[1] is None else _share(match[1])
+    traffic, target = Traffic(match[2]), _target(match[3], usual=Part.EXECUTOR)
+    if (match[4] is not None) != (verb == "delay"):
+        raise ValueError("a delay says by how much, and nothing else does: delay messages of worker:2 by 500ms.")
+    if verb == "delay":
+        return Delay(seconds=parse_duration(match[4]), share=share, traffic=traffic), target
+    kind = Drop if verb == "drop" else Duplicate
+    return kind(share=share, traffic=traffic), target
+
+
+def _share(text: str) -> float:
+    percent = text.endswith("%")
+    try:
+        share = float(text.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ValueError(f"{text!r:.40} is no share; write 10% or 0.1.")
+    return share
+
+
+def _target(text: str, usual: Part = Part.PROGRAM) -> Target:
+    text = text.removeprefix("the ")
+    for part in Part:
+        if text == part.value and part not in OF_TASKS:
+            return Target(part=part)
+        if part in OF_TASKS and text.startswith(f"{part.value} "):
+            return _of_task(part, text.removeprefix(f"{part.value} ").removeprefix("of "))
+    return _of_task(usual, text)
+
+
+def _of_task(part: Part, text: str) -> Target:
+    word, _, role = text.partition(" ")
+    if word == "any" and (role == "task" or ROLE_NAME.fullmatch(role)):
+        return Target(part=part, any_of="" if role == "task" else role)
+    try:
+        return Target(part=part, task=TaskId.parse(text))
+    except ValueError:
+        raise ValueError(
+            f"{text!r:.80} is nobody who could be struck; there are worker:1 (its program), executor worker:1, "
+            "watchdog worker:1, any worker, any task, master, supervisor, fork server."
+        ) from None
+
+
+def _moment(text: str) -> Moment:
+    for form, stage in _STAGES:
+        if match := form.fullmatch(text):
+            return Within(seq=_number(match[1]), stage=stage)
+    if match := re.fullmatch(r"after event (\d{1,9})", text):
+        return AfterEvent(seq=_number(match[1]))
+    if match := re.fullmatch(r"after (\d\S*)", text):
+        return AfterTime(seconds=parse_duration(match[1]))
+    if match := re.fullmatch(r"when session (\d{1,9}) opens", text):
+        return SessionOpens(session=_number(match[1]))
+    if match := re.fullmatch(r"when (?:the )?job is (\S+)", text):
+        if match[1] not in _STATES:
+            raise ValueError(f"{match[1]!r:.40} is no state of a job; there are {', '.join(_STATES)}.")
+        return JobIs(state=_STATES[match[1]])
+    if match := _DID.fullmatch(text):
+        session = None if match[3] is None else _number(match[3])
+        return TaskDid(task=TaskId.parse(match[1]), step=Step(match[2]), session=session)
+    raise ValueError(
+        f"{text!r:.80} is no moment; there are: after event 17, after 5s, when session 2 opens, when the job is "
+        f"running, when worker:2 {_STEPS.replace('|', ' or ')} (in session 2), before event 17 is logged, while event "
+        "17 is logged, before the effects of event 17, amid the effects of event 17; each may be followed by + 2s."
+    )
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if not 0 < number < _LARGEST:
+        raise ValueError(f"{text} is too small or too large; events and sessions count from 1.")
+    return number
+
+
+def _check(strike: Strike) -> None:
+    """What fits together."""
+    harm, target, moment = strike.harm, strike.target, strike.moment
+    if isinstance(harm, Kill) and strike.lasts is not None:
+        raise ValueError("what was killed stays dead: leave out how long.")
+    if isinstance(harm, ON_THE_WAY) and target.part is not Part.EXECUTOR:
+        raise ValueError(f"nothing is on the way to {who(target)} that could be held up; name an executor.")
+    if isinstance(moment, Within):
+        if target.part is not Part.MASTER or not isinstance(harm, Kill | FillDisk):
+            raise ValueError("in the midst of an event the master can be killed, or its disk filled, and nothing else.")
+        if strike.later:
+            raise ValueError("the midst of an event is a moment: leave out how much later.")
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def who(target: Target) -> str:
+    """A target in words."""
+    if target.task is None and target.any_of is None:
+        return target.part.value
+    whose = str(target.task) if target.task else f"any {target.any_of or 'task'}"
+    return whose if target.part is Part.PROGRAM else f"{target.part.value} {whose}"
+
+
+def _harm_text(harm: Harm, target: Target) -> str:
+    match harm:
+        case Slow(share=share):
+            return f"slow {who(target)} to {share!r}"
+        case FillDisk():
+            return f"fill disk of {who(target)}"
+        case Drop(share=share, traffic=traffic) | Delay(share=share, traffic=traffic):
+            verb, by = ("drop", "") if isinstance(harm, Drop) else ("delay", f" by {exact_duration(harm.seconds)}")
+            return f"{verb} {_share_text(share)}{traffic.value} of {who(target)}{by}"
+        case Duplicate(share=share, traffic=traffic):
+            return f"duplicate {_share_text(share)}{traffic.value} of {who(target)}"
+    return f"{type(harm).__name__.lower()} {who(target)}"
+
+
+def _share_text(share: float) -> str:
+    return "" if share == 1 else f"{share!r} of "
+
+
+def _moment_text(moment: Moment) -> str:
+    match moment:
+        case FromTheStart():
+            return ""
+        case AfterTime(seconds=seconds):
+            return f"after {exact_duration(seconds)}"
+        case AfterEvent(seq=seq):
+            return f"after event {seq}"
+        case Within(seq=seq, stage=stage):
+            return stage.value.format(seq)
+        case SessionOpens(session=session):
+            return f"when session {session} opens"
+        case TaskDid(task=task, step=step, session=session):
+            return f"when {task} {step.value}" + (f" in session {session}" if session else "")
+        case JobIs(state=state):
+            return f"when the job is {state.value}"
+
+
+__all__: Sequence[str] = ("parse_plan", "parse_strike", "who", "write_plan", "write_strike")

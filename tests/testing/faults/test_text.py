@@ -1,0 +1,152 @@
+"""Plans as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from tests.testing.faults.plans import TASKS, drawn_plans, plans
+from tony.errors import ConfigError
+from tony.model.ids import TaskId
+from tony.model.states import JobState
+from tony.testing.faults.chance import random_plan
+from tony.testing.faults.plan import (
+    AfterEvent,
+    AfterTime,
+    Delay,
+    Drop,
+    FillDisk,
+    JobIs,
+    Kill,
+    Part,
+    Partition,
+    Plan,
+    SessionOpens,
+    Slow,
+    Stage,
+    Step,
+    Stop,
+    Strike,
+    Target,
+    TaskDid,
+    Traffic,
+    Within,
+)
+from tony.testing.faults.text import parse_plan, parse_strike, write_plan, write_strike
+
+WORKER = TaskId("worker", 1)
+MASTER = Target(part=Part.MASTER)
+EXECUTOR = Target(part=Part.EXECUTOR, task=WORKER)
+
+
+def program(task: TaskId = WORKER) -> Target:
+    """Whom a task's name alone means."""
+    return Target(part=Part.PROGRAM, task=task)
+
+
+@given(plans)
+def test_what_was_written_reads_as_the_same_plan(plan: Plan) -> None:
+    """Nothing of a plan is lost in its text, and the text is the same again."""
+    text = write_plan(plan)
+    assert plan == parse_plan(text)
+    assert text == write_plan(parse_plan(text))
+
+
+@given(drawn_plans)
+def test_plans_by_lot_can_be_written_and_drawn_again(plan: Plan) -> None:
+    """What chance made is as good as what people write, and the same for the same seed."""
+    assert plan == parse_plan(write_plan(plan)) == random_plan(plan.seed, TASKS)
+
+
+@pytest.mark.parametrize(
+    ("text", "strike"),
+    [
+        ("kill worker:1 after event 17", Strike(harm=Kill(), target=program(), moment=AfterEvent(seq=17))),
+        (
+            "stop the master when session 2 opens for 5s",
+            Strike(harm=Stop(), target=MASTER, moment=SessionOpens(session=2), lasts=5.0),
+        ),
+        (
+            "partition worker:1 when worker:1 has started for 10s",
+            Strike(harm=Partition(), target=EXECUTOR, moment=TaskDid(task=WORKER, step=Step.STARTED), lasts=10.0),
+        ),
+        ("drop 0.1 of messages of worker:1", Strike(harm=Drop(share=0.1), target=EXECUTOR)),
+        ("drop heartbeats of worker:1", Strike(harm=Drop(traffic=Traffic.HEARTBEATS), target=EXECUTOR)),
+        (
+            "delay 25% of commands of executor worker:1 by 500ms for 1m",
+            Strike(harm=Delay(seconds=0.5, share=0.25, traffic=Traffic.COMMANDS), target=EXECUTOR, lasts=60.0),
+        ),
+        ("fill disk of master after event 5", Strike(harm=FillDisk(), target=MASTER, moment=AfterEvent(seq=5))),
+        (
+            "slow executor of worker:1 to 10% when the job is running + 2s for 30s",
+            Strike(harm=Slow(share=0.1), target=EXECUTOR, moment=JobIs(state=JobState.RUNNING), later=2.0, lasts=30.0),
+        ),
+        (
+            "kill any worker after 3s",
+            Strike(harm=Kill(), target=Target(part=Part.PROGRAM, any_of="worker"), moment=AfterTime(seconds=3.0)),
+        ),
+        (
+            "kill executor any task when worker:1 registered in session 2",
+            Strike(
+                harm=Kill(),
+                target=Target(part=Part.EXECUTOR, any_of=""),
+                moment=TaskDid(task=WORKER, step=Step.REGISTERED, session=2),
+            ),
+        ),
+        (
+            "kill master before effects of event 9",
+            Strike(harm=Kill(), target=MASTER, moment=Within(seq=9, stage=Stage.LOGGED)),
+        ),
+        (
+            "kill  master while   event 9 is logged",
+            Strike(harm=Kill(), target=MASTER, moment=Within(seq=9, stage=Stage.TORN)),
+        ),
+        ("kill fork server", Strike(harm=Kill(), target=Target(part=Part.FORK_SERVER))),
+        ("stop worker:1 for ever", Strike(harm=Stop(), target=program())),
+        ("kill supervisor", Strike(harm=Kill(), target=Target(part=Part.SUPERVISOR))),
+    ],
+)
+def test_what_people_write(text: str, strike: Strike) -> None:
+    """The sentences of the docs, and what people would write for them."""
+    assert strike == parse_strike(text)
+    assert strike == parse_strike(write_strike(strike))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("murder worker:1", "'murder' is no fault; there are kill, stop"),
+        ("kill worker", "'worker' is nobody who could be struck; there are worker:1"),
+        ("kill worker:1 after lunch", "'after lunch' is no moment; there are: after event 17"),
+        ("kill worker:1 after event 0", "count from 1"),
+        ("kill worker:1 for 3s", "what was killed stays dead"),
+        ("stop worker:1 for long", "not a duration"),
+        ("slow worker:1", "slow worker:1 to 10%"),
+        ("slow worker:1 to 0%", "'0%' is no share; write 10% or 0.1"),
+        ("drop most of messages of worker:1", "'most' is no share"),
+        ("drop worker:1", "say which of messages, heartbeats, reports, commands"),
+        ("delay messages of worker:1", "a delay says by how much"),
+        ("drop messages of worker:1 by 3s", "nothing else does"),
+        ("partition master", "name an executor"),
+        ("drop messages of watchdog worker:1", "name an executor"),
+        ("fill worker:1", "fill disk of master"),
+        ("stop master before event 3 is logged", "the master can be killed, or its disk filled"),
+        ("kill worker:1 amid the effects of event 3", "the master can be killed"),
+        ("kill master amid the effects of event 3 + 1s", "leave out how much later"),
+        ("kill master when the job is bored", "'bored' is no state of a job; there are queued"),
+    ],
+)
+def test_mistakes_are_told_with_what_to_write(text: str, says: str) -> None:
+    """A plan that cannot be read rehearses nothing: each message names the way out."""
+    with pytest.raises(ValueError, match=r".") as told:
+        parse_strike(text)
+    assert says in str(told.value)
+
+
+def test_a_plan_has_comments_a_seed_and_all_its_mistakes_at_once() -> None:
+    """Lines are counted from 1; a semicolon is as good as a new line."""
+    plan = parse_plan("# two\nseed 7\n\nkill worker:1; kill master # at once\n")
+    assert (7, 2) == (plan.seed, len(plan.strikes))
+    with pytest.raises(ConfigError) as told:
+        parse_plan("kill master\nkill me\nstop\n", "bad.plan")
+    assert ["bad.plan:2", "bad.plan:3"] == [problem.source for problem in told.value.problems]
