@@ -17,6 +17,7 @@ from tony.model.states import (
     DistributedMode,
     FailurePolicy,
     OnTimeout,
+    RestartScope,
     RoleKind,
     StopOn,
     TlsMode,
@@ -63,6 +64,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         fields = {name: getattr(first, name) for name in first.__dataclass_fields__}
         roles[order[0]] = Role(**{**fields, "kind": RoleKind.TRACKED})
     roles = {name: _possible(name, role, roles) for name, role in roles.items()}
+    most = draw(st.integers(0, 1_000_000))
+    roles = {name: replace(role, max_restarts=draw(st.none() | st.integers(0, most))) for name, role in roles.items()}
     aside = (RoleKind.SIDECAR, RoleKind.SETUP)
     chief = any(name in ("chief", "worker") for name, role in roles.items() if role.kind not in aside)
     sidecars = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is RoleKind.SIDECAR)
@@ -77,8 +80,12 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         params=draw(params),
         groups={name: tuple(members) for name, members in groups.items()},
         roles=roles,
-        max_restarts=draw(st.integers(0, 1_000_000)),
+        max_restarts=most,
         backoff=draw(durations),
+        restart_window=draw(_limits),
+        no_retry_on=draw(_codes),
+        min_uptime=draw(_limits),
+        restart_grace=draw(st.none() | durations),
         distributed_mode=draw(st.sampled_from(DistributedMode)),
         stop_on=draw(st.sampled_from(StopOn)) if chief and not sidecars else StopOn.ALL,
         failure_policy=draw(st.sampled_from(FailurePolicy)),
@@ -96,6 +103,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     )
 
 
+_codes = st.lists(st.integers(1, 255), max_size=3).map(tuple)
 _limits = st.none() | durations.filter(bool)
 _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
 
@@ -109,7 +117,9 @@ def _possible(name: str, role: Role, roles: dict[str, Role]) -> Role:
         after = {o: AfterCondition.SUCCEEDED if o in setup else condition for o, condition in role.after.items()}
     exports = {f"{variable}@{name}": mark for variable, mark in role.exports.items()}
     limit = None if role.kind is RoleKind.SETUP else role.timeout_after
-    return replace(role, after=after, exports=exports, timeout_after=limit)
+    alone = role.restart is RestartScope.TASK and not role.stop_on_failure
+    scope = RestartScope.TASK if alone else RestartScope.SESSION
+    return replace(role, after=after, exports=exports, timeout_after=limit, restart=scope)
 
 
 @st.composite
@@ -131,8 +141,11 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         python=draw(st.none() | pythons),
         after=after,
         stop_on_failure=draw(st.sampled_from([True, False])),
+        restart=draw(st.sampled_from(RestartScope)),
         timeout_after=limit,
         stop_grace=draw(st.none() | durations),
+        no_retry_on=draw(st.none() | _codes),
+        restart_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
         placement=draw(st.none() | texts),
         placement_tags=tuple(draw(st.lists(texts, max_size=2))),
@@ -159,6 +172,8 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "groups": {name: list(members) for name, members in spec.groups.items()},
         "max_restarts": spec.max_restarts,
         "backoff": exact_duration(spec.backoff),
+        "restart_window": "off" if spec.restart_window is None else exact_duration(spec.restart_window),
+        "min_uptime": "off" if spec.min_uptime is None else exact_duration(spec.min_uptime),
         "gang_patience": "off" if spec.gang_patience is None else exact_duration(spec.gang_patience),
         "distributed_mode": spec.distributed_mode.value,
         "stop_on": spec.stop_on.value,
@@ -185,12 +200,14 @@ def _scheduler(spec: JobSpec) -> dict[str, Any]:
 
 def _common(owner: JobSpec | Role) -> dict[str, Any]:
     command = list(owner.command) if isinstance(owner.command, tuple) else owner.command
-    grace = owner.stop_grace
+    grace, restart_grace = owner.stop_grace, owner.restart_grace
     return {
         "command": command,
         "python": owner.python,
         "env": dict(owner.env),
         "stop_grace": None if grace is None else exact_duration(grace),
+        "restart_grace": None if restart_grace is None else exact_duration(restart_grace),
+        "no_retry_on": None if owner.no_retry_on is None else list(owner.no_retry_on),
         "port_range": owner.port_range and list(owner.port_range),
     }
 
@@ -209,6 +226,8 @@ def _role(role: Role) -> dict[str, Any]:
         "gpus": role.resources.gpus,
         "after": after or None,
         "stop_on_failure": role.stop_on_failure,
+        "restart": role.restart.value,
+        "max_restarts": role.max_restarts,
         "placement": role.placement,
         "placement_tags": list(role.placement_tags),
         "mounts": role.mounts,

@@ -17,7 +17,7 @@ from tony.config.sheet import Sheet
 from tony.model.job import Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
 from tony.model.placeholders import near_misses
-from tony.model.states import AfterCondition, RoleKind, StopOn
+from tony.model.states import AfterCondition, RestartScope, RoleKind, StopOn
 
 _LONGEST_NAME = 200
 #: Bytes of the text that an export looks for in each line.
@@ -197,6 +197,19 @@ def _policies(spec: JobSpec, sheet: Sheet) -> None:
         sheet.blame(key, "heartbeat_timeout must be longer than heartbeat_interval; several times as long is usual.")
 
 
+def _restarts(spec: JobSpec, sheet: Sheet) -> None:
+    for name in sheet.roles:
+        role = spec.roles[name]
+        place = ("roles", name)
+        own = role.max_restarts
+        if own is not None and own > spec.max_restarts and ("max_restarts",) not in sheet.broken:
+            message = f"the job's max_restarts is {spec.max_restarts}, and a restart needs room in both. "
+            sheet.blame((*place, "max_restarts"), f"{message}Raise that, or lower this one.")
+        if role.restart is RestartScope.TASK and role.stop_on_failure:
+            message = "stop_on_failure ends the job with the role's first failure. Leave out one of the two."
+            sheet.blame((*place, "restart"), message)
+
+
 def _files(spec: JobSpec, sheet: Sheet) -> None:
     owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
@@ -235,5 +248,6 @@ _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
     _counts,
     check_sizes,
     _policies,
+    _restarts,
     _files,
 )

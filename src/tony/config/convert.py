@@ -284,6 +284,21 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(_items(_list(value, '["trainer", "a100"]'), _text))
 
 
+def _codes(value: Any) -> tuple[int, ...]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"a list is expected: [{value}].")
+    faults: list[Fault] = []
+    for number, code in enumerate(_list(value, "[2, 127]")):
+        try:
+            if not 1 <= _integer(code) <= 255:
+                raise ValueError("an exit code of a program that failed is 1 to 255.")
+        except ValueError as error:
+            faults.append(Fault(str(error), number))
+    if faults:
+        raise WrongValue(*faults)
+    return tuple(value)
+
+
 def _files(value: Any, base: Path) -> tuple[str, ...]:
     values = _list(value, '["data.npz", "big.zip#archive"]')
     return tuple(_items(values, lambda item: paths.file_entry(_text(item), base)))
@@ -328,6 +343,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.NAMES: _names,
     Kind.TAGS: _tags,
     Kind.COMMAND: _command,
+    Kind.CODES: _codes,
     Kind.PORTS: _ports,
 }
 _WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {

@@ -13,7 +13,7 @@ from enum import Enum
 
 from tony.dataclass import dataclass
 from tony.model.job import MIB, JobSpec, Role
-from tony.model.states import DistributedMode, FailurePolicy, OnTimeout, RoleKind, StopOn, TlsMode
+from tony.model.states import DistributedMode, FailurePolicy, OnTimeout, RestartScope, RoleKind, StopOn, TlsMode
 
 #: A key as its parts: `("roles", "worker", "memory")`.
 Key = tuple[str, ...]
@@ -32,6 +32,7 @@ class Kind(Enum):
     CHOICE = "one of"  #: a member of an Enum
     NAMES = "list of roles"
     TAGS = "list of words"
+    CODES = "list of exit codes"
     FILES = "list of files"
     PATH = "path"
     SOURCE = "path or address"  #: what may lie in a cluster's file system, too
@@ -163,8 +164,16 @@ _JOB = (
          "it too.", attribute="", default="", also="param parameters"),
     _row("groups.<group>", Kind.NAMES, Half.AM, "Roles that `timeout_after` speaks of together.",
          attribute="", default="", also="group"),
-    _row("max_restarts", Kind.INTEGER, Half.AM, "Sessions after the first: how often a failed gang starts again.",
-         bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
+    _row("max_restarts", Kind.INTEGER, Half.AM, "How often it starts again after failures of its own; lost nodes and "
+         "the like are not charged.", bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
+    _row("restart_window", Kind.TIMEOUT, Half.AM, "Restarts that were longer ago do not count against `max_restarts`.",
+         also="retry_window failures_validity_interval"),
+    _row("no_retry_on", Kind.CODES, Half.AM, "Exit codes after which nothing is started again: `[2, 127]`.",
+         also="fatal_exit_codes no_restart_on"),
+    _row("min_uptime", Kind.TIMEOUT, Half.AM, "A program that ended before its gang had run so long, in two sessions in "
+         "a row, is not started a third time.", also="min_runtime"),
+    _row("restart_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL of the programs that are "
+         "stopped for a restart.", default="`stop_grace`", bounds=(0, None)),
     _row("backoff", Kind.DURATION, Half.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
          "restart is at once.", bounds=(0, None)),
     _row("gang_patience", Kind.TIMEOUT, Half.AM, "Time without another container after which an incomplete gang gives "
@@ -272,6 +281,15 @@ _ROLES = (
          bounds=(0, None)),
     _row("roles.<role>.timeout_after.on_timeout", Kind.CHOICE, Half.AM, "Then the session fails (`fail`), or the role "
          "is no longer waited for (`ignore`).", attribute="", default="fail", choices=OnTimeout),
+    _row("roles.<role>.restart", Kind.CHOICE, Half.AM, "What starts again when one of its tasks fails: the whole gang "
+         "(`session`), or only that `task`.", choices=RestartScope, also="restart_scope restart_policy"),
+    _row("roles.<role>.max_restarts", Kind.INTEGER, Half.AM, "Restarts that failures of the role's tasks may cause; they "
+         "count against the job's as well.", default="the job's", bounds=(0, 1_000_000),
+         also="retries restarts retry_count max_retries"),
+    _row("roles.<role>.no_retry_on", Kind.CODES, Half.AM, "Exit codes of the role's programs after which nothing is "
+         "started again, instead of the job's.", default="the job's", also="fatal_exit_codes no_restart_on"),
+    _row("roles.<role>.restart_grace", Kind.DURATION, Half.EXECUTOR, "The role's own time between SIGTERM and SIGKILL "
+         "when it is stopped for a restart.", default="the job's", bounds=(0, None)),
     _row("roles.<role>.stop_grace", Kind.DURATION, Half.EXECUTOR, "The role's own time between SIGTERM and SIGKILL.",
          default="the job's", bounds=(0, None), also="grace grace_period"),
     _row("roles.<role>.port_range", Kind.PORTS, Half.EXECUTOR, "Where the role's own reserved ports come from.",

@@ -62,5 +62,5 @@ def canonical(setting: Setting, value: object) -> str:
     if setting.kind is Kind.PORTS and isinstance(value, tuple):
         return quoted(f"{value[0]}-{value[1]}")
     if isinstance(value, tuple | list):
-        return f"[{', '.join(quoted(str(item)) for item in value)}]"
+        return f"[{', '.join(str(item) if isinstance(item, int) else quoted(str(item)) for item in value)}]"
     return quoted(value) if isinstance(value, str) else str(value)

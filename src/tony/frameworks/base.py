@@ -91,6 +91,14 @@ class Framework(ABC):
         """Variables of every program that the job may set otherwise. None by default."""
         return {}
 
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        """Whether one task of a role can start again while its peers run on (`restart = "task"`).
+
+        Returns:
+            None if it can; else why not, in a sentence without its full stop, such as `ranks wait for each other`.
+        """
+        return "its adapter does not say that it can bear that"
+
     @abstractmethod
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         """AM half: the one value that every task of the session gets. Plain JSON, as small as the framework allows."""

@@ -27,6 +27,18 @@ def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
     return list(groups.values())
 
 
+def lone_rank(spec: JobSpec, role: str) -> str | None:
+    """Why one task of a role cannot start again alone where ranks compute together; None if it is no rank, or the only.
+
+    An answer as of `Framework.lone_restart`.
+    """
+    for group in roles_together(spec):
+        ranks = computing(group)
+        if role in ranks and sum(each.instances for each in ranks.values()) > 1:
+            return f"the tasks of {' and '.join(ranks)} compute together: all ranks wait for each other, and begin together"
+    return None
+
+
 def computing(roles: Mapping[str, Role]) -> dict[str, Role]:
     """The roles of a group whose tasks compute together: no sidecars, no bystanders, none that only prepare.
 

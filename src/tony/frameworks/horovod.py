@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView, meeting_folder
 from tony.frameworks.checks import whole_gang
-from tony.frameworks.gang import computing, roles_together
+from tony.frameworks.gang import computing, lone_rank, roles_together
 from tony.frameworks.ranks import told_apart
 from tony.frameworks.slots import Slot, count_slots, slots_of
 from tony.frameworks.variables import MAX_STRING, string_size
@@ -51,6 +51,9 @@ class Horovod(Framework):
 
     def defaults(self) -> Mapping[str, str]:
         return {"HOROVOD_GLOO_TIMEOUT_SECONDS": TIMEOUT}
+
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return lone_rank(spec, role)
 
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         worlds = [world for world in _worlds(spec) if all(name in cluster.roles for name in world)]

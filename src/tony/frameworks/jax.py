@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.checks import whole_gang
+from tony.frameworks.gang import lone_rank
 from tony.frameworks.ranks import place_of, places, to_shared, told_apart
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
@@ -37,6 +38,9 @@ class Jax(Framework):
             if role.resources.gpus % role.procs_per_task
         ]
         return [*whole_gang(spec, self.name), *uneven]
+
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return lone_rank(spec, role)
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return None

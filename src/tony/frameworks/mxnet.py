@@ -30,6 +30,11 @@ class MxNet(Framework):
         problems = [*whole_gang(spec, self.name), *_wrong_roles(spec)]
         return problems or [*_not_together(spec)]
 
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        if role in ROLES:
+            return "ps-lite takes no process back that its scheduler has known before"
+        return None
+
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return "each server keeps a part of the model, laid out for as many as there are" if role == SERVER else None
 

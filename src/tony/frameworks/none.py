@@ -16,6 +16,9 @@ class NoFramework(Framework):
 
     name = "none"
 
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return None
+
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 

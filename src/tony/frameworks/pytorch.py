@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.checks import whole_gang
+from tony.frameworks.gang import lone_rank
 from tony.frameworks.ranks import Place, local_rank, place_of, places, processes, to_shared, told_apart
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
@@ -20,6 +21,9 @@ class PyTorch(Framework):
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         return whole_gang(spec, self.name)
+
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return lone_rank(spec, role)
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return None

@@ -32,6 +32,9 @@ class Standalone(Framework):
             problems.insert(0, Problem(key="framework", value=self.name, message=message))
         return problems
 
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return None
+
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 

@@ -9,7 +9,7 @@ from tony.dataclass import dataclass
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.checks import one_process_per_task
-from tony.frameworks.gang import roles_together
+from tony.frameworks.gang import computing, lone_rank, roles_together
 from tony.frameworks.variables import MAX_STRING, string_size
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
@@ -20,6 +20,9 @@ from tony.model.states import DistributedMode, RoleKind
 #: Characters that a host's name is taken to have before it is known: between `localhost` and a cloud's full names.
 ASSUMED_HOST = 32
 _ASSUMED_ADDRESS = "h" * ASSUMED_HOST + ":65535"
+
+#: Roles of a job with parameter servers: a worker there can come back under its address.
+PS, WORKER = "ps", "worker"
 
 Cluster = Mapping[str, Sequence[str]]
 
@@ -55,6 +58,14 @@ class TensorFlow(Framework):
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         too_many = () if spec.distributed_mode is DistributedMode.FCFS else _too_many(spec)
         return [*one_process_per_task(spec, self.name), *too_many]
+
+    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        group = next((group for group in roles_together(spec) if role in group), {})
+        if spec.distributed_mode is DistributedMode.FCFS or role not in computing(group):
+            return None
+        if PS not in group:
+            return lone_rank(spec, role)
+        return None if role == WORKER else f"with {role}, all that the workers have to do with each other is lost"
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
         return "each ps keeps a part of the model, laid out for as many as there are" if role == "ps" else None

@@ -11,6 +11,7 @@ from tony.model.states import (
     DistributedMode,
     FailurePolicy,
     OnTimeout,
+    RestartScope,
     RoleKind,
     StopOn,
     TlsMode,
@@ -57,6 +58,10 @@ class Role:
         instances: tasks; the most of them where the role may have fewer.
         min_instances: the least with which a session may start; None: it waits for all.
         after: role -> what must be true of it before this role starts.
+        restart: what starts again when one of its tasks fails.
+        max_restarts: restarts that its tasks may cause, within the job's; None: as many as the job has.
+        restart_grace: as the job's.
+        no_retry_on: as the job's, and instead of it.
         procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
         image: container image that the tasks run in.
@@ -79,6 +84,10 @@ class Role:
     after: Mapping[str, AfterCondition] = field(default_factory=dict)
     stop_on_failure: bool = False
     timeout_after: TimeoutAfter | None = None
+    restart: RestartScope = RestartScope.SESSION
+    max_restarts: int | None = None
+    no_retry_on: tuple[int, ...] | None = None
+    restart_grace: float | None = None
     stop_grace: float | None = None
     port_range: tuple[int, int] | None = None
     procs_per_task: int = 1
@@ -121,7 +130,12 @@ class JobSpec:
         hadoop_classpath: programs get a CLASSPATH with their node's Hadoop in it.
         groups: group name -> role names.
         params: values for `{params.NAME}`.
-        max_restarts: sessions after the first.
+        max_restarts: how often it starts again after failures of its own, be it the gang or a single task.
+        restart_window: seconds after which a restart does not count any more; None: they all count.
+        no_retry_on: exit codes after which nothing is started again.
+        min_uptime: seconds; a program that ended before its gang had run so long is not started a third time; None: off.
+        restart_grace: seconds between SIGTERM and SIGKILL of programs that are stopped for the next session; None:
+            `stop_grace`.
         backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
         gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
             while, where the scheduler does not grant gangs; None waits for ever.
@@ -150,6 +164,10 @@ class JobSpec:
     params: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int = 0
     backoff: float = 1.0
+    restart_window: float | None = None
+    no_retry_on: tuple[int, ...] = ()
+    min_uptime: float | None = None
+    restart_grace: float | None = None
     gang_patience: float | None = 60.0
     gang_wait: float | None = 60.0
     shrink_after: float | None = 30.0
@@ -255,6 +273,17 @@ class JobSpec:
         """Seconds between SIGTERM and SIGKILL for one role."""
         own = self.effective_roles[role].stop_grace
         return self.stop_grace if own is None else own
+
+    def restart_grace_of(self, role: str) -> float:
+        """Seconds between SIGTERM and SIGKILL for one role whose session is given up for the next one."""
+        own = self.effective_roles[role].restart_grace
+        own = self.restart_grace if own is None else own
+        return self.stop_grace_of(role) if own is None else own
+
+    def no_retry_on_of(self, role: str) -> tuple[int, ...]:
+        """Exit codes of one role's programs after which nothing is started again."""
+        own = self.effective_roles[role].no_retry_on
+        return self.no_retry_on if own is None else own
 
     def port_range_of(self, role: str) -> tuple[int, int] | None:
         """The range that one role's ports come from."""

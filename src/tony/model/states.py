@@ -96,6 +96,13 @@ class AfterCondition(Enum):
     STARTED = "started"  #: every task's program was started
 
 
+class RestartScope(Enum):
+    """What starts again when a task has failed."""
+
+    SESSION = "session"  #: the whole gang, as the next session
+    TASK = "task"  #: only that task, as its next try
+
+
 class OnTimeout(Enum):
     """What a group time-out does."""
 
