@@ -20,12 +20,13 @@ FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom
 
 #: Fields that only tell people something, or that follow from others.
 TOLD = {
-    Task: {"id", "name", "host", "tb_port", "executor_pid", "gone_why", "forced", "status", "note"},
+    Task: {"id", "name", "host", "tb_port", "executor_pid", "listens", "gone_why", "forced", "status", "note"},
     RoleState: {"name", "spec", "tasks", "counts", "held", "arrived"},
-    Container: {"id", "host"},
+    Container: {"id", "host", "said"},
     State: {
         *("job_id", "spec", "chief"),  # what the machine was made with
         *("accepted_wall", "am_pid", "am_host", "settings", "restart_reason", "ended_at"),
+        "specs",  # follow from the addresses
         "refused",  # a count of what changed nothing
         "gone",  # ids that never come again; thousands
         *("roles", "tasks", "containers", "timers"),  # each looked at by itself
@@ -45,6 +46,8 @@ OTHER: dict[str, Any] = {
     "hold": Hold.KILLED,
     "job": JobState.STOPPING,
     "queue_reason": "no room",
+    "reconciling": True,
+    "found": {"c-7"},
     "failures": [FAILURE],
     "tolerated": [FAILURE],
     "exports": {"worker": {"RESULT": (0, "7")}},

@@ -126,7 +126,7 @@ def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
 
 def of_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
     """A role outlived its group's end by more than it may."""
-    late = next((task for task in role.tasks if task.state not in ENDED_TASK_STATES), role.tasks[0])
+    late = next((task for task in role.members if task.state not in ENDED_TASK_STATES), role.members[0])
     still = "still ran" if late.living else "did not run yet"
     reason = (
         f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "

@@ -29,6 +29,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "attempt": state.attempt,
         "session": [state.session, state.opening],
         "version": state.version,
+        "reconciling": [state.reconciling, sorted(state.found), state.inherited],
         "queue": state.queue_reason,
         "gangs": [state.gangs, state.given_back],
         "living": state.living,
@@ -43,6 +44,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
             for r in state.roles.values()
         ],
         "waiting": [list(role.waiting) for role in state.roles.values()],
+        "left out": [sorted(role.left_out) for role in state.roles.values()],
         "containers": sorted([c.id, c.role, str(c.task), c.hold.value] for c in state.containers.values()),
         "tasks": [_task(task) for task in state.tasks.values()],
     }

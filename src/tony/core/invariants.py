@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tony.core.machine import Application
+from tony.core.policies import size
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, AfterCondition, DistributedMode, JobState, RoleKind, TaskState
@@ -19,6 +20,7 @@ def broken(app: Application) -> list[str]:
         *_containers(state),
         *_programs(state),
         *_gang(state),
+        *_sizes(state),
         *_setup(state),
         *_waits(state),
         *_timers(state),
@@ -109,8 +111,27 @@ def _gang(state: State) -> list[str]:
     return [
         f"{role.name} was published without all of its tasks"
         for role in state.roles.values()
-        if role.version and role.kind is not RoleKind.SIDECAR and any(role.counts[s] for s in waiting)
+        if role.version and role.kind is not RoleKind.SIDECAR and any(task.state in waiting for task in role.members)
     ]
+
+
+def _sizes(state: State) -> list[str]:
+    """Nobody is left out of a role that cannot bear it, or below its least; who is left out has nothing."""
+    wrong = []
+    for role in state.roles.values():
+        least = role.spec.min_instances
+        if role.left_out and (least is None or role.total < least):
+            wrong.append(f"{role.name} has {role.total} tasks in this session, and cannot do with less than {least}")
+        for index in role.left_out:
+            task = role.tasks[index]
+            over = state.final is not None and task.state is TaskState.STOPPED
+            if not (task.state is TaskState.PENDING or over):
+                wrong.append(f"{task.id} is left out and {task.state.value}")
+            if task.container and state.active:
+                wrong.append(f"{task.id} is left out and has {task.container}")
+    if state.session and state.chief and state.chief.index in state.roles[state.chief.role].left_out:
+        wrong.append(f"{state.chief} is the chief and is left out")
+    return wrong
 
 
 def _setup(state: State) -> list[str]:
@@ -162,6 +183,8 @@ def _timers(state: State) -> list[str]:
         for name in _OF_SHORTAGE
         if name in state.timers and not short
     ]
+    if not (state.active and size.is_elastic(state)):
+        wrong += [f"{name} is set and no gang waits for more" for name in size.TIMERS if name in state.timers]
     if state.pausing and "gang-patience" in state.timers:
         wrong.append("the gang pauses and waits for another container")
     return wrong

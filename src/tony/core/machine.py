@@ -17,7 +17,7 @@ from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
 from tony.core.fingerprint import digest
 from tony.core.state import State
-from tony.core.steps import containers, deadlines, ending, failing, gang, losses, reports, sessions
+from tony.core.steps import attempts, containers, deadlines, elastic, ending, failing, gang, losses, reports, sessions
 from tony.core.turn import Turn
 from tony.core.wanted import wanted
 from tony.errors import ExitCode
@@ -30,13 +30,13 @@ def _nothing(turn: Turn, event: ev.Event) -> None:
 
 
 _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
-    ev.AttemptStarted: sessions.attempt_started,
-    ev.ContainersFound: sessions.containers_found,
-    ev.ReconcileClosed: sessions.reconcile_closed,
+    ev.AttemptStarted: attempts.started,
+    ev.ContainersFound: attempts.containers_found,
+    ev.ReconcileClosed: attempts.reconcile_closed,
     ev.SessionOpened: sessions.opened,
     ev.Queued: containers.queued,
     ev.Unsatisfiable: failing.unsatisfiable,
-    ev.Granted: containers.granted,
+    ev.Granted: elastic.granted,
     ev.Registered: gang.registered,
     ev.Started: reports.started,
     ev.FirstOutput: reports.first_output,
@@ -71,6 +71,8 @@ class Application:
         """
         turn = Turn(self.state, now)
         _HANDLERS[type(event)](turn, event)
+        if isinstance(event, ev.AttemptStarted):
+            self._woken = None  # whoever was to wake us may be dead
         wake = self.state.timers.next()
         if wake and wake != self._woken:
             turn.ask(WakeAt(at=wake[0], name=wake[1]))

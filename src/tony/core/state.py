@@ -9,6 +9,7 @@ from tony.core.line import Line
 from tony.core.tables import JobMove, TaskMove, next_job_state, next_task_state
 from tony.core.timers import Timers
 from tony.dataclass import dataclass, field
+from tony.model.cluster import ClusterSpec
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role
@@ -30,6 +31,7 @@ class Task:
         gone_at: when its container ended while the program was living, until its report comes or is given up.
         gone_why: what was said of that container's end.
         forced: the same, if cluster or node ended it; else empty.
+        listens: where a later application master can call its executor; empty if that comes by itself.
         over_memory: they did so because it took more memory than it may have.
         started: its program was seen to run in this session.
         judged: a failure of this try was judged already; its end is no second one.
@@ -43,6 +45,7 @@ class Task:
     container: str | None = None
     incarnation: str | None = None
     executor_pid: int | None = None
+    listens: str = ""
     host: str | None = None
     address: str | None = None
     tb_port: int | None = None
@@ -81,6 +84,7 @@ class Container:
 
     Attributes:
         task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
+        said: the attempt that has asked for its end.
     """
 
     id: str
@@ -88,6 +92,7 @@ class Container:
     host: str
     task: TaskId | None = None
     hold: Hold = Hold.HELD
+    said: int = 0
 
     @property
     def given_back(self) -> bool:
@@ -112,6 +117,7 @@ class RoleState:
         waiting: indexes of the tasks for which a container is sought: those that are `requested`, and between two
             sessions those that will be.
         arrived: indexes of the tasks that are `registered` now: nobody looks for them among thousands.
+        left_out: indexes of the tasks that do not take part in this session.
     """
 
     name: str
@@ -129,11 +135,17 @@ class RoleState:
     demand: int = 0
     waiting: Line = field(default_factory=Line)
     arrived: set[int] = field(default_factory=set)
+    left_out: set[int] = field(default_factory=set)
 
     @property
     def total(self) -> int:
-        """Number of tasks."""
-        return len(self.tasks)
+        """Number of tasks that take part."""
+        return len(self.tasks) - len(self.left_out)
+
+    @property
+    def members(self) -> list[Task]:
+        """The tasks that take part."""
+        return [task for task in self.tasks if task.id.index not in self.left_out] if self.left_out else self.tasks
 
     @property
     def ended(self) -> int:
@@ -178,10 +190,13 @@ class State:
     """Everything about one job.
 
     Attributes:
-        chief: the task whose word counts most, if there is one.
+        chief: the task whose word counts most in this session, if there is one.
         attempt: the newest life of the application master; session: the present try of the gang, 0 before the first.
         opening: the highest session that was asked to be opened.
-        version: of the cluster spec, within the session.
+        version: of the cluster spec, within the session; specs: version -> what was published under it.
+        reconciling: what outlived the attempt before is being found out: nothing is judged lost.
+        found: containers that have shown themselves meanwhile.
+        inherited: the session that the attempt before had asked to be opened.
         accepted_wall: seconds since 1970 when the job was accepted, a label.
         settings: digest of the resolved job.
         gangs: the scheduler grants all of a gang's containers together or none of them.
@@ -207,6 +222,10 @@ class State:
         self.session = 0
         self.opening = 0
         self.version = 0
+        self.specs: dict[int, ClusterSpec] = {}
+        self.reconciling = False
+        self.found: set[str] = set()
+        self.inherited = 0
         self.accepted_wall = 0.0
         self.am_pid = 0
         self.am_host = ""
@@ -259,6 +278,11 @@ class State:
     def move_job(self, move: JobMove) -> None:
         """Takes one arrow of the job table."""
         self.job = next_job_state(self.job, move)
+
+    def first_chief(self) -> TaskId | None:
+        """The job's chief; of a role of which some are left out, the first that takes part."""
+        chief = self.spec.chief
+        return self.roles[chief.role].members[0].id if chief else None
 
     @property
     def active(self) -> bool:

@@ -6,7 +6,7 @@ No clock, no process. What it holds against the machine while it runs are `Promi
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from tony.core import actions as act
@@ -82,6 +82,10 @@ class Simulation:
         unlaunchable: tasks whose programs cannot be started.
         promises: what is held against the machine with every event.
         deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
+        dies: told of the number of each event that was logged; answers whether the application master dies then.
+        deaths: how often it did.
+        programs: how often programs were started, by task and session.
+        late: executors find a successor only when that has found out what is left.
     """
 
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
@@ -100,6 +104,10 @@ class Simulation:
         self.stubborn: set[TaskId] = set()
         self.unlaunchable: set[TaskId] = set()
         self.deaf = False
+        self.dies: Callable[[int], bool] | None = None
+        self.deaths = 0
+        self.programs: Counter[str] = Counter()
+        self.late = False
         self._unheard: dict[str, str] = {}
         self.promises = Promises(self.app)
         self._made = 0
@@ -117,10 +125,39 @@ class Simulation:
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
         self.digests.append(self.promises.handled(event, self.now, actions))
+        if isinstance(event, ev.ReconcileClosed) and self.late:
+            self.come_back()
+        if self.dies and self.dies(len(self.log)):
+            self.die()
+            return []
         self.actions += actions
         for action in actions:
             self._perform(action)
         return actions
+
+    def die(self) -> None:
+        """The application master dies: between what it has logged and what was to come of it. The next one begins.
+
+        What was on its way to it is lost; executors keep what was not acknowledged, which is all of that.
+        """
+        self.deaths += 1
+        for executor in self.executors.values():
+            executor.connected = False
+            executor.told.clear()
+            unheard = [p.event for p in self.pending if p.source == executor.container]
+            executor.said.extendleft(reversed(unheard))
+        self.pending.clear()
+        self._wake = None
+        self.app = Application(self.app.state.job_id, self.app.state.spec)
+        for event, at in self.log:
+            self.app.handle(event, at)
+        if self.app.digest() != self.digests[-1]:
+            raise BrokenPromiseError("the successor does not know what its predecessor knew")
+        self.promises.succeeded_by(self.app)
+        attempt = self.app.state.attempt + 1
+        self.deliver(
+            ev.AttemptStarted(attempt=attempt, wall=1000.0, settings="x", pid=attempt, host="am", gangs=self._gangs)
+        )
 
     def deliver_pending(self, index: int = 0, *, twice: bool = False) -> None:
         """Delivers one of the events on their way, perhaps a second copy later."""
@@ -237,8 +274,7 @@ class Simulation:
     def _perform(self, action: act.Action) -> None:
         match action:
             case act.Reconcile():
-                self._send(ev.ContainersFound(containers=()))
-                self._send(ev.ReconcileClosed())
+                self._reconcile()
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
                     raise BrokenPromiseError(f"session {session} opens while programs run")
@@ -267,6 +303,23 @@ class Simulation:
                 if (self.running() and not self.deaf) or self.finished:
                     raise BrokenPromiseError("finished with programs running, or twice")
                 self.finished = action
+
+    def _reconcile(self) -> None:
+        """Only containers with an executor in them outlive a master; who was to be launched in the others is gone."""
+        for container in [c for c in self.containers if c not in self.executors]:
+            del self.containers[container]
+        if self.deaths:
+            self.demand.clear()
+        if not self.late:
+            self.come_back()
+        self._send(ev.ContainersFound(containers=tuple(self.containers)))
+        self._send(ev.ReconcileClosed())
+
+    def come_back(self) -> None:
+        """Executors that have lost their application master find its successor."""
+        for container in list(self.executors):
+            if not self.executors[container].connected:
+                self.reconnect(container)
 
     def _end(self, container: str, cause: str) -> None:
         if self.deaf:
@@ -358,6 +411,7 @@ class Simulation:
             self._report_exit(executor, program, status)
         else:
             executor.program = program
+            self.programs[f"{action.task} in session {action.session}"] += 1
             said = ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1)
             self._say(executor, said)
 

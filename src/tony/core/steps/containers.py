@@ -81,6 +81,8 @@ def granted(turn: Turn, event: ev.Granted) -> None:
         return
     container = Container(event.container, event.role, event.host)
     state.containers[container.id] = container
+    if state.reconciling:
+        state.found.add(container.id)
     role = state.roles.get(event.role)
     index = role.waiting.take() if role and not state.pausing else None
     if role is None or index is None:
@@ -94,10 +96,16 @@ def granted(turn: Turn, event: ev.Granted) -> None:
     if _is_short(role) or is_incomplete(state):
         expect_another(turn)
     else:
-        state.queue_reason = ""
-        state.given_back = 0
-        state.timers.cancel("allocation")
-        state.timers.cancel("gang-patience")
+        complete(turn)
+
+
+def complete(turn: Turn) -> None:
+    """Nothing is missing without which the job cannot go on."""
+    state = turn.state
+    state.queue_reason = ""
+    state.given_back = 0
+    state.timers.cancel("allocation")
+    state.timers.cancel("gang-patience")
 
 
 def _place(turn: Turn, role: RoleState, task: Task, container: Container) -> None:
@@ -140,7 +148,7 @@ def held_by(state: State, task: Task) -> Container | None:
 def give_back(turn: Turn, container: Container) -> None:
     """Asks the executor to end and the scheduler to take the container, once."""
     if container.hold is Hold.HELD:
-        container.hold = Hold.RELEASED
+        container.hold, container.said = Hold.RELEASED, turn.state.attempt
         _no_longer_held(turn, container)
         turn.ask(act.Release(container=container.id))
 
@@ -159,6 +167,7 @@ def end_by_force(turn: Turn, container: Container, reason: str) -> None:
     if before is Hold.HELD:
         _no_longer_held(turn, container)
     if before is not Hold.KILLED:
+        container.said = turn.state.attempt
         turn.ask(act.Kill(container=container.id, reason=reason))
 
 

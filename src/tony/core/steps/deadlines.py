@@ -7,15 +7,17 @@ from functools import partial
 
 from tony.core import events as ev
 from tony.core import failures
-from tony.core.steps import ending, failing, outcomes, progress, restarting, standstill, stopping
+from tony.core.policies import size
+from tony.core.steps import attempts, elastic, ending, failing, outcomes, progress, restarting, standstill, stopping
 from tony.core.turn import Turn
 from tony.model.ids import TaskId
 from tony.model.states import JobState, OnTimeout, RoleKind
+from tony.units import format_duration
 
 
 def deadline(turn: Turn, event: ev.Deadline) -> None:
     """Does what is due; one that was moved, cancelled or is early does nothing."""
-    if turn.state.timers.pop_due(event.name, turn.now):
+    if turn.state.timers.pop_due(event.name, turn.now) and not attempts.put_off(turn, event.name):
         kind, _, who = event.name.partition(":")
         _DUE[kind](turn, who)
 
@@ -49,6 +51,16 @@ def _job_is_late(kind: str, turn: Turn, who: str) -> None:
     failing.of_job(turn, failures.of_job_timeout(turn.state, kind, turn.now))
 
 
+def _containers_are_late(turn: Turn, who: str) -> None:
+    limit = format_duration(turn.state.spec.timeouts.allocation or 0)
+    if not elastic.make_do(turn, f"within {limit} (allocation_timeout)"):
+        _job_is_late("allocation", turn, who)
+
+
+def _no_more_came(turn: Turn, who: str) -> None:
+    elastic.settle(turn)
+
+
 def _next_session_is_due(turn: Turn, who: str) -> None:
     restarting.delay_is_over(turn)
 
@@ -77,10 +89,12 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "execution": partial(_task_is_late, "execution"),
     "report": _no_report_came,
     "group": _role_is_late,
-    "allocation": partial(_job_is_late, "allocation"),
+    "allocation": _containers_are_late,
     "job": partial(_job_is_late, "job"),
     "gang-patience": _no_other_came,
     "gang-pause": _gang_asks_again,
+    size.FIRST: _no_more_came,
+    size.LATER: _no_more_came,
     "restart": _next_session_is_due,
     "stop-limit": _stop_was_not_proved,
     "force-limit": _force_was_not_proved,

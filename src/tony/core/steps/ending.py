@@ -88,7 +88,14 @@ def end_if_nothing_is_left(turn: Turn) -> None:
         final.failure = failures.root(state, final.failure)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = turn.now
-    turn.ask(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=final.failure))
+    tell(turn)
+
+
+def tell(turn: Turn) -> None:
+    """Has it told how the job has ended."""
+    state = turn.state
+    assert state.final is not None
+    turn.ask(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=state.final.failure))
 
 
 def exit_code(state: State) -> ExitCode | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.policies import size
 from tony.core.state import RoleState, State
 from tony.core.steps import programs
 from tony.core.tables import TaskMove
@@ -29,7 +30,7 @@ def registered(turn: Turn, event: ev.Registered) -> None:
         state.refused += 1
         return
     task = state.tasks[event.task]
-    task.incarnation, task.executor_pid = event.incarnation, event.pid
+    task.incarnation, task.executor_pid, task.listens = event.incarnation, event.pid, event.listens
     if event.session > state.session or not state.active or task.state is not TaskState.STARTING:
         return
     if event.session < state.session:
@@ -61,7 +62,10 @@ def form(turn: Turn) -> None:
         state.version += 1
         for role in new:
             role.version = state.version
-        turn.ask(act.Publish(spec=_cluster_spec(state, gang)))
+        for name in size.TIMERS:
+            state.timers.cancel(name)
+        state.specs[state.version] = spec = _cluster_spec(state, gang)
+        turn.ask(act.Publish(spec=spec))
     if waiting and state.version:
         programs.start(turn, waiting, state.version)
 
@@ -72,8 +76,9 @@ def _cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:
         session=state.session,
         version=state.version,
         roles={
-            role.name: tuple(task.address or "" for task in role.tasks)
+            role.name: tuple(task.address or "" for task in role.members)
             for role in gang
             if role.total and sum(role.counts[s] for s in here) == role.total
         },
+        absent={role.name: tuple(sorted(role.left_out)) for role in state.roles.values() if role.left_out},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.state import Container, Hold, Task
-from tony.core.steps import containers, ending, gang, outcomes, restarting
+from tony.core.steps import containers, elastic, ending, gang, outcomes, restarting
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.report import FailureClass
@@ -87,6 +87,7 @@ def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None)
     if stuck:
         containers.end_by_force(turn, stuck, cause)
         containers.detach(state, stuck)
+    elastic.settle(turn)
     if not again:
         reason = f"{task.launches} containers of {task.id} ended before its program was started; the last: {cause}"
         failure = failures.of_task(state, task, "launch", FailureClass.INFRASTRUCTURE, reason, turn.now)

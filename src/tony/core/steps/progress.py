@@ -6,7 +6,7 @@ from tony.core import actions as act
 from tony.core import failures
 from tony.core.policies import start_order, success
 from tony.core.state import RoleState
-from tony.core.steps import containers, ending, failing, gang
+from tony.core.steps import containers, elastic, ending, failing, gang
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.report import FailureClass
@@ -18,8 +18,11 @@ def advance(turn: Turn) -> None:
     state = turn.state
     if not state.active:
         return
-    for role in start_order.newly_ready(state.roles):
+    ready = list(start_order.newly_ready(state.roles))
+    for role in ready:
         _ready(turn, role)
+    if ready:
+        elastic.begin(turn)
     gang.form(turn)
     won = success.judge(state)
     if won:

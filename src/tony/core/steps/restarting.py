@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core.policies import size
 from tony.core.policies.restart import Decision
 from tony.core.state import State, Task
 from tony.core.steps import containers, stopping
@@ -11,9 +12,11 @@ from tony.core.turn import Turn
 from tony.model.report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
+#: Why the first session opens.
+FIRST = "the job begins"
 #: Deadlines that mean something within one session only.
 _OF_A_SESSION = frozenset(
-    {"registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause"}
+    {"registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", *size.TIMERS}
 )
 
 

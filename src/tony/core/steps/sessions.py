@@ -1,42 +1,14 @@
-"""An attempt begins; a session opens: who runs in it, and with what."""
+"""A session opens: who runs in it, and with what."""
 
 from __future__ import annotations
 
-from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import RoleState, State
-from tony.core.steps import containers, progress, restarting
+from tony.core.steps import containers, progress
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
 from tony.errors import InvalidTransition
 from tony.model.states import JobState, RoleKind, TaskState
-
-
-def attempt_started(turn: Turn, event: ev.AttemptStarted) -> None:
-    """An application master lives. What is left of its predecessors is asked for first."""
-    state = turn.state
-    if event.attempt <= state.attempt:
-        raise InvalidTransition(f"attempt {event.attempt} after attempt {state.attempt}")
-    if state.attempt == 0:
-        state.accepted_wall = event.wall - turn.now
-        state.move_job(JobMove.BEGIN)
-    state.attempt, state.settings = event.attempt, event.settings
-    state.am_pid, state.am_host = event.pid, event.host
-    state.gangs = event.gangs
-    turn.ask(act.Reconcile())
-
-
-def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
-    """What is left of earlier attempts and was for nobody we know is ended."""
-    for container in event.containers:
-        if container not in turn.state.containers:
-            turn.ask(act.Kill(container=container, reason="nobody knows what it was for"))
-
-
-def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
-    """All that was left has shown itself: the first session may open."""
-    if turn.state.session == 0 and turn.state.active:
-        restarting.open_session(turn, 1, "the job begins")
 
 
 def opened(turn: Turn, event: ev.SessionOpened) -> None:
@@ -49,6 +21,7 @@ def opened(turn: Turn, event: ev.SessionOpened) -> None:
     elif not state.active:
         return
     state.session, state.version, state.restart_due = event.session, 0, False
+    state.specs.clear()
     state.failures.clear()
     state.tolerated.clear()
     again = _roles_to_run(state)
@@ -59,6 +32,7 @@ def opened(turn: Turn, event: ev.SessionOpened) -> None:
             containers.give_back_all(turn, role)
         else:
             _reset(turn, role)
+    state.chief = state.first_chief()
     progress.limit_groups(turn)
     progress.advance(turn)
     for role in state.roles.values():
@@ -78,6 +52,7 @@ def _roles_to_run(state: State) -> list[RoleState]:
 
 def _reset(turn: Turn, role: RoleState) -> None:
     role.ready = role.blocked = False
+    role.left_out.clear()
     role.version = role.started = role.unstarted = 0
     role.kind = role.spec.kind
     for task in role.tasks:

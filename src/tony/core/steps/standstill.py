@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from tony.core import shortage
-from tony.core.policies import patience
+from tony.core.policies import patience, size
 from tony.core.state import Container, State
-from tony.core.steps import containers
+from tony.core.steps import containers, elastic
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.states import TaskState
@@ -23,9 +23,11 @@ _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 def give_way(turn: Turn) -> None:
     """Nothing more was granted: gives back every container in which no program lives, and asks for none for a while.
 
-    Whoever has none to give back is in nobody's way, and goes on waiting.
+    Whoever has none to give back is in nobody's way, and goes on waiting. So does who has enough, and is about to start.
     """
     state = turn.state
+    if size.enough(state):
+        return
     idle = [container for container in state.containers.values() if _is_idle(state, container)]
     if not idle:
         return
@@ -63,3 +65,4 @@ def ask_again(turn: Turn) -> None:
         containers.settle_demand(turn, role)
     if containers.is_incomplete(state):
         containers.expect_another(turn)
+    elastic.begin(turn)

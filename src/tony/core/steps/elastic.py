@@ -1,0 +1,68 @@
+"""A gang that may go without some of its tasks does so when it has waited for them long enough.
+
+Who is left out stays `pending` for this session, and its container is sought no more. The next session asks for all
+again. Programs see those that take part only, counted from 0 (`model/cluster.py`).
+"""
+
+from __future__ import annotations
+
+from tony.core import events as ev
+from tony.core.policies import size
+from tony.core.state import RoleState
+from tony.core.steps import containers, gang
+from tony.core.tables import TaskMove
+from tony.core.turn import Turn
+from tony.units import format_duration
+
+
+def begin(turn: Turn) -> None:
+    """Roles have become ready, or are asked for again: begins the time in which all of their containers may come."""
+    name, limit = size.wait(turn.state)
+    if limit is not None and size.is_elastic(turn.state):
+        turn.state.timers.set(name, turn.now + limit)
+
+
+def granted(turn: Turn, event: ev.Granted) -> None:
+    """A container; with it there may be enough."""
+    containers.granted(turn, event)
+    settle(turn)
+
+
+def settle(turn: Turn) -> None:
+    """After anything that changes who has a container: goes without the others, if they had their time."""
+    state = turn.state
+    name, limit = size.wait(state)
+    if limit is None or name in state.timers or not state.active or state.pausing or state.reconciling:
+        return
+    make_do(turn, f"within {format_duration(limit)} ({name.replace('-', '_')})")
+
+
+def make_do(turn: Turn, why: str) -> bool:
+    """Goes without all who have no container, if it can; answers whether it did.
+
+    Args:
+        why: in which time, and by which setting, none has come for them.
+    """
+    state = turn.state
+    if not size.enough(state):
+        return False
+    missing = [role for role in size.forming(state) if len(role.waiting)]
+    for role in missing:
+        _leave_out(turn, role, why)
+    if not missing:
+        return False
+    state.chief = state.first_chief()
+    if not containers.is_incomplete(state):
+        containers.complete(turn)
+    gang.form(turn)
+    return True
+
+
+def _leave_out(turn: Turn, role: RoleState, why: str) -> None:
+    state = turn.state
+    for index in role.waiting:
+        task = role.tasks[index]
+        state.move_task(task, TaskMove.RESET, turn.now)
+        role.left_out.add(index)
+        task.note = f"left out of session {state.session}: no container {why}"
+    containers.settle_demand(turn, role)
