@@ -170,8 +170,8 @@ _JOB = (
          also="retry_window failures_validity_interval"),
     _row("no_retry_on", Kind.CODES, Half.AM, "Exit codes after which nothing is started again: `[2, 127]`.",
          also="fatal_exit_codes no_restart_on"),
-    _row("min_uptime", Kind.TIMEOUT, Half.AM, "A program that ended before its gang had run so long, in two sessions in "
-         "a row, is not started a third time.", also="min_runtime"),
+    _row("min_uptime", Kind.TIMEOUT, Half.AM, "A program that ended before its gang had run so long, in two sessions "
+         "in a row, is not started a third time.", also="min_runtime"),
     _row("restart_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL of the programs that are "
          "stopped for a restart.", default="`stop_grace`", bounds=(0, None)),
     _row("backoff", Kind.DURATION, Half.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
@@ -283,8 +283,8 @@ _ROLES = (
          "is no longer waited for (`ignore`).", attribute="", default="fail", choices=OnTimeout),
     _row("roles.<role>.restart", Kind.CHOICE, Half.AM, "What starts again when one of its tasks fails: the whole gang "
          "(`session`), or only that `task`.", choices=RestartScope, also="restart_scope restart_policy"),
-    _row("roles.<role>.max_restarts", Kind.INTEGER, Half.AM, "Restarts that failures of the role's tasks may cause; they "
-         "count against the job's as well.", default="the job's", bounds=(0, 1_000_000),
+    _row("roles.<role>.max_restarts", Kind.INTEGER, Half.AM, "Restarts that failures of the role's tasks may cause; "
+         "they count against the job's as well.", default="the job's", bounds=(0, 1_000_000),
          also="retries restarts retry_count max_retries"),
     _row("roles.<role>.no_retry_on", Kind.CODES, Half.AM, "Exit codes of the role's programs after which nothing is "
          "started again, instead of the job's.", default="the job's", also="fatal_exit_codes no_restart_on"),

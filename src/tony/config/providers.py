@@ -54,8 +54,8 @@ def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
         why = adapter.lone_restart(spec, name) if role.restart is RestartScope.TASK else None
         if why:
             message = (
-                f'with framework = "{spec.framework}", a task of {name} cannot start again alone: {why}. Write restart = '
-                '"session", or leave it out: then the gang starts again together.'
+                f'with framework = "{spec.framework}", a task of {name} cannot start again alone: {why}. Write '
+                'restart = "session", or leave it out: then the gang starts again together.'
             )
             yield Problem(key=f"roles.{name}.restart", value=quoted(role.restart.value), message=message)
 

@@ -35,7 +35,8 @@ def lone_rank(spec: JobSpec, role: str) -> str | None:
     for group in roles_together(spec):
         ranks = computing(group)
         if role in ranks and sum(each.instances for each in ranks.values()) > 1:
-            return f"the tasks of {' and '.join(ranks)} compute together: all ranks wait for each other, and begin together"
+            names = " and ".join(ranks)
+            return f"the tasks of {names} compute together: all ranks wait for each other, and begin together"
     return None
 
 

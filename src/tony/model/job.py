@@ -133,7 +133,7 @@ class JobSpec:
         max_restarts: how often it starts again after failures of its own, be it the gang or a single task.
         restart_window: seconds after which a restart does not count any more; None: they all count.
         no_retry_on: exit codes after which nothing is started again.
-        min_uptime: seconds; a program that ended before its gang had run so long is not started a third time; None: off.
+        min_uptime: seconds; a program that ended before its gang had run so long, twice, stays ended; None: off.
         restart_grace: seconds between SIGTERM and SIGKILL of programs that are stopped for the next session; None:
             `stop_grace`.
         backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
