@@ -3,6 +3,7 @@
 main ──▶ life ──▶ executor ──┬▶ link         one connection to the application master, made anew when it breaks
   │                          │    ├▶ dialog       what was said and what follows from it; no I/O
   │                          │    ├▶ lease        how long to go on alone
+  │                          │    ├▶ summons      where an application master that has come up elsewhere calls
   │                          │    ├▶ log_readers  who reads what the program prints, through the application master
   │                          │    └▶ tunnels      who connects to its ports, through the application master
   │                          ├▶ meeting      a process that answers on the task's own port, if its framework wants one:

@@ -100,6 +100,7 @@ class Dialog:
         highest_attempt: no older application master is obeyed.
         session: the newest session we have heard of.
         heartbeat_interval: seconds, as the last Welcome said.
+        partner: attempt of the application master that we talk with; 0 where it has not answered, or there is none.
         refused: how many messages were ignored as stale, repeated or out of place.
     """
 
@@ -111,9 +112,11 @@ class Dialog:
         self.heartbeat_interval = 1.0
         self.refused = 0
         self.stance = Stance.APART
+        self.partner = 0
         self._kept: deque[_Kept] = deque()
         self._made = 0
         self._sent = 0
+        self._acked = 0
         self._asked = session
         self._ready = False
         self._barred = False
@@ -126,11 +129,26 @@ class Dialog:
     def connected(self) -> msg.Attach:
         """A new connection is there; answers what to say first."""
         self.stance = Stance.ATTACHED
-        return replace(self._attach, highest_attempt=self.highest_attempt)
+        return replace(
+            self._attach, highest_attempt=self.highest_attempt, session=self.session, acked=min(self._acked, self._made)
+        )
+
+    def listens(self, address: str) -> None:
+        """From now on we can be called there."""
+        self._attach = replace(self._attach, listens=address)
+
+    def summoned(self, attempt: int) -> bool:
+        """An application master calls; answers whether to come. From then on no older one is obeyed."""
+        if attempt < self.highest_attempt:
+            self.refused += 1
+            return False
+        self.highest_attempt = attempt
+        return True
 
     def disconnected(self) -> None:
         """The connection is gone; what it carried may be lost."""
         self.stance = Stance.APART
+        self.partner = 0
 
     def unsent(self, now: float) -> Sequence[msg.Reported]:
         """Reports to send now, oldest first; each once per connection. None before the Welcome."""
@@ -177,7 +195,7 @@ class Dialog:
     def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:
         if message.attempt < self.highest_attempt:
             return self._ignore()
-        self.highest_attempt = message.attempt
+        self.highest_attempt = self.partner = message.attempt
         self.heartbeat_interval = min(max(message.heartbeat_interval, _FASTEST), _SLOWEST)
         self._acknowledged(message.acked)
         if self.stance is Stance.ATTACHED:
@@ -186,6 +204,7 @@ class Dialog:
         return ()
 
     def _acknowledged(self, n: int) -> None:
+        self._acked = max(self._acked, n)
         while self._kept and self._kept[0].report.n <= n:
             self._kept.popleft()
 

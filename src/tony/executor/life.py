@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tony.bootstrap import settle
 from tony.errors import ExitCode
 from tony.executor.executor import Executor
-from tony.executor.link import Connect, reaching
+from tony.executor.link import Connect, Reach
 from tony.executor.pen import Pen, PenHandler
 from tony.executor.watchdog import Watchdog
 from tony.protocol.launch import LaunchContext
@@ -40,7 +40,8 @@ def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], C
         root.removeHandler(handler)
         root.addHandler(PenHandler(pen, handler))
     try:
-        return asyncio.run(Executor(context, dict(os.environ), watchdog, pen, wrap(reaching(context))).run())
+        reach = Reach(context)
+        return asyncio.run(Executor(context, dict(os.environ), watchdog, pen, reach, wrap(reach)).run())
     except Exception:
         log.exception("the executor broke: please report this")
         return ExitCode.BUG

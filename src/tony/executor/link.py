@@ -8,25 +8,32 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.dialog import Dialog, Stance, Wish
 from tony.executor.lease import Backoff, Lease
 from tony.protocol.errors import Code
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Heartbeat, Message
+from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram
 from tony.rpc.transport import connect
 
 log = logging.getLogger(__name__)
 
 #: Seconds that a connection and the answer to Attach may take each.
 _ANSWER = 10.0
+#: Seconds, in which this machine did not sleep, that an application master may take to renew a lease that is over. So
+#: whoever shuts a laptop and opens it an hour later finds the program as it was. Part of what the application master
+#: reckons with: `SLACK` in `core/policies/presumed.py`.
+LAST_CHANCE = 5.0
+#: What says only that it is the wrong moment, or the wrong one of two application masters.
+_FOR_NOW = frozenset({Code.BUSY, Code.SUPERSEDED})
 
 
 class Clock(Protocol):
     """What time it is; `tony.clock` in earnest."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump."""
+        """Seconds that never jump, and go on while the machine sleeps."""
 
     def wall(self) -> float:
         """Seconds since 1970."""
@@ -49,17 +56,28 @@ class Connection(Protocol):
 Connect = Callable[[float], Awaitable[Connection]]
 
 
-def reaching(context: LaunchContext) -> Connect:
-    """Makes connections to the application master that a launch context names."""
+class Reach:
+    """The way to the application master, which may move. Called, it makes a connection.
 
-    async def connect_within(timeout: float) -> Connection:
-        return await connect(context.task.am_address, context.credentials, timeout=timeout)
+    Attributes:
+        address: where it is now, as far as we know.
+    """
 
-    return connect_within
+    def __init__(self, context: LaunchContext) -> None:
+        self.address = context.task.am_address
+        self._credentials = context.credentials
+
+    async def __call__(self, timeout: float) -> Connection:
+        """Connects within so many seconds."""
+        return await connect(self.address, self._credentials, timeout=timeout)
 
 
 class Link:
-    """Keeps in touch with the application master for as long as the lease allows."""
+    """Keeps in touch with the application master for as long as the lease allows.
+
+    Attributes:
+        unwanted: it has said that we are not wanted any more.
+    """
 
     def __init__(
         self,
@@ -90,6 +108,11 @@ class Link:
         self._backoff = Backoff()
         self._gone = False
         self._why = "no connection yet"
+        self._resting = False
+        self._step: asyncio.Timeout | None = None
+        self._attached_at: float | None = None
+        self._missed = False
+        self.unwanted = False
 
     def flush(self) -> None:
         """Sends the reports that have not been sent."""
@@ -107,21 +130,52 @@ class Link:
         if self._connection:
             self._connection.send(message)
 
+    def summoned(self, attempt: int, *, moved: bool) -> None:
+        """An application master that we obey has called: goes to it at once, if we are not there yet.
+
+        Args:
+            moved: it is at another place than we thought.
+        """
+        self._backoff.reset()
+        if moved or self._resting or self._dialog.partner not in (0, attempt):
+            log.info("attempt %d of the application master calls", attempt)
+            self._break_off()
+
     async def keep(self) -> str:
-        """Connects again and again until the lease is over; answers why contact was lost."""
+        """Connects again and again until the lease is over, or we are not wanted; answers why contact was lost."""
         while True:
-            left = self._left()
-            await asyncio.sleep(min(self._backoff.delay(), left))
             try:
-                connection = await self._connect(min(_ANSWER, max(1.0, left)))
-            except ConnectionFailed as error:
-                self._lost(str(error), gone=error.gone)
-            except ProtocolError as error:
-                self._lost(str(error), gone=_is_refusal(error))
-            else:
-                await self._converse(connection)
-            if self._left() <= 0:
+                async with asyncio.timeout(None) as self._step:
+                    await self._meet()
+            except TimeoutError:
+                if self._step is not None:
+                    raise  # it was none of ours
+            self._step = None
+            if self.unwanted or self._left() <= 0:
                 return self._why
+
+    def _break_off(self) -> None:
+        """Ends what `keep` is doing; it looks anew what there is to do."""
+        if self._step is not None:
+            self._step.reschedule(asyncio.get_running_loop().time())
+            self._step = None
+
+    async def _meet(self) -> None:
+        """One try to connect, and all that comes of it."""
+        left = self._left()
+        self._resting = True
+        try:
+            await asyncio.sleep(min(self._backoff.delay(), left))
+        finally:
+            self._resting = False
+        try:
+            connection = await self._connect(min(_ANSWER, max(1.0, left)))
+        except ConnectionFailed as error:
+            self._lost(str(error), gone=error.gone)
+        except ProtocolError as error:
+            self._refused(error, str(error))
+        else:
+            await self._converse(connection)
 
     def _left(self) -> float:
         return self._lease.left(self._clock.monotonic(), gone=self._gone)
@@ -131,50 +185,64 @@ class Link:
             log.warning("no contact to the application master: %s", why)
         self._why, self._gone = why, gone
 
+    def _refused(self, error: ProtocolError, why: str) -> None:
+        """It will not hear of us. If we are not wanted, waiting is wrong; else another one may come that wants us."""
+        is_for_now = error.code in _FOR_NOW
+        self.unwanted = error.code == Code.STALE or (self._attached_at is None and not is_for_now)
+        self._lost(why, gone=not is_for_now)
+
     async def _converse(self, connection: Connection) -> None:
         self._connection = connection
         self._welcome.clear()
+        began = self._clock.monotonic()
         connection.send(self._dialog.connected())
         try:
             # A heart that beats for ever ends with the conversation, and the conversation with whatever breaks it.
             async with asyncio.TaskGroup() as group:
                 beating = group.create_task(self._beat_on(connection))
-                why, gone = await self._listen(connection)
+                await self._listen(connection, began)
                 beating.cancel()
         finally:
             self._connection = None
             self._dialog.disconnected()
             self._apart()
             connection.close()
-        self._lost(why, gone=gone)
 
-    async def _listen(self, connection: Connection) -> tuple[str, bool]:
-        """Hears what comes until the end; answers why it ended, and whether that says that nobody is there for us."""
+    async def _listen(self, connection: Connection, began: float) -> None:
+        """Hears what comes until the end, and keeps in mind what that means."""
         try:
             async with asyncio.timeout(_ANSWER) as patience:
                 while (message := await connection.receive()) is not None:
-                    self._hear(message)
+                    self._hear(message, began)
                     if self._dialog.stance is Stance.WELCOME:
                         patience.reschedule(None)
         except TimeoutError:
-            return f"no answer to attach within {_ANSWER:g} s", False
+            self._lost(f"no answer to attach within {_ANSWER:g} s", gone=False)
         except ProtocolError as error:
-            return f"the application master refused us: {error}", _is_refusal(error)
-        if getattr(connection, "error", None) is None:
-            self._lease.renew(self._clock.monotonic())  # its kernel has just told us so: that was contact
-        return "it closed the connection", False
+            self._refused(error, f"the application master refused us: {error}")
+        else:
+            self._lost("it closed the connection", gone=False)
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: Message, began: float) -> None:
         welcome = self._dialog.stance is Stance.ATTACHED
+        if isinstance(message, StartProgram) and self._left() <= 0:
+            # We stood still, and so did this message: who knows what it has been replaced by. It will be said again.
+            self._missed = True
+            return
         wishes = self._dialog.received(message)
         if welcome and self._dialog.stance is Stance.ATTACHED:
-            raise ProtocolError(Code.STALE, "an older application master answered")
-        self._lease.renew(self._clock.monotonic())
+            raise ProtocolError(Code.SUPERSEDED, "an older application master answered")
         if welcome:
             log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
+            self._attached_at = began
+            self._lease.renew(began)
             self._welcome.set()
-            self._gone, self._why = False, ""
+            self._gone, self._missed, self._why = False, False, ""
             self._backoff.reset()
+        elif isinstance(message, Ack) and message.heard is not None:
+            self._lease.renew(min(message.heard, self._clock.monotonic()))
+            if self._missed and self._left() > 0:
+                self._break_off()  # on a new connection it tells us all that we must know
         for wish in wishes:
             self._perform(wish)
         self.flush()
@@ -182,12 +250,17 @@ class Link:
     async def _beat_on(self, connection: Connection) -> None:
         await self._welcome.wait()
         # The first one at any time within the interval: those of ten thousand executors shall not come together.
-        await asyncio.sleep(self._dialog.heartbeat_interval * os.urandom(1)[0] / 256)
+        await asyncio.sleep(self._pause() * os.urandom(1)[0] / 256)
         while True:
-            connection.send(self._beat())
-            await asyncio.sleep(self._dialog.heartbeat_interval)
+            now = self._clock.monotonic()
+            is_over = self._lease.left(now, gone=False) <= 0
+            asks = self._lease.wants_renewal(now)
+            beat = self._beat()
+            connection.send(replace(beat, mono=now, asks=True) if asks else beat)
+            await asyncio.sleep(LAST_CHANCE if is_over else self._pause())
+            if is_over and self._left() <= 0:
+                self._lost(f"it has not answered for {self._lease.term:.0f} s", gone=False)
+                self._break_off()
 
-
-def _is_refusal(error: ProtocolError) -> bool:
-    """Whether trying again is of no use: as good as nobody there."""
-    return error.code != Code.BUSY
+    def _pause(self) -> float:
+        return min(self._dialog.heartbeat_interval, self._lease.pulse)

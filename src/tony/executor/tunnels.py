@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from tony.errors import ConnectionFailed, ProtocolError
+from tony.executor.link import Reach
 from tony.linux import refusals
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
@@ -35,14 +36,20 @@ class Tunnels:
     """All tunnels of one executor.
 
     Args:
+        reach: knows where the application master is.
         own_port: the port that was reserved for the program; called when it is asked for.
         tell: sends a message to the application master.
     """
 
     def __init__(
-        self, context: LaunchContext, own_port: Callable[[], int], tell: Callable[[TunnelFailed], None]
+        self,
+        context: LaunchContext,
+        reach: Reach,
+        own_port: Callable[[], int],
+        tell: Callable[[TunnelFailed], None],
     ) -> None:
         self._context = context
+        self._reach = reach
         self._own_port = own_port
         self._tell = tell
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,7 +72,7 @@ class Tunnels:
             self._tell(TunnelFailed(tunnel=message.tunnel, reason=str(error)))
             return
         try:
-            connection = await connect(self._context.task.am_address, self._context.credentials)
+            connection = await connect(self._reach.address, self._context.credentials)
         except (ConnectionFailed, ProtocolError, OSError) as error:
             reset(streams[1])
             self._tell(TunnelFailed(tunnel=message.tunnel, reason=f"the executor cannot connect: {error}"))

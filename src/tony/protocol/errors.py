@@ -14,7 +14,11 @@ class Code(StrEnum):
     NOT_JSON = "not-json"  #: a frame that is not one JSON object (NaN, deep nesting and half characters included)
     UNKNOWN_KIND = "unknown-kind"  #: a message that this version does not know
     BAD_MESSAGE = "bad-message"  #: a known message whose fields do not fit, or a hello that is none
-    STALE = "stale"  #: an older attempt, incarnation or session; said by the programs, not by the transport
+    #: You are not wanted here: another has your place, or nobody has it any more. Said by the programs, not by the
+    #: transport, and by an application master only to executors that have obeyed none later than it.
+    STALE = "stale"
+    #: One of us two application masters is the older one, which has nothing more to say. Said by the programs, too.
+    SUPERSEDED = "superseded"
     BUSY = "busy"  #: come back later; said by the programs, not by the transport
     TLS = "tls"  #: no TLS, or a certificate that this job's authority did not sign; never sent, only counted
     PEER = "peer"  #: a process of another user; never sent, only counted

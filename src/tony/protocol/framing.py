@@ -25,6 +25,9 @@ MAX_FROM_PEER = 2**20
 #: hosts with long names 1 MB; eight times that is room for notes, and still a small part of a client's memory.
 MAX_FROM_AM = 32 * 2**20
 
+#: Bytes of one frame, either way, where an application master calls an executor: there is little to say.
+MAX_SUMMON = 4 << 10
+
 _LENGTH = struct.Struct(">I")
 #: In the length: the body is compressed.
 COMPRESSED = 1 << 31

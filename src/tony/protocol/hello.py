@@ -24,20 +24,31 @@ _ANSWER = struct.Struct(">4sHBx")
 HELLO_SIZE = _HELLO.size
 ANSWER_SIZE = _ANSWER.size
 
-#: The names in the certificates of the application master and of whoever connects to it. They are not hosts':
+#: The names in the certificates of the application master and of whoever talks to it. They are not hosts':
 #: containers are given out wherever there is room.
 AM_NAME = "tony-am"
 PEER_NAME = "tony-executor"
 
 
 class PeerKind(Enum):
-    """Who connects to the application master."""
+    """Who connects: to the application master, or, if it is that one itself, to an executor."""
 
     EXECUTOR = "executor"  #: one per container
     CLIENT = "client"  #: follows, asks, kills
+    MASTER = "master"  #: has come up elsewhere, and calls its executors
+
+    @property
+    def own_name(self) -> str:
+        """The name in the certificate of whoever connects as this."""
+        return AM_NAME if self is PeerKind.MASTER else PEER_NAME
+
+    @property
+    def partner_name(self) -> str:
+        """The name in the certificate of the one that it connects to."""
+        return PEER_NAME if self is PeerKind.MASTER else AM_NAME
 
 
-_KIND_NUMBERS = {PeerKind.EXECUTOR: 1, PeerKind.CLIENT: 2}
+_KIND_NUMBERS = {PeerKind.EXECUTOR: 1, PeerKind.CLIENT: 2, PeerKind.MASTER: 3}
 _KINDS = {number: kind for kind, number in _KIND_NUMBERS.items()}
 _STATUS_NUMBERS: dict[Code | None, int] = {None: 0, Code.VERSION: 1, Code.TOKEN: 2, Code.BAD_MESSAGE: 3, Code.BUSY: 4}
 _STATUSES = {number: code for code, number in _STATUS_NUMBERS.items()}

@@ -124,6 +124,7 @@ class Heartbeat(Message):
         last_output_age: seconds since the program's last line, None before the first.
         memory: bytes the program and its children use now; None if none runs.
         wall, mono: both of the host's clocks, so that reports from other hosts can be ordered.
+        asks: answer with `Ack.heard`: it has not been heard for a while that this arrives.
     """
 
     kind: ClassVar[str] = "heartbeat"
@@ -132,6 +133,7 @@ class Heartbeat(Message):
     memory: int | None = None
     wall: float = 0.0
     mono: float = 0.0
+    asks: bool = False
 
 
 # --- application master -> executor -------------------------------------------------------------------------------
@@ -154,10 +156,15 @@ class Welcome(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack(Message):
-    """All reports up to `n` are in the log."""
+    """All reports up to `n` are in the log.
+
+    Attributes:
+        heard: `mono` of the newest heartbeat that asked for this answer: the executor's lease is renewed from then on.
+    """
 
     kind: ClassVar[str] = "ack"
     n: int
+    heard: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +182,10 @@ class StartProgram(Message):
     Attributes:
         shared: what the framework's adapter made of the cluster spec, the same for all tasks; see `frameworks/base.py`.
         variables: what programs of other roles have handed on.
+        absent: role -> indexes of its tasks that this session has left out. A program sees the others only: as its own
+            index its place among them.
+        instances: role -> tasks that take part; empty if all do, as the launch context has it.
+        num_tasks: tracked tasks that take part; 0 if all do.
     """
 
     kind: ClassVar[str] = "start-program"
@@ -184,6 +195,9 @@ class StartProgram(Message):
     version: int
     shared: Json
     variables: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    instances: Mapping[str, int] = field(default_factory=dict)
+    num_tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +238,7 @@ class Refused(Message):
     """The other side will not hear of it. The connection closes after this.
 
     Attributes:
-        code: stable word: `version`, `token`, `too-long`, `not-json`, `unknown-kind`, `bad-message`, `stale`, `busy`.
+        code: stable word, of `protocol/errors.py`: `token`, `bad-message`, `stale`, `superseded`, `busy`, ...
     """
 
     kind: ClassVar[str] = "refused"
@@ -437,6 +451,8 @@ class TunnelTaken(Message):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summon(Message):
     """From an application master that has come up elsewhere, on a connection that it makes: this is where I am.
+
+    Answered by `Done`, or refused as `superseded` by an executor that has obeyed a later attempt.
 
     Attributes:
         address: `tls:<host>:<port>`.

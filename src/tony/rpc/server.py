@@ -1,4 +1,4 @@
-"""The listening side: lets in who has the job's token, and hands on what they say."""
+"""The listening side: lets in who has the job's token and the right name, and hands on what they say."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.linux import refusals
 from tony.protocol.errors import Code
-from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER
-from tony.protocol.hello import HELLO_SIZE, PEER_NAME, PeerKind, check_hello, encode_answer, token_bytes
+from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
+from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
 from tony.rpc.address import TlsAddress, UnixAddress, parse
@@ -40,6 +40,8 @@ _QUIET = 5.0
 _LINE = 500
 #: Seconds to wait when there are no file descriptors left.
 _NO_ROOM_PAUSE = 1.0
+#: Who connects to an application master.
+GUESTS = frozenset({PeerKind.EXECUTOR, PeerKind.CLIENT})
 _CODES = frozenset(code.value for code in Code)
 
 
@@ -79,7 +81,7 @@ class ServerStatistics:
 
 
 class Server:
-    """Listens on one or more addresses for one application master."""
+    """Listens on one or more addresses, for an application master or for an executor that can be called."""
 
     def __init__(
         self,
@@ -88,20 +90,22 @@ class Server:
         *,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
         most_strangers: int = MOST_STRANGERS,
+        guests: frozenset[PeerKind] = GUESTS,
     ) -> None:
         """Listens nowhere yet.
 
         Args:
-            credentials: the application master's own.
+            credentials: those of the one who listens.
             handshake_timeout: seconds until a connection must have shown the right token.
             most_strangers: connections that may be without it at one time.
+            guests: who may come. All of them hold the job's token; over TLS each has to prove its name as well.
 
         Raises:
             ValueError: the token is none.
         """
         token_bytes(credentials.token)
         self._credentials = credentials
-        self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers)
+        self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers, guests)
         self._accepting: dict[asyncio.Task[None], socket.socket] = {}
         self._files: list[tuple[str, int]] = []
 
@@ -157,8 +161,13 @@ class _ListeningSide(Side):
     limit_in = MAX_FROM_PEER
     limit_out = MAX_FROM_AM
 
-    def __init__(self, token: str, handler: Handler, handshake_timeout: float, most_strangers: int) -> None:
+    def __init__(
+        self, token: str, handler: Handler, handshake_timeout: float, most_strangers: int, guests: frozenset[PeerKind]
+    ) -> None:
         self._token = token
+        self._guests = guests
+        if guests == {PeerKind.MASTER}:
+            self.limit_in = self.limit_out = MAX_SUMMON
         self._handler = handler
         self._handshake_timeout = handshake_timeout
         self._most_strangers = most_strangers
@@ -242,8 +251,10 @@ class _ListeningSide(Side):
 
     def greeted(self, connection: Connection, data: bytes) -> tuple[PeerKind, bytes]:
         kind = check_hello(data, self._token)
-        if not connection.proves(PEER_NAME):
-            raise ProtocolError(Code.TLS, f"its certificate is of this job, but not for {PEER_NAME}")
+        if kind not in self._guests:
+            raise ProtocolError(Code.BAD_MESSAGE, f"this is not where a peer of the kind {kind.value} connects to")
+        if not connection.proves(kind.own_name):
+            raise ProtocolError(Code.TLS, f"its certificate is of this job, but not for {kind.own_name}")
         return kind, encode_answer(None)
 
     def refusal(self, error: ProtocolError) -> bytes:

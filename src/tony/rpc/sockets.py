@@ -21,6 +21,9 @@ _LONGEST_PATH = 107
 #: Connections that the kernel holds for us until we accept them; it takes the smaller of this and net.core.somaxconn.
 BACKLOG = 4096
 
+#: To listen on all addresses of a machine, those of IPv4 included.
+EVERYWHERE = "::"
+
 _CREDENTIALS = struct.Struct("3i")
 #: For SO_LINGER: wait for nothing, not 0 seconds long.
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -125,6 +128,8 @@ async def listen_tcp(address: TlsAddress) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if address.host == EVERYWHERE:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             listener.bind(target)
             listener.listen(BACKLOG)
             listener.setblocking(False)

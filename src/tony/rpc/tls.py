@@ -35,7 +35,7 @@ def client_context(credentials: Credentials) -> ssl.SSLContext:
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:
-    """What every connection of a listening application master shares.
+    """What every connection of one who listens shares.
 
     Raises:
         ValueError: credentials without certificates.
@@ -69,11 +69,12 @@ class TlsPipe:
 
     __slots__ = ("_engine", "_incoming", "_outgoing", "_secured")
 
-    def __init__(self, context: ssl.SSLContext, *, listens: bool) -> None:
+    def __init__(self, context: ssl.SSLContext, *, listens: bool, partner: str = AM_NAME) -> None:
         """Makes one end.
 
         Args:
-            listens: False for the end that connects: it asks for the application master's certificate. The one that
+            listens: False for the end that connects.
+            partner: the name that the one who is connected to must prove, before anything is said to it. The end that
                 listens knows only after the hello which name to ask for: see `peer_is`.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -81,7 +82,7 @@ class TlsPipe:
             self._incoming,
             self._outgoing,
             server_side=listens,
-            server_hostname=None if listens else AM_NAME,
+            server_hostname=None if listens else partner,
         )
         self._secured = False
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.errors import Code
-from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, Raw
+from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
@@ -33,11 +33,11 @@ _QUEUE_FULL_PAUSE = 0.02
 async def connect(
     address: str, credentials: Credentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
 ) -> Connection:
-    """Connects to an application master; ready for messages when it answers.
+    """Connects to an application master, or as one to an executor; ready for messages when it answers.
 
     Args:
         address: `unix:/path` or `tls:host:port`.
-        kind: whom the credentials are of.
+        kind: whom the credentials are of. A `MASTER` connects to executors, all others to an application master.
         timeout: seconds for all of it: name, connection, TLS, hello.
 
     Raises:
@@ -50,9 +50,10 @@ async def connect(
     if not isinstance(where, UnixAddress):
         from tony.rpc.tls import TlsPipe, client_context
 
-        tls = TlsPipe(client_context(credentials), listens=False)
+        tls = TlsPipe(client_context(credentials), listens=False, partner=kind.partner_name)
     side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))
     connection = Connection(side, bytearray(READ_SIZE), kind, tls)
+    is_ready = False
     try:
         async with asyncio.timeout(timeout):
             sock = await _connected_socket(where)
@@ -62,12 +63,13 @@ async def connect(
                 sock.close()
                 raise
             await side.answered
+        is_ready = True
     except TimeoutError:
         raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
     except OSError as error:
         raise ConnectionFailed(f"cannot connect to {address}: {said(error)}", gone=_is_gone(error)) from error
     finally:
-        if not connection.is_open:
+        if not is_ready:  # also if we are cancelled at the moment in which the answer comes
             side.answered.cancel()
             connection.abort()
     return connection
@@ -83,6 +85,8 @@ class _ConnectingSide(Side):
     def __init__(self, address: str, kind: PeerKind, hello: bytes) -> None:
         self._address = address
         self._kind = kind
+        if kind is PeerKind.MASTER:
+            self.limit_in = self.limit_out = MAX_SUMMON
         self._hello = hello
         self._waiting: deque[Message] = deque()
         self._raw = 0

@@ -1,0 +1,102 @@
+"""Where a later application master can call: it comes up on any node, and an executor cannot know on which.
+
+Whoever calls must hold the job's token *and* prove by its certificate that it is an application master of this job.
+Executors and clients hold the token and another name, user programs neither; and all that a call can say is where to
+connect to, where whoever answers must prove that name again. Loaded only where messages can leave the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tony.errors import InfraError
+from tony.protocol.errors import Code
+from tony.protocol.hello import PeerKind
+from tony.protocol.launch import LaunchContext
+from tony.protocol.messages import Done, Message, Summon
+from tony.rpc.address import TlsAddress, parse
+from tony.rpc.connection import Connection
+from tony.rpc.server import Server
+from tony.rpc.sockets import EVERYWHERE
+
+log = logging.getLogger(__name__)
+
+#: Callers at one time that have not proved who they are: there is one application master, at times two.
+_MOST_STRANGERS = 8
+#: Seconds that each of them has for it.
+_PATIENCE = 5.0
+#: Characters of an address; lives of an application master. A scheduler gives up after a few.
+_LONGEST, _MOST_ATTEMPTS = 300, 10**6
+
+
+class Summons:
+    """The executor's own door, for application masters only.
+
+    Args:
+        obey: is told who calls from where; answers whether we come.
+    """
+
+    def __init__(self, context: LaunchContext, obey: Callable[[Summon], bool]) -> None:
+        self._host = context.container.host
+        self._obey = obey
+        self._server = Server(
+            context.credentials,
+            self,
+            handshake_timeout=_PATIENCE,
+            most_strangers=_MOST_STRANGERS,
+            guests=frozenset({PeerKind.MASTER}),
+        )
+
+    async def open(self) -> str:
+        """Begins to listen; answers where we can be called, or nothing if that cannot be."""
+        failures = []
+        for place in _places(self._host):
+            try:
+                real = parse(await self._server.listen(str(TlsAddress(host=place, port=0))))
+            except InfraError as error:
+                failures.append(str(error))
+                continue
+            assert isinstance(real, TlsAddress)
+            return str(TlsAddress(host=self._host, port=real.port))
+        log.warning("a later application master cannot call us: %s", "; ".join(failures))
+        return ""
+
+    async def close(self) -> None:
+        """Listens no more."""
+        await self._server.close()
+
+    # --- what the server tells us ---------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """An application master has proved itself. It speaks first."""
+
+    def received(self, connection: Connection, message: Message) -> None:
+        """It says where it is. One call, one answer."""
+        if not isinstance(message, Summon) or not is_sound(message):
+            connection.refuse(Code.BAD_MESSAGE, "an executor can be told where its application master is, nothing else")
+        elif self._obey(message):
+            connection.send(Done())
+            connection.close()
+        else:
+            connection.refuse(Code.SUPERSEDED, f"attempt {message.attempt} is not the latest that has been obeyed here")
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """It is gone."""
+
+
+def is_sound(summon: Summon) -> bool:
+    """Whether a summons makes sense: attempts count from 1, and nobody is sent to a place that speaks no TLS."""
+    try:
+        where = parse(summon.address)
+    except ValueError:
+        return False
+    is_place = isinstance(where, TlsAddress) and where.port > 0 and len(summon.address) <= _LONGEST
+    return is_place and 1 <= summon.attempt <= _MOST_ATTEMPTS and summon.address.isprintable()
+
+
+def _places(host: str) -> tuple[str, ...]:
+    """Where to listen: on every address, since a host's name may mean any; for what never leaves a machine, there only."""
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        return (host,)
+    return EVERYWHERE, "0.0.0.0"
