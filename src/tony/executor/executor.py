@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from tony.executor.dialog import (
 from tony.executor.environment import MARKER
 from tony.executor.family import Family
 from tony.executor.lease import Lease
-from tony.executor.link import Connect, Link
+from tony.executor.link import Connect, Link, Reach
 from tony.executor.log_readers import LogReaders
 from tony.executor.meeting import MeetingPoint, NoMeeting
 from tony.executor.pen import Pen
@@ -38,10 +38,11 @@ from tony.executor.trial import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.linux.ports import PortsExhausted
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog
+from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Summon
 
 if TYPE_CHECKING:
     from tony.executor.hadoop_classpath import HadoopClasspath
+    from tony.executor.summons import Summons
     from tony.executor.tunnels import Tunnels
 
 log = logging.getLogger(__name__)
@@ -72,11 +73,18 @@ class Executor:
         environment: the process's own.
         watchdog: already started.
         pen: writes files.
-        connect: reaches the application master.
+        reach: knows where the application master is.
+        connect: connects to it.
     """
 
     def __init__(
-        self, context: LaunchContext, environment: Mapping[str, str], watchdog: Watchdog, pen: Pen, connect: Connect
+        self,
+        context: LaunchContext,
+        environment: Mapping[str, str],
+        watchdog: Watchdog,
+        pen: Pen,
+        reach: Reach,
+        connect: Connect,
     ) -> None:
         task = context.task
         self._context = context
@@ -105,6 +113,7 @@ class Executor:
             pid=os.getpid(),
             host=socket.gethostname(),
         )
+        self._reach = reach
         self._dialog = Dialog(attach, task.session)
         lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
         self._link = Link(self._dialog, lease, connect, clock, self._beat, self._perform, self._readers.forget)
@@ -112,6 +121,7 @@ class Executor:
         self._trial: Trial | None = None
         self._stop_early: StopTry | None = None
         self._tunnels: Tunnels | None = None
+        self._summons = _summons(context, self._summoned)
         self._ending = False
         self._watchdog_from = -_WATCHDOG_PAUSE
 
@@ -124,6 +134,8 @@ class Executor:
         if self._classpath:
             self._classpath.ask()  # while we register
         self._todo.put_nowait(PrepareSession(session=self._dialog.session))
+        if self._summons:
+            self._dialog.listens(await self._summons.open())
         try:
             async with asyncio.TaskGroup() as group:
                 touch = group.create_task(self._stay_in_touch())
@@ -134,6 +146,8 @@ class Executor:
             self._ending = True
             if self._tunnels:
                 self._tunnels.close()
+            if self._summons:
+                await self._summons.close()
             if self._classpath:
                 self._classpath.close()
             self._ports.close()
@@ -170,7 +184,8 @@ class Executor:
         if self._tunnels is None:
             from tony.executor.tunnels import Tunnels  # most jobs never have one
 
-            self._tunnels = Tunnels(self._context, lambda: self._ports.tb_port or self._ports.port, self._link.send)
+            own_port = lambda: self._ports.tb_port or self._ports.port  # noqa: E731
+            self._tunnels = Tunnels(self._context, self._reach, own_port, self._link.send)
         self._tunnels.dial(command)
 
     def _stop_trial(self, grace: float, reason: str) -> None:
@@ -189,8 +204,18 @@ class Executor:
 
     async def _stay_in_touch(self) -> None:
         why = await self._link.keep()
+        if self._link.unwanted:  # another may have our place already: at once
+            self._end(0.0, _End(code=ExitCode.INFRASTRUCTURE, why=why))
+            return
         end = _End(code=ExitCode.INFRASTRUCTURE, why=f"out of contact with the application master: {why}")
         self._end(self._context.task.stop_grace, end)
+
+    def _summoned(self, summon: Summon) -> bool:
+        if not self._dialog.summoned(summon.attempt):
+            return False
+        moved, self._reach.address = self._reach.address != summon.address, summon.address
+        self._link.summoned(summon.attempt, moved=moved)
+        return True
 
     # --- one thing after the other --------------------------------------------------------------------------------
 
@@ -281,6 +306,14 @@ class Executor:
             asyncio.get_running_loop().call_later(_WATCHDOG_PAUSE, self._replace_watchdog)
             return
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
+
+
+def _summons(context: LaunchContext, obey: Callable[[Summon], bool]) -> Summons | None:
+    if context.task.am_address.startswith("unix:"):
+        return None  # whoever succeeds the application master listens at the same place
+    from tony.executor.summons import Summons  # late: what listens takes memory
+
+    return Summons(context, obey)
 
 
 def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:
