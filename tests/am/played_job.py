@@ -13,6 +13,7 @@ from tony.am.master import Master
 from tony.client.certificates import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
+from tony.core.machine import Application
 from tony.frameworks import registry
 from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
@@ -54,6 +55,7 @@ class PlayedJob:
         self._started = AttemptStarted(attempt=1, wall=1000.0, settings=digest, pid=1, host="h")
         self.master = Master(
             self.job,
+            Application("test-1", spec),
             self.credentials,
             registry.load(registry.home_of(spec.framework)),
             self.source,

@@ -139,7 +139,7 @@ def test_a_report_is_acknowledged_when_the_log_has_it(scene: Scene) -> None:
     wire = scene.attach()
     assert scene.desk.received(wire.me, ready(1))
     assert [type(m) for m in wire.sent] == [msg.Welcome]
-    scene.desk.acknowledge()
+    scene.desk.acknowledge(scene.desk.unacknowledged())
     assert wire.sent[1:] == [msg.Ack(n=1)]
     scene.desk.received(wire.me, ready(1))
     assert (wire.sent[1:], len(scene.fed)) == ([msg.Ack(n=1), msg.Ack(n=1)], 1)
@@ -149,10 +149,10 @@ def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) 
     """The executor sends the rest again, and nothing is counted twice."""
     wire = scene.attach()
     scene.desk.received(wire.me, ready(1))
-    scene.desk.acknowledge()
+    scene.desk.acknowledge(scene.desk.unacknowledged())
     scene.desk.received(wire.me, msg.ProgramStarted(n=2, session=1, try_=1, pid=9))
     scene.desk.closed(wire.me)
-    scene.desk.acknowledge()
+    scene.desk.acknowledge(scene.desk.unacknowledged())
     wire = scene.attach()
     assert wire.sent == [msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=2)]
     scene.desk.received(wire.me, msg.ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))

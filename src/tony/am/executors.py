@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tony import clock
 from tony.am.log_relay import LogRelay
@@ -52,6 +52,7 @@ class Peer:
         acked, seen: numbers of its last report that is in the log, and that came.
         printed: its programs have printed something.
         ended: when its container ended, while the connection is still there.
+        expected: an earlier application master knew it, and it has not come to us yet.
     """
 
     task: TaskId
@@ -65,6 +66,8 @@ class Peer:
     silent: bool = False
     printed: bool = False
     ended: float | None = None
+    expected: bool = False
+    listens: str = ""
     output_at: float | None = None
     last_line: str = ""
 
@@ -94,6 +97,20 @@ class Executors:
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
         self.tunnels = Tunnels(self.send, app.state.tasks)
 
+    def expect(self) -> None:
+        """Those that an earlier application master has heard of: they come, or are silent."""
+        for task in self._app.state.tasks.values():
+            if task.container and task.incarnation:
+                peer = Peer(task.id, task.container, task.incarnation, task.executor_pid or 0, None, clock.monotonic())
+                peer.expected = peer.printed = True
+                self._peers[task.id] = self._by_container[peer.container] = peer
+
+    @property
+    def expected(self) -> list[tuple[TaskId, str]]:
+        """Who has not come yet, and where each can be called."""
+        tasks = self._app.state.tasks
+        return [(peer.task, tasks[peer.task].listens) for peer in self._by_container.values() if peer.expected]
+
     # --- from the wire --------------------------------------------------------------------------------------------
 
     def attach(self, connection: Connection, message: msg.Attach) -> Peer | None:
@@ -117,15 +134,27 @@ class Executors:
             log.warning("refused: %s", reason)
             connection.refuse(Code.STALE, reason)
             return None
+        newest = max(self._app.state.session, self._app.state.opening)
+        if message.session > newest:
+            reason = f"{task} knows of session {message.session}, and the log of session {newest}: its end was lost"
+            log.error("refused: %s", reason)
+            connection.refuse(Code.STALE, reason)
+            return None
         peer = self._peers.get(task)
         if peer is None or peer.incarnation != message.incarnation:
             if peer:
                 self._drop(peer)
             peer = Peer(task, message.container, message.incarnation, message.pid, connection, clock.monotonic())
+            peer.acked = peer.seen = message.acked
             self._peers[task] = self._by_container[peer.container] = peer
         elif peer.connection is not None and peer.connection is not connection:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
+        if peer.expected:
+            peer.expected = False
+            peer.acked = peer.seen = message.acked
+            log.info("%s is back", task)
+        peer.listens = message.listens
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
         connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
@@ -184,6 +213,7 @@ class Executors:
                     tb_port=message.tb_port,
                     ports=message.ports,
                     pid=peer.pid,
+                    listens=peer.listens,
                 )
             case msg.ProgramStarted():
                 peer.output_at, peer.last_line = None, ""
@@ -213,13 +243,18 @@ class Executors:
 
     # --- to the wire ----------------------------------------------------------------------------------------------
 
-    def acknowledge(self) -> None:
-        """Tells executors that the log has what they reported. Call after it was flushed."""
-        for peer in self._unacked:
-            peer.acked = peer.seen
+    def unacknowledged(self) -> Sequence[tuple[Peer, int]]:
+        """Who has reported since this was asked last, and up to which number."""
+        reports = [(peer, peer.seen) for peer in self._unacked]
+        self._unacked.clear()
+        return reports
+
+    def acknowledge(self, reports: Sequence[tuple[Peer, int]]) -> None:
+        """Tells executors that what they reported is in the log, and that in safety."""
+        for peer, number in reports:
+            peer.acked = max(peer.acked, number)
             if peer.connection:
                 peer.connection.send(msg.Ack(n=peer.acked))
-        self._unacked.clear()
 
     def send(self, task: TaskId, message: msg.Message) -> bool:
         """Sends a command, if the executor is connected; otherwise it learns of it when it attaches."""
@@ -282,6 +317,7 @@ class Executors:
         self.tunnels.check()
         now = clock.monotonic()
         stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
+        stood_still = stood_still or self._app.state.reconciling  # nobody is judged before it is known who is left
         self._checked = now
         for peer in list(self._by_container.values()):
             if peer.ended is not None:

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tony import clock
 from tony.am import open_files
-from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.page import Page
+from tony.am.taking_over import take_over
 from tony.am.verdict import broken_off
 from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
@@ -37,6 +37,7 @@ from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, setti
 from tony.history.record import pending_report, write_summary
 from tony.linux.limits import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
+from tony.linux.threads import beside
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -58,16 +59,19 @@ GOODBYE = 5.0
 CLOSING = 60.0
 
 
-def main() -> int:
+def main(*, locked: bool = False) -> int:
     """Runs one attempt; answers the exit code of the process.
 
     `sys.argv[1]` is the job's folder. A second argument is the number of a pipe that is closed as soon as clients can
     connect: whoever started us waits for its end.
+
+    Args:
+        locked: whoever started us has the job's lock, and shares it with us.
     """
-    return run(_source)
+    return run(_source, locked=locked)
 
 
-def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
+def run(source: Callable[[PreparedJob], ContainerSource], *, locked: bool = False) -> int:
     """Like `main`, with containers from elsewhere than the job's scheduler."""
     settle()
     folder = JobFolder(Path(sys.argv[1]))
@@ -76,8 +80,7 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     set_not_dumpable()  # token and keys are in our memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
-    lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not _locked(lock):
+    if not locked and not _locked(os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)):
         log.error("another application master of %s lives", folder.job_id)
         return ExitCode.BUG
     if folder.summary.exists():
@@ -161,21 +164,25 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
-    number = len(segments(folder.path)) + 1
+    await parts.source.bring_log()
+    number = parts.source.attempt or len(segments(folder.path)) + 1
+    legacy = await beside(take_over, folder, record) if number > 1 else take_over(folder, record)
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
-    parts.writer = LogWriter(folder.events(number), header)
+    parts.writer = LogWriter(folder.events(number), header, legacy.next_seq)
     address = _address(job, parts.source)
     parts.master = Master(
         job,
+        legacy.app,
         credentials,
         _framework(record.framework_module),
         parts.source,
         parts.writer,
-        JobClock(clock.wall() - record.submitted),
+        legacy.clock,
         number,
         address,
     )
+    parts.master.barrier.keep_to(parts.source.journal(folder.events(number), parts.master.in_safety))
     _obey_signals(parts.master)
     parts.server = Server(credentials.am, parts.master)
     parts.master.address = parts.source.master_address = await parts.server.listen(address)

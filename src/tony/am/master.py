@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from tony import clock
+from tony.am.barrier import Barrier
 from tony.am.executors import Executors
 from tony.am.job_clock import JobClock
 from tony.am.launching import preparation, task_part
 from tony.am.starts import Starts
+from tony.am.taking_over import known_containers
 from tony.am.watchers import Watchers
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.gathered import gathered, sizes_text
 from tony.core.machine import Application
 from tony.core.view import Live, Surroundings, report
 from tony.dataclass import replace
@@ -49,6 +53,7 @@ class Master:
     """One attempt at running one job.
 
     Args:
+        app: the machine, with all that earlier attempts have logged.
         writer: this attempt's event log.
         address: where executors reach this program; known for certain once the server listens.
     """
@@ -56,6 +61,7 @@ class Master:
     def __init__(
         self,
         job: PreparedJob,
+        app: Application,
         credentials: JobCredentials,
         framework: Framework,
         source: ContainerSource,
@@ -65,7 +71,7 @@ class Master:
         address: str,
     ) -> None:
         self.job = job
-        self.app = Application(job.record.job_id, job.record.spec)
+        self.app = app
         self._credentials = credentials
         self._source = source
         self._writer = writer
@@ -85,6 +91,8 @@ class Master:
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
         self.watchers = Watchers(self.report)
+        self.barrier = Barrier(self._perform_all)
+        self.executors.expect()
 
     async def run(self, started: ev.AttemptStarted) -> act.Finish:
         """Runs the job to its end. Whatever was fed before comes after `started`.
@@ -133,9 +141,9 @@ class Master:
         try:
             actions = self._handle_all()
             self._writer.flush()
-            self.executors.acknowledge()
-            for action in actions:
-                self._perform(action)
+            reports = self.executors.unacknowledged()
+            told = partial(self.executors.acknowledge, reports)
+            self.barrier.pass_on(self._writer.size, actions, told, news=bool(reports))
         except Exception as error:  # the outermost place of the loop: the job must end with a verdict
             if not self._finished.done():
                 self._finished.set_exception(error)
@@ -175,6 +183,19 @@ class Master:
 
     # --- actions out ----------------------------------------------------------------------------------------------
 
+    def in_safety(self, size: int) -> None:
+        """The journal has so many bytes of the log: what waited for that is done."""
+        try:
+            self.barrier.safe(size)
+        except Exception as error:  # as in `_drain`
+            if not self._finished.done():
+                self._finished.set_exception(error)
+
+    def _perform_all(self, actions: Sequence[act.Action], told: Callable[[], None]) -> None:
+        told()
+        for action in actions:
+            self._perform(action)
+
     def _perform(self, action: act.Action) -> None:
         log.debug("action %s", action)
         match action:
@@ -188,6 +209,10 @@ class Master:
                 self.executors.send(task, msg.Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
+                said = gathered(self.job.record.spec, spec)
+                if said:
+                    log.info("session %d has %s", spec.session, sizes_text(said.tasks, said.absent))
+                    self.feed(said)
             case act.Start():
                 self._start(action)
             case act.Stop(task=task, session=session, grace=grace, reason=reason):
@@ -223,7 +248,8 @@ class Master:
 
     async def _reconcile(self) -> None:
         await self._source.open(self.feed)
-        self.feed(ev.ContainersFound(containers=tuple(await self._source.recover(()))))
+        found = await self._source.recover(known_containers(self.app))
+        self.feed(ev.ContainersFound(containers=tuple(found)))
         self.feed(ev.ReconcileClosed())
         await self._source.watch()
 

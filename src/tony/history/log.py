@@ -86,6 +86,7 @@ class LogWriter:
     def __init__(self, path: Path, header: Header, first_seq: int = 1) -> None:
         self._path = path
         self._next = first_seq
+        self._size = 0
         self._pending: list[bytes] = [_line(to_plain(header))]
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -96,6 +97,11 @@ class LogWriter:
         except StorageError:
             os.close(self._fd)
             raise
+
+    @property
+    def size(self) -> int:
+        """Bytes that were handed to the kernel."""
+        return self._size
 
     def append(self, event: Event, at: float, wall: float) -> int:
         """Takes one event; answers its number. It is safe only after `flush`.
@@ -123,7 +129,9 @@ class LogWriter:
         self._pending.clear()
         try:
             while data:
-                data = data[os.write(self._fd, data) :]
+                written = os.write(self._fd, data)
+                self._size += written
+                data = data[written:]
         except OSError as error:
             raise StorageError(f"cannot write the event log {self._path}: {error.strerror}") from error
 

@@ -83,7 +83,7 @@ class _Master:
             size = len(json.dumps(to_plain(event)))
             assert size < _KEPT < LONGEST_LINE, f"an event of {size} bytes"
             self.simulation.deliver(event)
-        self.desk.acknowledge()
+        self.desk.acknowledge(self.desk.unacknowledged())
         self.act()
 
     def act(self) -> None:
@@ -165,7 +165,7 @@ def start(data: bytes) -> None:
         return
     assert isinstance(message, msg.StartProgram)
     framework = load_framework(home_of(name), None)
-    seen = replace(view(_PART, 1, 1, 1, "h:1", None), ip_of=as_it_is)  # nobody is asked for the names that come
+    seen = replace(view(_PART, message, "h:1", None), ip_of=as_it_is)  # nobody is asked for the names that come
     argv = command_line(_PART, seen)
     try:
         envs = environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})
