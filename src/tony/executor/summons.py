@@ -96,7 +96,7 @@ def is_sound(summon: Summon) -> bool:
 
 
 def _places(host: str) -> tuple[str, ...]:
-    """Where to listen: on every address, since a host's name may mean any; for what never leaves a machine, there only."""
+    """Where to listen: on every address, since a name may mean any; for what never leaves this machine, there only."""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return (host,)
     return EVERYWHERE, "0.0.0.0"
