@@ -101,7 +101,7 @@ def test_who_is_expected_is_welcome(scene: Scene) -> None:
         ({"task": "nobody:0"}, Code.STALE),
         ({"container": "c-2"}, Code.STALE),
         ({"container": "c-9"}, Code.STALE),
-        ({"highest_attempt": 2}, Code.STALE),
+        ({"highest_attempt": 2}, Code.SUPERSEDED),
     ],
 )
 def test_who_is_not_expected_is_sent_away(scene: Scene, said: dict[str, object], code: Code) -> None:

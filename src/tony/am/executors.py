@@ -126,7 +126,7 @@ class Executors:
         if message.highest_attempt > self._attempt:
             reason = f"this is attempt {self._attempt}; {task} has obeyed attempt {message.highest_attempt}"
             log.error("refused: %s", reason)
-            connection.refuse(Code.STALE, reason)
+            connection.refuse(Code.SUPERSEDED, reason)  # we are the one who is not wanted: its program goes on
             return None
         if not self._app.accepts(task, message.container, message.incarnation):
             who = f"{task} in {message.container[:_WORD]!a} with incarnation {message.incarnation[:16]!a}"
@@ -173,6 +173,8 @@ class Executors:
             age = message.last_output_age
             peer.output_at = None if age is None else peer.heard - max(0.0, age)
             peer.last_line = message.last_line[:200]
+            if message.asks:
+                connection.send(msg.Ack(n=peer.acked, heard=message.mono))
         elif isinstance(message, msg.Reported):
             self._reported(peer, connection, message)
         elif isinstance(message, msg.LogPiece) and self.logs.came(peer.task, message):
