@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tony import clock
 from tony.am.log_relay import LogRelay
+from tony.am.summoning import is_callable
 from tony.am.tunnels import Tunnels
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import Application
@@ -154,7 +155,7 @@ class Executors:
             peer.expected = False
             peer.acked = peer.seen = message.acked
             log.info("%s is back", task)
-        peer.listens = message.listens
+        peer.listens = message.listens if is_callable(message.listens) else ""
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
         connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
