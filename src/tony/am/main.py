@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -35,6 +34,7 @@ from tony.frameworks.base import Framework
 from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.record import pending_report, write_summary
+from tony.linux import life_lock
 from tony.linux.limits import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
 from tony.linux.threads import beside
@@ -51,27 +51,22 @@ from tony.schedulers.base import ContainerSource, PreparedJob
 
 log = logging.getLogger("tony.am")
 
-#: How often, and after how many seconds each time, to ask again for a lock that somebody else holds.
-LOCK_TRIES, LOCK_PAUSE = 50, 0.02
 #: Seconds that the last report may take to reach those who watch.
 GOODBYE = 5.0
 #: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
 CLOSING = 60.0
 
 
-def main(*, locked: bool = False) -> int:
+def main() -> int:
     """Runs one attempt; answers the exit code of the process.
 
     `sys.argv[1]` is the job's folder. A second argument is the number of a pipe that is closed as soon as clients can
     connect: whoever started us waits for its end.
-
-    Args:
-        locked: whoever started us has the job's lock, and shares it with us.
     """
-    return run(_source, locked=locked)
+    return run(_source)
 
 
-def run(source: Callable[[PreparedJob], ContainerSource], *, locked: bool = False) -> int:
+def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     """Like `main`, with containers from elsewhere than the job's scheduler."""
     settle()
     folder = JobFolder(Path(sys.argv[1]))
@@ -80,7 +75,7 @@ def run(source: Callable[[PreparedJob], ContainerSource], *, locked: bool = Fals
     set_not_dumpable()  # token and keys are in our memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
-    if not locked and not _locked(os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)):
+    if not life_lock.take(folder.am_lock):
         log.error("another application master of %s lives", folder.job_id)
         return ExitCode.BUG
     if folder.summary.exists():
@@ -107,18 +102,6 @@ class _Parts:
 
 def _source(job: PreparedJob) -> ContainerSource:
     return schedulers.load(job.record.spec.scheduler).source(job)
-
-
-def _locked(lock: int) -> bool:
-    """Takes the lock that says "I live". Whoever asks whether we live holds it for a moment: one try is not enough."""
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_PAUSE)
-        else:
-            return True
-    return False
 
 
 def _close_pipe() -> None:

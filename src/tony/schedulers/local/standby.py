@@ -23,8 +23,6 @@ _OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP}
 _ODD = frozenset(
     {"PYTHONASYNCIODEBUG", "PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE"}
 )
-#: What a master is made of.
-_MASTER = ("tony.am.main", "tony.schedulers.local.source")
 
 
 class Standby:
@@ -79,12 +77,13 @@ class Standby:
         return self._look(0)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL, also to a master below it."""
         if self.returncode is None:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            for kill in (os.killpg, os.kill):  # it may not lead a group yet
+                try:
+                    kill(self.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def _look(self, how: int) -> int | None:
         if self.returncode is None:
@@ -145,8 +144,9 @@ def take() -> Standby | None:
 def _load() -> None:
     """Loads what master and executors are made of, and prepares what each of them would prepare for itself."""
     from tony import bootstrap
+    from tony.schedulers.local.supervisor import MASTER
 
-    bootstrap.load(*_MASTER)
+    bootstrap.load(*MASTER)
     from tony.model import codec
     from tony.model.record import JobRecord
     from tony.protocol.launch import JobCredentials
@@ -197,6 +197,6 @@ def _obey(content: bytes, ready: int) -> NoReturn:
         os.dup2(output, target)
     os.close(output)
     os.chdir(folder)
-    identity.assume(f"tony.am.main {folder}")
+    identity.assume(f"tony.schedulers.local.supervisor {folder}")
     bootstrap.settle()
     bootstrap.enter([*argv, str(ready)])

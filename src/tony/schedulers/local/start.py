@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from tony.bootstrap import command
 from tony.errors import SchedulerError
 from tony.linux import refusals
-from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.schedulers.local import standby
 from tony.schedulers.local.executors import describe_end
@@ -20,17 +20,20 @@ from tony.schedulers.local.settings import DEFAULT_MASTER
 
 #: Seconds an application master may take to come up; it takes a tenth of one on an idle machine.
 _PATIENCE = 60.0
+#: Seconds between two looks for the next attempt, if the first has died on its way.
+_LOOK_AGAIN = 0.02
 #: Lines of its log that are shown if it does not come up, and bytes that are looked at for them.
 _LINES, _TAIL = 10, 16 * 1024
 
 
 def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
-    """The argv of a job's application master.
+    """The argv of a job's application master, under its supervisor.
 
     Args:
         program: a module and its arguments.
     """
-    return command(*program.split(), str(folder.path))
+    others = [] if program == DEFAULT_MASTER else program.split()
+    return command("tony.schedulers.local.supervisor", *others, str(folder.path))
 
 
 async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
@@ -48,7 +51,7 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
         async with asyncio.timeout(_PATIENCE):
             await _wait_up(process, ready, folder)
     except BaseException as error:
-        process.kill()
+        _kill(process)
         process.wait()
         if isinstance(error, TimeoutError):
             raise SchedulerError(_explain(folder, f"did not come up within {_PATIENCE:g} s")) from None
@@ -58,6 +61,14 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     # Somebody has to wait for it, or it stays a zombie as long as we live.
     with contextlib.suppress(RuntimeError):  # no thread is to be had any more
         threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
+
+
+def _kill(process: subprocess.Popen[bytes] | standby.Standby) -> None:
+    """Ends a master that comes up, and its supervisor: they are a group."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.Standby, int] | None:
@@ -96,7 +107,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
 
 
 async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, ready: int, folder: JobFolder) -> None:
-    """Waits for the end of its pipe: that comes when it is up, and when it is gone."""
+    """Waits for the end of its pipe: that comes when it is up, and when it is gone. Then its supervisor may go on."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
     loop.add_reader(ready, news.set)
@@ -104,11 +115,13 @@ async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, ready: in
         await news.wait()
     finally:
         loop.remove_reader(ready)
-    if folder.am.exists() or folder.summary.exists():
-        return
-    returncode = await beside(process.wait)
-    if returncode != 0 and not folder.summary.exists():
-        raise SchedulerError(_explain(folder, describe_end(returncode)))
+    while not (folder.am.exists() or folder.summary.exists()):
+        returncode = process.poll()
+        if returncode is not None:
+            if returncode == 0 or folder.summary.exists():
+                return
+            raise SchedulerError(_explain(folder, describe_end(returncode)))
+        await asyncio.sleep(_LOOK_AGAIN)
 
 
 def _explain(folder: JobFolder, what: str) -> str:

@@ -1,0 +1,40 @@
+"""A letter box for an open file: what was put in stays open, its locks held, whatever becomes of who put it in.
+
+It is a pair of sockets that a parent shares with its fork. The kernel keeps a file that was sent and not yet received.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+_ONE = b"."
+
+
+class Box:
+    """An empty box."""
+
+    def __init__(self) -> None:
+        self._inlet, self._outlet = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def put(self, descriptor: int) -> None:
+        """Puts an open file in. The descriptor stays the caller's.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        self._inlet.setblocking(False)
+        socket.send_fds(self._inlet, [_ONE], [descriptor])
+
+    def take_last(self) -> int | None:
+        """Empties it; a descriptor of the file that was put in last, or None if there was none."""
+        last: int | None = None
+        self._outlet.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while found := socket.recv_fds(self._outlet, len(_ONE), 1)[1]:
+                if last is not None:
+                    os.close(last)
+                last = found[0]
+                os.set_inheritable(last, False)
+        return last
