@@ -46,6 +46,7 @@ OTHER: dict[str, Any] = {
     "hold": Hold.KILLED,
     "job": JobState.STOPPING,
     "queue_reason": "no room",
+    "left_out": {1},
     "reconciling": True,
     "found": {"c-7"},
     "failures": [FAILURE],

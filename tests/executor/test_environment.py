@@ -21,6 +21,7 @@ from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.states import DistributedMode
 from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.messages import StartProgram
 
 TASK = TaskPart(
     job_id="job-1",
@@ -53,6 +54,7 @@ TASK = TaskPart(
 CONTAINER = ContainerPart(
     host="h1", work_folder="/work", log_folder="/logs", inherit_env=True, marker="job-1/c-1/abc", gpu_devices=()
 )
+START = StartProgram(attempt=1, session=2, try_=3, version=1, shared=None)
 
 
 class TwoProcesses(Framework):
@@ -72,7 +74,7 @@ def built(
     fields = set(TaskPart.__dataclass_fields__)
     task = replace(TASK, **{name: value for name, value in more.items() if name in fields})
     container = replace(CONTAINER, **{name: value for name, value in more.items() if name not in fields})
-    seen = view(task, 1, 2, 3, "h1:5000", 6006)
+    seen = view(task, START, "h1:5000", 6006)
     return environments(task, container, framework or NoFramework(), shared, seen, own)
 
 
@@ -93,7 +95,7 @@ def test_what_a_framework_suggests_gives_way() -> None:
 
 def test_view_is_what_a_framework_sees() -> None:
     """Identity, shape and ports of the task."""
-    seen = view(TASK, 1, 2, 3, "h1:5000", 6006)
+    seen = view(TASK, START, "h1:5000", 6006)
     assert (seen.task, seen.chief) == (TaskId("worker", 2), TaskId("worker", 0))
     assert (seen.attempt, seen.session, seen.try_) == (1, 2, 3)
     assert (seen.address, seen.tb_port) == ("h1:5000", 6006)
@@ -101,7 +103,7 @@ def test_view_is_what_a_framework_sees() -> None:
 
 def test_text_runs_through_bash_and_lists_do_not() -> None:
     """Placeholders are filled in both; the shell's own braces stay."""
-    seen = view(TASK, 1, 2, 3, "h1:5000", None)
+    seen = view(TASK, START, "h1:5000", None)
     assert ["bash", "-c", "run --lr 0.1 worker:2/3 $HOME ${role} {role}"] == command_line(TASK, seen)
     as_list = replace(TASK, command=("run", "{index}", "$HOME"))
     assert ["run", "2", "$HOME"] == command_line(as_list, seen)
@@ -155,7 +157,7 @@ def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory(
 
 def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None:
     """Those are what holds as long as nobody has said anything else; what tony sets stays."""
-    seen = view(TASK, 1, 2, 3, "h1:5000", 6006)
+    seen = view(TASK, START, "h1:5000", 6006)
     task = replace(TASK, env={"PARAMS": "default", "OTHER": "own"})
     handed_on = {"PARAMS": "{role} --lr 0.1", "JOB_ID": "nonsense"}
     (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, handed_on)

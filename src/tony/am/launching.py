@@ -29,6 +29,9 @@ def task_part(
     spec, task = record.spec, launch.task
     role = spec.effective_roles[task.role]
     command = spec.command_of(task.role)
+    board = spec.tensorboard_task
+    # Of such a role any task may be the first in some session.
+    changes = board is not None and board.role == task.role and role.min_instances is not None
     return TaskPart(
         job_id=record.job_id,
         attempt=attempt,
@@ -50,7 +53,8 @@ def task_part(
         memory=role.resources.memory,
         gpus=role.resources.gpus,
         vcores=role.resources.vcores,
-        wants_tb_port=task == spec.tensorboard_task,
+        wants_tb_port=task == board or changes,
+        board=str(board) if changes else None,
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
         lease=lease if spec.orphan_grace is None else spec.orphan_grace,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tony.core.actions import Start
 from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
@@ -21,6 +23,7 @@ class Starts:
         self._attempt = attempt
         self._session = 0
         self._shared: dict[int, Json] = {}
+        self._seen: dict[int, dict[str, Any]] = {}
         self._frames: dict[tuple[object, ...], bytes] = {}
 
     def publish(self, spec: ClusterSpec) -> None:
@@ -30,8 +33,16 @@ class Starts:
             PlatformError: the adapter failed.
         """
         self._enter(spec.session)
+        job = self._record.spec.without(spec.absent)
+        if spec.absent:
+            instances = {name: role.instances for name, role in job.effective_roles.items()}
+            self._seen[spec.version] = {
+                "absent": spec.absent,
+                "instances": instances,
+                "num_tasks": job.tracked_count,
+            }
         try:
-            self._shared[spec.version] = self._framework.shared(self._record.spec, spec)
+            self._shared[spec.version] = self._framework.shared(job, spec)
         except TonyError:
             raise
         except Exception as error:  # an adapter may be somebody else's: say whose bug it is
@@ -55,6 +66,7 @@ class Starts:
                     version=start.version,
                     shared=self._shared.get(start.version),
                     variables=start.variables,
+                    **self._seen.get(start.version, {}),
                 )
             )
         return self._frames[which]
@@ -64,4 +76,5 @@ class Starts:
         if session > self._session:
             self._session = session
             self._shared.clear()
+            self._seen.clear()
             self._frames.clear()

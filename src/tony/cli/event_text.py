@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tony.cli.text import clock_time, safe
 from tony.core import events as ev
+from tony.core.gathered import sizes_text
 from tony.history.log import Entry
 from tony.units import format_duration
 
@@ -13,6 +14,8 @@ from tony.units import format_duration
 _DEADLINES = {
     "gang-patience": "gang-patience: nothing more was granted, and containers are missing",
     "gang-pause": "gang-pause: the gang asks again for all that is missing",
+    "gang-wait": "gang-wait: the gang goes without those that have no container, if there are enough",
+    "shrink-after": "shrink-after: the gang goes without those that have no container, if there are enough",
 }
 
 
@@ -70,6 +73,8 @@ def describe(event: ev.Event) -> str:
             return f"nothing was heard of {event.task} for {format_duration(event.silence)}"
         case ev.SessionOpened():
             return f"session {event.session}: {event.reason}"
+        case ev.Gathered():
+            return f"session {event.session} has {sizes_text(event.tasks, event.absent)}"
         case ev.UserCommand():
             return f"{event.actor} asked for {event.what}"
         case ev.Deadline():

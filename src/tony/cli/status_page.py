@@ -29,7 +29,7 @@ def status_page(
         sessions: further session -> why it began.
     """
     now = clock.wall()
-    lines = [headline(report, now), *task_table(report, now, columns), *_restarts(sessions)]
+    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report), *_restarts(sessions)]
     if report.waiting:
         lines += ["", safe(report.waiting)]
     verdict = page(report)
@@ -46,10 +46,23 @@ def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
     """Session -> why it began, for every session but the first; nothing is read for a job that has no other."""
     if report.session < 2:
         return {}
-    from tony.history.sessions import session_reasons
+    from tony.core.gathered import sizes_text
+    from tony.history.sessions import session_reasons, session_sizes
 
     reasons = session_reasons(folder)
-    return {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
+    found = {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
+    if not report.sizes:
+        return found
+    sizes = {number: sizes_text(said.tasks, said.absent) for number, said in session_sizes(folder).items()}
+    return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
+
+
+def _sizes(report: JobReport) -> list[str]:
+    """Of roles that may have fewer tasks: how many they have in the present session."""
+    if not report.sizes or not report.session:
+        return []
+    said = [f"  {size.role} has {size.tasks} of {size.most} tasks (min {size.least})" for size in report.sizes]
+    return ["", f"session {report.session}:", *map(safe, said)]
 
 
 def _restarts(sessions: Mapping[int, str]) -> list[str]:

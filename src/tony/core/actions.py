@@ -63,7 +63,10 @@ class Renew(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publish(Action):
-    """The cluster spec of a session (or a later version of it) is known. Comes before the Starts that use it."""
+    """The cluster spec of a session (or a later version of it) is known. Comes before the Starts that use it.
+
+    Feed `Gathered` back if it has roles that may have fewer tasks than they ask for.
+    """
 
     kind: ClassVar[str] = "publish"
     shows: ClassVar[bool] = True

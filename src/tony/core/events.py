@@ -197,6 +197,21 @@ class SessionOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered(Event):
+    """A gang of which some may be missing was published: with how many tasks it starts. For the record only.
+
+    Attributes:
+        tasks: role -> tasks that take part, of the roles that may have fewer than they ask for.
+        absent: role -> indexes of those that do not.
+    """
+
+    kind: ClassVar[str] = "gathered"
+    session: int
+    tasks: Mapping[str, int]
+    absent: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserCommand(Event):
     """Somebody asked for something: `kill`, or `kill-now` (no grace)."""
 
@@ -252,6 +267,7 @@ EVENTS: Mapping[str, type[Event]] = {
         ContainerEnded,
         Silent,
         SessionOpened,
+        Gathered,
         UserCommand,
         Deadline,
         ActionFailed,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core.machine import Application
+from tony.core.policies import size
 from tony.core.state import RoleState, State, Task
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.report import AmReport, JobReport, TaskReport
+from tony.model.report import AmReport, JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.units import format_duration
 
@@ -71,7 +72,14 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         submitted=around.submitted,
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
         waiting=_waiting(state, now, around.live),
+        sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
     )
+
+
+def _size(role: RoleState) -> RoleSize:
+    left_out = tuple(role.tasks[index].name for index in sorted(role.left_out))
+    least = role.spec.min_instances or role.spec.instances
+    return RoleSize(role=role.name, tasks=role.total, least=least, most=role.spec.instances, left_out=left_out)
 
 
 def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
@@ -131,7 +139,17 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     first = missing[0]
     seen = live.get(first.id, _NO_LIVE)
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
-    return said + _why(state, first, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    said += _why(state, first, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    return said + _for_how_long(state, now)
+
+
+def _for_how_long(state: State, now: float) -> str:
+    """When a gang that may go without those who have no container does so."""
+    name, _ = size.wait(state)
+    if name not in state.timers or not size.enough(state) or not any(len(r.waiting) for r in size.forming(state)):
+        return ""
+    left = format_duration(max(0.0, state.timers.all[name] - now))
+    return f"; starts without those that have no container in {left} ({name.replace('-', '_')})"
 
 
 def _holds_up(role: RoleState) -> bool:

@@ -16,11 +16,13 @@ from importlib import import_module
 from tony.errors import UserError
 from tony.executor.addresses import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.model.cluster import place_among
 from tony.model.codec import Json
 from tony.model.container_env import filled
 from tony.model.ids import TaskId
 from tony.model.placeholders import fill
 from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.messages import StartProgram
 
 #: Set in everything that a program starts; the last sweep looks for it.
 MARKER = "TONY_TASK"
@@ -58,23 +60,34 @@ def load_framework(home: str, path: str | None) -> Framework:
     return adapter
 
 
+def seen_as(task: TaskPart, command: StartProgram) -> TaskId:
+    """The task as programs of its session know it: counted among those that take part."""
+    return TaskId(task.role, place_among(task.index, command.absent.get(task.role, ())))
+
+
+def has_board(task: TaskPart, command: StartProgram) -> bool:
+    """Whether the port for TensorBoard, if the task has one, is this task's in its session."""
+    return task.board is None or task.board == str(seen_as(task, command))
+
+
 def view(
-    task: TaskPart, attempt: int, session: int, try_: int, address: str, tb_port: int | None, work_folder: str = "."
+    task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = "."
 ) -> TaskView:
-    """What a framework's adapter is told of the task."""
+    """What a framework's adapter is told of the task: of those that take part in the session, counted without gaps."""
+    seen = seen_as(task, command)
     return TaskView(
         job_id=task.job_id,
-        task=TaskId(task.role, task.index),
-        session=session,
-        attempt=attempt,
-        try_=try_,
-        instances=task.instances,
+        task=seen,
+        session=command.session,
+        attempt=command.attempt,
+        try_=command.try_,
+        instances=command.instances or task.instances,
         procs=task.procs,
         chief=None if task.chief is None else TaskId.parse(task.chief),
-        num_tasks=task.num_tasks,
+        num_tasks=command.num_tasks or task.num_tasks,
         mode=task.distributed_mode,
         address=address,
-        tb_port=tb_port,
+        tb_port=tb_port if has_board(task, command) else None,
         work_folder=work_folder,
         ip_of=ip_of,
     )
@@ -147,8 +160,8 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
 def _values(task: TaskPart, seen: TaskView) -> dict[str, str]:
     return {
         "role": task.role,
-        "index": str(task.index),
-        "num_tasks": str(task.num_tasks),
+        "index": str(seen.task.index),
+        "num_tasks": str(seen.num_tasks),
         "job_id": task.job_id,
         "session": str(seen.session),
         "attempt": str(seen.attempt),

@@ -225,7 +225,7 @@ class Trial:
         context, command, ports = self._around.context, self._command, self._around.ports
         task, container = context.task, context.container
         address = f"{container.host}:{ports.port}"
-        seen = view(task, command.attempt, command.session, command.try_, address, ports.tb_port, container.work_folder)
+        seen = view(task, command, address, ports.tb_port, container.work_folder)
         try:
             framework = load_framework(task.framework_module, task.framework_path)
             own, more = self._around.environment, command.variables

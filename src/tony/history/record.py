@@ -9,9 +9,10 @@ from tony.errors import NewerRecordError, RecordError, UnknownJobError
 from tony.history import index
 from tony.history.files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.job import Role
 from tony.model.layout import Home, JobFolder
 from tony.model.record import RECORD_VERSION, JobRecord
-from tony.model.report import JobReport, TaskReport
+from tony.model.report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
 T = TypeVar("T")
@@ -106,7 +107,13 @@ def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
         scheduler=record.spec.scheduler,
         user=record.user,
         submitted=record.submitted,
+        sizes=tuple(_size(name, record.spec.roles[name]) for name in record.spec.elastic_roles),
     )
+
+
+def _size(name: str, role: Role) -> RoleSize:
+    least = role.min_instances or role.instances
+    return RoleSize(role=name, tasks=role.instances, least=least, most=role.instances)
 
 
 def _decode(folder: JobFolder, cls: type[T], data: Json, name: str) -> T:

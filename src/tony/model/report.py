@@ -78,6 +78,23 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSize:
+    """How many tasks of a role that may have fewer take part in the present session.
+
+    Attributes:
+        tasks: how many.
+        least, most: of the job file.
+        left_out: those that do not, `worker:3`.
+    """
+
+    role: str
+    tasks: int
+    least: int
+    most: int
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmReport:
     """The living application master."""
 
@@ -96,6 +113,7 @@ class JobReport:
         am: None before the application master lives and after it has ended.
         submitted, ended: wall-clock seconds since 1970.
         waiting: who is missing and why, one sentence; empty when nothing is waited for.
+        sizes: of the roles that may have fewer tasks than they ask for.
     """
 
     job: str
@@ -114,3 +132,4 @@ class JobReport:
     submitted: float | None = None
     ended: float | None = None
     waiting: str = ""
+    sizes: tuple[RoleSize, ...] = ()

@@ -37,6 +37,7 @@ class TaskPart:
         instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
         num_tasks: tracked tasks (TASK_NUM).
         wants_tb_port: reserve a port for TensorBoard as well.
+        board: which task shall know of that port, as programs see it, where that may change; None: this one.
         gpus: number of GPUs asked for.
         memory: bytes, limit of the program and its children.
         lease: seconds a program may go on after the last contact to the AM (`orphan_grace`).
@@ -75,6 +76,7 @@ class TaskPart:
     meeting: Meeting | None = None
     container_env: Mapping[str, str] = field(default_factory=dict)
     hadoop_classpath: bool = False
+    board: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ class Promises:
         self._asked = 0
         self._specs: set[tuple[int, int]] = set()
         self._started: set[tuple[TaskId, int, int]] = set()
+        self._absent: dict[tuple[int, str], frozenset[int]] = {}
         self._succeeded: set[TaskId] = set()
         self._handed_on: set[tuple[str, str, str]] = set()
         self._failed = False
@@ -125,6 +126,7 @@ class Promises:
                 _must(spec.session == self._session, f"published for another session: {action}")
                 _must((spec.session, spec.version) not in self._specs, f"published twice: {action}")
                 _must(all(all(addresses) for addresses in spec.roles.values()), f"no address: {action}")
+                self._sizes(action)
                 _must(not spec.roles.keys() & set(self._app.state.spec.setup_roles), f"with preparation: {action}")
                 self._specs.add((spec.session, spec.version))
             case act.Start():
@@ -153,6 +155,18 @@ class Promises:
                 _must((state is JobState.SUCCEEDED) == (failure is None), f"result and failure differ: {action}")
                 self._finished = True
 
+    def _sizes(self, action: act.Publish) -> None:
+        """Who is told of is who takes part: all, or at least so many as the role must have."""
+        spec = action.spec
+        for name, addresses in spec.roles.items():
+            role = self._app.state.spec.effective_roles[name]
+            least = role.instances if role.min_instances is None else role.min_instances
+            absent = spec.absent.get(name, ())
+            _must(least <= len(addresses) <= role.instances, f"too few or too many of {name}: {action}")
+            _must(len(addresses) + len(set(absent)) == role.instances, f"not all of {name} accounted for: {action}")
+            _must(all(0 <= index < role.instances for index in absent), f"no such task of {name}: {action}")
+            self._absent[spec.session, name] = frozenset(absent)
+
     def _usable(self, container: str, action: act.Action, *, killed_too: bool = False) -> None:
         _must(container in self._known, f"unknown container: {action}")
         _must(container not in self._ended, f"its container has ended: {action}")
@@ -170,6 +184,8 @@ class Promises:
         self._usable(self._container[action.task], action)
         _must(action.session == self._session, f"started for another session than the present one: {action}")
         _must(not action.version or (action.session, action.version) in self._specs, f"nothing published: {action}")
+        absent = self._absent.get((action.session, action.task.role), frozenset())
+        _must(action.task.index not in absent, f"it is left out of this session: {action}")
         self._after_setup(action)
         tried = (action.task, action.session, action.try_)
         _must(tried not in self._started, f"started twice: {action}")
@@ -207,6 +223,7 @@ class _Moment:
         self.result = state.final.state if state.final else None
         self.refused = state.refused
         self.tasks = {task.id: task.state for task in state.tasks.values()}
+        self.left_out = {role.tasks[index].id for role in state.roles.values() for index in role.left_out}
         self.deadlines = dict(state.timers.all)
         self.digest = app.digest()
 
@@ -228,7 +245,7 @@ def _wrong_moves(before: _Moment, after: _Moment, event: ev.Event) -> list[str]:
         wrong += [
             f"{task} was {was.value} in session {before.session} and is {after.tasks[task].value}"
             for task, was in before.tasks.items()
-            if not _may_become(was, after.tasks[task], after.job)
+            if not (_may_become(was, after.tasks[task], after.job) or (task in after.left_out and was in _UNSTARTED))
         ]
     return wrong
 
@@ -242,6 +259,8 @@ _FORWARD = (
     TaskState.RUNNING,
     TaskState.STOPPING,
 )
+#: Who may be left out of a session.
+_UNSTARTED = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 #: Except that its container may go away before its program was started.
 _BACK = frozenset({(TaskState.STARTING, TaskState.REQUESTED), (TaskState.REGISTERED, TaskState.REQUESTED)})
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.gathered import gathered
 from tony.core.machine import Application
 from tony.dataclass import dataclass, field
 from tony.model.exit import ExitReason, ExitStatus
@@ -286,6 +287,10 @@ class Simulation:
                 self._launch(container, task, session)
             case act.Renew() | act.Start() | act.Stop():
                 self._command(action)
+            case act.Publish(spec=spec):
+                said = gathered(self.app.state.spec, spec)
+                if said:
+                    self._send(said)
             case act.Release(container=container):
                 executor = self.executors.get(container)
                 if executor and executor.program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from tony.cli.standing import report_of
 from tony.cli.status_page import further_sessions, status_page
 from tony.cli.text import columns_of, table
 from tony.model.layout import JobFolder
+from tony.model.report import JobReport
 
 
 @click.command("history")
@@ -28,12 +30,31 @@ def command(job: str, as_json: bool) -> None:
                 "job": name,
                 "places": {word.replace(" ", "_"): str(path) for word, path in places.items()},
                 "report": report,
+                "sessions": _sessions(home.job(name), report),
             }
         )
         return
     say_all(table([("record", str(home.job(name).path)), *((word, str(path)) for word, path in places.items())]))
     say()
     say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
+
+
+def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
+    """Each session: why it began, and with how many tasks where that may differ."""
+    from tony.history.sessions import session_reasons, session_sizes
+
+    reasons, sizes = session_reasons(folder), session_sizes(folder)
+    return [
+        {
+            "session": number,
+            "reason": reasons.get(number),
+            "tasks": dict(sizes[number].tasks) if number in sizes else None,
+            "left_out": [f"{role}:{i}" for role, absent in sizes[number].absent.items() for i in absent]
+            if number in sizes
+            else None,
+        }
+        for number in range(1, report.session + 1)
+    ]
 
 
 def _places(folder: JobFolder) -> dict[str, Path]:

@@ -1,7 +1,7 @@
 """With how many tasks a session may start, where roles may have fewer than they ask for.
 
-The first session waits `gang_wait` for all of them, every later one `shrink_after`. Then it takes what there is, if that
-is at least `min` of each such role and all of every other.
+The first session waits `gang_wait` for all of them, every later one `shrink_after`. Then it takes what there is, if
+that is at least `min` of each such role and all of every other.
 """
 
 from __future__ import annotations

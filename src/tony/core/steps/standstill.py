@@ -23,7 +23,7 @@ _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 def give_way(turn: Turn) -> None:
     """Nothing more was granted: gives back every container in which no program lives, and asks for none for a while.
 
-    Whoever has none to give back is in nobody's way, and goes on waiting. So does who has enough, and is about to start.
+    Whoever has none to give back is in nobody's way, and goes on waiting. So does whoever has enough to start soon.
     """
     state = turn.state
     if size.enough(state):

@@ -53,17 +53,24 @@ def _too_few_ports(spec: JobSpec) -> list[Problem]:
     for name, role in spec.effective_roles.items():
         ports = spec.port_range_of(name)
         board = spec.tensorboard_task
-        needed = role.instances + (1 if board and board.role == name else 0)
+        boards = (role.instances if role.min_instances is not None else 1) if board and board.role == name else 0
+        needed = role.instances + boards
         if ports and ports[1] - ports[0] + 1 < needed:
             problems.append(
                 Problem(
                     key=f"roles.{name}.port_range" if role.port_range else "port_range",
                     value=f"{ports[0]}-{ports[1]}",
                     message=f"{name} needs {needed} ports on this machine, one for each task"
-                    f"{' and one for TensorBoard' if needed > role.instances else ''}. Give a wider range, or none.",
+                    f"{_and_boards(boards)}. Give a wider range, or none.",
                 )
             )
     return problems
+
+
+def _and_boards(boards: int) -> str:
+    if not boards:
+        return ""
+    return " and one for TensorBoard" if boards == 1 else " and one for each TensorBoard that it may have"
 
 
 def _misfits_of(spec: JobSpec, thing: _Thing) -> list[Problem]:
