@@ -88,6 +88,7 @@ class Master:
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
         self._company = asyncio.Event()
+        self._came: Callable[[TaskId], None] = lambda task: None
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
         self.watchers = Watchers(self.report)
@@ -104,6 +105,7 @@ class Master:
         self._inbox.appendleft(started)
         asyncio.get_running_loop().call_soon(self._drain)
         self._spawn(self._watch_liveness())
+        self._spawn(self._call_together())
         try:
             return await self._finished
         finally:
@@ -215,13 +217,19 @@ class Master:
                     self.feed(said)
             case act.Start():
                 self._start(action)
-            case act.Stop(task=task, session=session, grace=grace, reason=reason):
-                self.executors.send(task, msg.StopProgram(session=session, grace=grace, reason=reason))
+            case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
+                self.executors.send(task, msg.StopProgram(session=session, try_=try_, grace=grace, reason=reason))
             case act.Release(container=container):
                 self._release(container)
             case act.Kill(container=container, reason=reason):
                 log.warning("ending container %s: %s", container, reason)
                 self._source.kill(container, reason)
+            case act.Exclude(host=host):
+                log.warning("no further container on %s for a while: tasks failed there again and again", host)
+                self._source.exclude(host)
+            case act.Include(host=host):
+                log.info("containers may be on %s again", host)
+                self._source.include(host)
             case act.OpenSession(session=session, reason=reason):
                 log.info("session %d opens: %s", session, reason)
                 self.watchers.tell_now()  # how the last one ended: soon every task begins anew
@@ -245,6 +253,17 @@ class Master:
         error = None if task.cancelled() else task.exception()
         if error and not self._finished.done():
             self._finished.set_exception(error)
+
+    async def _call_together(self) -> None:
+        """Executors of earlier attempts on other machines do not know where we are."""
+        addresses = {task: place for task, place in self.executors.expected if place}
+        if addresses:
+            from tony.am.summoning import Summoning  # late: most masters are the first and only ones
+
+            patience = self.job.record.spec.heartbeat_timeout
+            calls: Summoning[TaskId] = Summoning(self._credentials.am, self._attempt, self.address, patience)
+            self._came = calls.attached
+            await calls.call_all(addresses)
 
     async def _reconcile(self) -> None:
         await self._source.open(self.feed)
@@ -316,6 +335,7 @@ class Master:
             peer = self.executors.attach(connection, message)
             if peer:
                 self._company.set()
+                self._came(peer.task)
                 for action in self.app.wanted(peer.container, peer.incarnation):
                     self._perform(action)
         elif isinstance(message, msg.JoinTunnel):
