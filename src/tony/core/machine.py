@@ -26,7 +26,7 @@ from tony.model.job import JobSpec
 
 
 def _nothing(turn: Turn, event: ev.Event) -> None:
-    """Whoever replays compares the digest; here nothing follows."""
+    """It is for whoever reads the log or replays it; here nothing follows."""
 
 
 _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
@@ -34,6 +34,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.ContainersFound: attempts.containers_found,
     ev.ReconcileClosed: attempts.reconcile_closed,
     ev.SessionOpened: sessions.opened,
+    ev.Gathered: _nothing,
     ev.Queued: containers.queued,
     ev.Unsatisfiable: failing.unsatisfiable,
     ev.Granted: elastic.granted,

@@ -70,9 +70,7 @@ def has_board(task: TaskPart, command: StartProgram) -> bool:
     return task.board is None or task.board == str(seen_as(task, command))
 
 
-def view(
-    task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = "."
-) -> TaskView:
+def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = ".") -> TaskView:
     """What a framework's adapter is told of the task: of those that take part in the session, counted without gaps."""
     seen = seen_as(task, command)
     return TaskView(

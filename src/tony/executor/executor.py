@@ -25,7 +25,7 @@ from tony.executor.dialog import (
     TellLog,
     Wish,
 )
-from tony.executor.environment import MARKER
+from tony.executor.environment import MARKER, has_board
 from tony.executor.family import Family
 from tony.executor.lease import Lease
 from tony.executor.link import Connect, Link, Reach
@@ -122,6 +122,7 @@ class Executor:
         self._stop_early: StopTry | None = None
         self._tunnels: Tunnels | None = None
         self._summons = _summons(context, self._summoned)
+        self._has_board = context.task.board is None
         self._ending = False
         self._watchdog_from = -_WATCHDOG_PAUSE
 
@@ -163,7 +164,8 @@ class Executor:
             case PrepareSession(session=session):
                 self._stop_trial(self._context.task.stop_grace, f"session {session} opens")
                 self._todo.put_nowait(wish)
-            case StartTry():
+            case StartTry(command=start):
+                self._has_board = has_board(self._context.task, start)
                 self._todo.put_nowait(wish)
             case StopTry():
                 self._stop_early = wish
@@ -184,9 +186,11 @@ class Executor:
         if self._tunnels is None:
             from tony.executor.tunnels import Tunnels  # most jobs never have one
 
-            own_port = lambda: self._ports.tb_port or self._ports.port  # noqa: E731
-            self._tunnels = Tunnels(self._context, self._reach, own_port, self._link.send)
+            self._tunnels = Tunnels(self._context, self._reach, self._own_port, self._link.send)
         self._tunnels.dial(command)
+
+    def _own_port(self) -> int:
+        return (self._ports.tb_port if self._has_board else None) or self._ports.port
 
     def _stop_trial(self, grace: float, reason: str) -> None:
         if self._trial:
