@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
+from tony.am.taking_over import take_over
 from tony.client.certificates import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
-from tony.core.machine import Application
 from tony.frameworks import registry
 from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
@@ -21,6 +21,7 @@ from tony.model.job import JobSpec
 from tony.model.report import JobReport
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.server import Server
+from tony.schedulers.base import Journal
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults import Fault
 from tony.testing.jobs import prepared_job
@@ -30,6 +31,23 @@ T = TypeVar("T")
 
 #: Seconds; far more than anything here takes on a loaded machine.
 CEILING = 60.0
+
+
+class PlayedJournal(Journal):
+    """A safe place that takes what it is given when it is told to.
+
+    Attributes:
+        wanted: how many bytes were brought; urgent: of these, those that somebody waits for.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = self.urgent = 0
+        self.safe: Callable[[int], None] = lambda size: None
+
+    def wrote(self, size: int, *, urgent: bool) -> None:
+        self.wanted = size
+        if urgent:
+            self.urgent = size
 
 
 class PlayedJob:
@@ -43,29 +61,53 @@ class PlayedJob:
     def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
         self.executors: dict[str, PlayedExecutor] = {}
         self.sees_ends = True
+        self.deaths = 0
+        self._again = asyncio.Event()
         self.job = prepared_job(folder, spec, job_id="test-1")
         self.spec = spec
         self._behaviour = behaviour
         self._tasks: set[asyncio.Task[None]] = set()
         self.credentials = make_credentials(tls=tls)
         self.source = FakeSource(faults=faults, launched=self._launched)
-        digest = settings_digest(spec)
-        header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=1, settings=digest)
-        self.writer = LogWriter(self.job.folder.events(1), header)
-        self._started = AttemptStarted(attempt=1, wall=1000.0, settings=digest, pid=1, host="h")
+        self.journal: PlayedJournal | None = None
+        self.attempt = 0
+        self.tls = tls
+        self._begin()
+
+    def _begin(self) -> None:
+        """Another application master, the first or a later one."""
+        self.attempt += 1
+        digest = settings_digest(self.spec)
+        header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=self.attempt, settings=digest)
+        legacy = take_over(self.job.folder, self.job.record)
+        self.writer = LogWriter(self.job.folder.events(self.attempt), header, legacy.next_seq)
+        self._started = AttemptStarted(attempt=self.attempt, wall=1000.0, settings=digest, pid=1, host="h")
         self.master = Master(
             self.job,
-            Application("test-1", spec),
+            legacy.app,
             self.credentials,
-            registry.load(registry.home_of(spec.framework)),
+            registry.load(registry.home_of(self.spec.framework)),
             self.source,
             self.writer,
-            JobClock(0.0),
-            1,
+            legacy.clock if self.attempt > 1 else JobClock(0.0),
+            self.attempt,
             "",
         )
+        if self.journal:
+            self.journal.safe = self.master.in_safety
+        self.master.barrier.keep_to(self.journal)
         self.server = Server(self.credentials.am, self.master)
-        self.tls = tls
+
+    async def die(self) -> None:
+        """The application master is killed, and the next one begins."""
+        self.deaths += 1
+        self._life.cancel()
+        await asyncio.gather(self._life, return_exceptions=True)
+        await self.server.close()
+        self.writer.close()
+        self.source = self.source.successor()
+        self._begin()
+        self._again.set()
 
     def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
         executor = PlayedExecutor(part, credentials, self._behaviour)
@@ -79,17 +121,29 @@ class PlayedJob:
             self.source.end(container, "its executor ended")
 
     async def run(self) -> Finish:
-        """Runs the job to its end."""
-        address = "tls:127.0.0.1:0" if self.tls else f"unix:{self.job.folder.am_socket}"
-        self.master.address = await self.server.listen(address)
+        """Runs the job to its end, over all deaths of its application master."""
         try:
-            return await asyncio.wait_for(self.master.run(self._started), CEILING)
+            while True:
+                self._again.clear()
+                self._life = asyncio.ensure_future(self._live())
+                try:
+                    return await asyncio.wait_for(asyncio.shield(self._life), CEILING)
+                except asyncio.CancelledError:
+                    if not self.deaths:
+                        raise
+                    self.deaths -= 1
+                    await self._again.wait()
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.server.close()
             self.writer.close()
+
+    async def _live(self) -> Finish:
+        address = "tls:127.0.0.1:0" if self.tls else f"unix:{self.job.folder.am_socket}"
+        self.master.address = await self.server.listen(address)
+        return await self.master.run(self._started)
 
     def report(self) -> JobReport:
         """The job as it stands."""
@@ -116,11 +170,15 @@ def play(
     faults: tuple[Fault, ...] = (),
     tls: bool = False,
     meanwhile: Callable[[PlayedJob], Awaitable[None]] | None = None,
+    journal: PlayedJournal | None = None,
 ) -> tuple[PlayedJob, Finish]:
     """Runs a job; `meanwhile` runs beside it."""
 
     async def run() -> tuple[PlayedJob, Finish]:
         job = PlayedJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
+        if journal:
+            job.journal, journal.safe = journal, job.master.in_safety
+            job.master.barrier.keep_to(journal)
         beside = asyncio.ensure_future(meanwhile(job)) if meanwhile else None
         finish = await job.run()
         if beside:

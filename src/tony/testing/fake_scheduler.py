@@ -83,7 +83,20 @@ class FakeSource(ContainerSource):
             self._sink = sink
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        return ()
+        """Containers in which something was launched live on; the others go with who was to launch something."""
+        names = {each.id for each in known}
+        for held in [held for held in self.containers.values() if held.task is None or held.id not in names]:
+            if held.timer:
+                held.timer.cancel()
+            del self.containers[held.id]
+        return list(self.containers)
+
+    def successor(self) -> FakeSource:
+        """What a later application master finds when the one that had this source is dead."""
+        self._sink = None
+        later = FakeSource(limits=self._limits, host=self._host, launched=self._launched)
+        later.containers, later.log, later._number = self.containers, self.log, self._number
+        return later
 
     def set_demand(self, role: str, total: int) -> None:
         self.log.append(f"demand {role} {total}")

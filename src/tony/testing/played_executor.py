@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 
 from tony.dataclass import replace
+from tony.errors import ConnectionFailed
 from tony.model.exit import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
@@ -30,6 +31,7 @@ class PlayedExecutor:
     Attributes:
         received: every message that came, in order.
         connections: how often it has attached.
+        attempt: of the application master that has welcomed it last.
         ended: it was released, refused, or cut off.
     """
 
@@ -47,6 +49,9 @@ class PlayedExecutor:
         self._ends_with: ExitStatus | None = None
         self._told: set[tuple[int, int]] = set()
         self._barred = 0
+        self._acked = 0
+        self._session = part.session
+        self.attempt = part.attempt
         self._released = False
         self.ended = False
 
@@ -54,7 +59,12 @@ class PlayedExecutor:
         """Lives until it is released or refused."""
         try:
             while not self._released:
-                await self._converse()
+                try:
+                    await self._converse()
+                except ConnectionFailed:
+                    if not self._told:  # an application master that has died may have a successor
+                        raise
+                    await asyncio.sleep(0.01)
         finally:
             self.ended = True
 
@@ -67,9 +77,11 @@ class PlayedExecutor:
                 task=f"{self.part.role}:{self.part.index}",
                 container=self.part.container,
                 incarnation=self.incarnation,
-                highest_attempt=1,
+                highest_attempt=self.attempt,
                 pid=4711,
                 host="played",
+                session=self._session,
+                acked=self._acked,
             )
         )
         if self.connections == 1:
@@ -113,8 +125,11 @@ class PlayedExecutor:
         self.received.append(message)
         match message:
             case msg.Ack(n=n) | msg.Welcome(acked=n):
+                self._acked = max(self._acked, n)
+                self.attempt = message.attempt if isinstance(message, msg.Welcome) else self.attempt
                 self._reports = [r for r in self._reports if r.n > n]
-            case msg.Prepare(session=session):
+            case msg.Prepare(session=session) if session > self._session:
+                self._session = session
                 self._ready(session)
             case msg.StartProgram():
                 self._start(message)

@@ -1,0 +1,130 @@
+"""A later application master: what it takes over, and what it never does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.am.played_job import PlayedJob, PlayedJournal, play, succeed, until
+from tony.core.events import AttemptStarted, Started
+from tony.dataclass import replace
+from tony.model.job import JobSpec, Role
+from tony.model.states import JobState, TaskState
+from tony.testing.played_executor import OK
+
+WORKERS = JobSpec(command="x", roles={"worker": Role(instances=3)}, heartbeat_interval=0.05, heartbeat_timeout=20.0)
+
+
+def _all_run(job: PlayedJob) -> bool:
+    return len(job.executors) == 3 and all(executor.runs for executor in job.executors.values())
+
+
+def _known(job: PlayedJob) -> bool:
+    tasks = job.master.app.state.tasks.values()
+    return all(task.state is TaskState.RUNNING and task.started for task in tasks)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["unix", "tls"])
+def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> None:
+    """No program is started again; the log is one, and its clock never goes back."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        await job.die()
+        await until(lambda: bool(job.master.address))
+        for executor in job.executors.values():  # they do not listen: told as if they did
+            executor.part = replace(executor.part, am_address=job.master.address)
+        await until(lambda: job.master.executors.connected == 3)
+        assert all(executor.attempt == 2 for executor in job.executors.values())
+        assert all(executor.runs for executor in job.executors.values())
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, tls=tls)
+    assert (finish.state, job.master.app.state.session) == (JobState.SUCCEEDED, 1)
+    entries = job.entries()
+    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+    assert sorted(entry.at for entry in entries) == [entry.at for entry in entries]
+    assert [entry.event.attempt for entry in entries if isinstance(entry.event, AttemptStarted)] == [1, 2]
+    assert sum(isinstance(entry.event, Started) for entry in entries) == 3
+    assert job.replayed().mismatch is None
+
+
+def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
+    """Ends that nobody took are kept by the executors; a container that went away is no secret either."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        first, second, third = job.executors.values()
+        for executor in (first, second, third):
+            executor.break_connection()
+            executor.exit(OK)
+        await job.die()
+        await until(lambda: job.master.app.state.job.ended)
+
+    job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
+    assert finish.state is JobState.SUCCEEDED
+    assert job.replayed().mismatch is None
+
+
+def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path) -> None:
+    """It is nobody's fault: the session restarts without a charge, in the containers that are left."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        lost = next(iter(job.executors))
+        await job.executors[lost].die()
+        job.source.containers.pop(lost, None)
+        kept = set(job.executors) - {lost}
+        await job.die()
+        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        assert kept < set(job.source.containers)
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
+    assert (finish.state, job.master.app.state.restarts_charged) == (JobState.SUCCEEDED, 0)
+    assert job.replayed().mismatch is None
+
+
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    """Five masters for one job; each takes over from all before it."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        for attempt in range(2, 6):
+            await until(lambda: _all_run(job) and _known(job))
+            await job.die()
+            await until(lambda: job.master.executors.connected == 3)
+            assert job.attempt == attempt
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
+    assert finish.state is JobState.SUCCEEDED
+    assert sum(isinstance(entry.event, Started) for entry in job.entries()) == 3
+
+
+def test_nothing_is_seen_before_its_cause_is_in_safety(tmp_path: Path) -> None:
+    """Neither is a program started nor a report acknowledged; the machine goes on meanwhile, and the order is kept."""
+    journal = PlayedJournal()
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: journal.urgent > 0)  # the executors are to be launched
+        assert not job.executors
+        journal.safe(journal.wanted)
+        await until(lambda: all(task.address for task in job.master.app.state.tasks.values()))
+        await until(lambda: len(job.executors) == 3)
+        assert not any(executor.runs for executor in job.executors.values())
+        journal.safe(journal.wanted)
+        await until(lambda: _all_run(job))
+        for executor in job.executors.values():
+            executor.exit(OK)
+        while not job.master.app.state.job.ended:
+            journal.safe(journal.wanted)
+            await asyncio.sleep(0.005)
+        journal.safe(journal.wanted)
+
+    _, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, journal=journal)
+    assert finish.state is JobState.SUCCEEDED
