@@ -14,13 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tony.am.summoning import summon
 from tony.bootstrap import command
 from tony.client.certificates import make_credentials
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.states import DistributedMode
 from tony.protocol import messages as msg
-from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
+from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
 
@@ -34,13 +35,22 @@ T = TypeVar("T")
 class Master:
     """Listens, welcomes, acknowledges, remembers."""
 
-    def __init__(self, folder: Path, attempt: int = 1, interval: float = 0.1, *, tls: bool = False) -> None:
-        secret = make_credentials(tls=tls)
+    def __init__(
+        self,
+        folder: Path,
+        attempt: int = 1,
+        interval: float = 0.1,
+        *,
+        tls: bool = False,
+        secret: JobCredentials | None = None,
+    ) -> None:
+        self.secret = secret = secret or make_credentials(tls=tls)
         self._own_credentials = secret.am
         self.credentials = secret.executors
         self.address = "tls:127.0.0.1:0" if tls else f"unix:{folder}/am.sock"
         self.attempt = attempt
         self.acknowledges = True
+        self.answers = True
         self.messages: list[msg.Message] = []
         self.connections = 0
         self.closed_count = 0
@@ -102,6 +112,10 @@ class Master:
         attempt = self.attempt
         self.send(msg.StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=shared))
 
+    def summon(self, where: str, address: str | None = None) -> bool:
+        """Calls an executor; answers whether it comes."""
+        return self._run(summon(where, self._own_credentials, self.attempt, address or self.address))
+
     def wait(self, kind: type[M], match: Callable[[M], bool] = lambda message: True) -> M:
         """The first message of a kind that matches, once it is there."""
 
@@ -153,6 +167,8 @@ class Master:
             elif isinstance(message, msg.Reported) and self.acknowledges:
                 self._acked = max(self._acked, message.n)
                 connection.send(msg.Ack(n=self._acked))
+            elif isinstance(message, msg.Heartbeat) and message.asks and self.answers:
+                connection.send(msg.Ack(n=self._acked, heard=message.mono))
             self._changed.notify_all()
 
     def closed(self, connection: Connection, reason: str) -> None:
@@ -163,8 +179,8 @@ class Master:
                 self._connection = None
             self._changed.notify_all()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
 
 class Guest:

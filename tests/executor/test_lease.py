@@ -20,12 +20,21 @@ def test_lease_ends_sooner_if_nobody_is_there(
     assert lease.left(210.0, gone=False) == left_if_unknown
 
 
-def test_backoff_doubles_with_jitter_up_to_two_seconds() -> None:
-    """The first try comes at once; each wait is between half and all of its doubling time."""
+def test_a_renewal_is_asked_for_when_a_tenth_of_the_term_has_passed() -> None:
+    """Ten thousand executors with ten minutes each cost their application master 170 answers a second."""
+    lease = Lease(600.0, 60.0, now=0.0)
+    assert not lease.wants_renewal(59.0)
+    assert lease.wants_renewal(61.0)
+    lease.renew(30.0)
+    assert not lease.wants_renewal(61.0)
+
+
+def test_backoff_grows_with_jitter_up_to_one_second() -> None:
+    """The first try comes at once; each wait is between half and all of its growing time."""
     backoff = Backoff()
-    waits = [backoff.delay() for _ in range(10)]
+    waits = [backoff.delay() for _ in range(11)]
     assert waits[0] == 0.0
-    for wait, full in zip(waits[1:], [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0], strict=True):
+    for wait, full in zip(waits[1:], [0.05 * 1.5**n for n in range(8)] + [1.0, 1.0], strict=True):
         assert full / 2 <= wait <= full
     backoff.reset()
     assert backoff.delay() == 0.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.dialog import Dialog, EndExecutor, Wish
+from tony.executor.dialog import Dialog, EndExecutor, StartTry, Wish
 from tony.executor.lease import Lease
 from tony.executor.link import Link
 from tony.protocol import messages as msg
@@ -133,14 +133,42 @@ def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
 
 
 @pytest.mark.parametrize("code", ["token", "version", "stale", "bad-message"])
-def test_refusal_is_as_good_as_nobody_there(code: str) -> None:
-    """Trying again would be of no use, at the hello and after it."""
+def test_who_is_refused_at_the_beginning_ends(code: str) -> None:
+    """Nothing runs yet, and trying again would be of no use: at the hello and after it."""
 
     async def scenario() -> None:
-        at_hello = World(ProtocolError(code, "go away"), patience=60.0)
+        at_hello = World(ProtocolError(code, "go away"), length=60.0)
         assert await at_hello.link.keep() == "go away"
-        after = World(Line([ProtocolError(code, "go away")]), patience=60.0)
+        after = World(Line([ProtocolError(code, "go away")]), length=60.0)
         assert await after.link.keep() == "the application master refused us: go away"
+        assert at_hello.link.unwanted
+        assert after.link.unwanted
+
+    play(scenario)
+
+
+def test_who_is_not_wanted_any_more_ends_at_once() -> None:
+    """Whatever is left of the lease: another may have its place."""
+
+    async def scenario() -> None:
+        world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
+        assert await world.link.keep() == "the application master refused us: another has it"
+        assert world.link.unwanted
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("code", ["superseded", "busy", "token", "bad-message", "version"])
+def test_other_refusals_end_nothing_that_runs(code: str) -> None:
+    """An older application master has nothing to say, and at an address of one that died anybody may listen by now."""
+
+    async def scenario() -> None:
+        refused = ProtocolError(code, "not you")
+        last = Line([welcome(attempt=2), ProtocolError("stale", "enough")])
+        world = World(Line([welcome(), None]), refused, Line([refused]), refused, last, length=600.0)
+        assert await world.link.keep() == "the application master refused us: enough"
+        assert world.tries == 5
+        assert world.dialog.highest_attempt == 2
 
     play(scenario)
 
@@ -157,13 +185,13 @@ def test_busy_means_come_back() -> None:
 
 
 def test_older_master_is_left() -> None:
-    """An executor that has obeyed attempt 2 does not talk to attempt 1."""
+    """An executor that has obeyed attempt 2 does not talk to attempt 1, and looks for a later one."""
 
     async def scenario() -> None:
         old = Line([welcome(attempt=1), msg.ReleaseExecutor()])
         world = World(Line([welcome(attempt=2), None]), old)
-        why = await world.link.keep()
-        assert "older application master" in why
+        assert await world.link.keep() == "nobody listens there"
+        assert world.tries == 3
         assert world.wishes == []
         assert old.closed
 
@@ -219,19 +247,202 @@ def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.Mon
     play(scenario)
 
 
-@pytest.mark.parametrize(("error", "renewed"), [(None, True), (ConnectionFailed("timed out"), False)])
-def test_orderly_end_is_contact_and_a_broken_connection_is_not(error: Exception | None, renewed: bool) -> None:
-    """The lease begins when the application master was last known to be there."""
+# --- the lease --------------------------------------------------------------------------------------------------------
+
+
+def pass_by(world: World, seconds: float) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A step of a script: so much time goes by on the executor's clock."""
+
+    async def later() -> None:
+        world.clock.ahead += seconds
+
+    return later
+
+
+def until(true: Callable[[], object]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A step of a script: waits for something."""
+
+    async def wait() -> None:
+        while not true():
+            await asyncio.sleep(0.001)
+
+    return wait
+
+
+def asking(line: Line) -> list[msg.Heartbeat]:
+    """The heartbeats that are to be answered."""
+    return [each for each in line.sent if isinstance(each, msg.Heartbeat) and each.asks]
+
+
+class Answer(Line):
+    """A connection whose other end answers the heartbeats that ask, and says nothing else until the end."""
+
+    async def receive(self) -> msg.Message | None:
+        if self.script:
+            return await super().receive()
+        await until(lambda: asking(self))()
+        beat = asking(self)[-1]
+        self.sent.clear()
+        return msg.Ack(n=0, heard=beat.mono)
+
+
+@pytest.mark.parametrize("last", [None, msg.Ack(n=0), msg.SetLogLevel(level="info"), msg.Ack(n=0, heard=-1e9)])
+def test_only_an_answer_renews_the_lease(last: object) -> None:
+    """That something comes is no proof that we are heard, and neither is a connection that ends in good order."""
 
     async def scenario() -> None:
-        async def later() -> None:
-            world.clock.ahead += 100.0
+        world = World(length=50.0)
+        world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
+        assert await world.link.keep() in ("it closed the connection", "nobody listens there")
+        assert world.tries == 1
 
-        world = World(Line([welcome(), later, None], error), length=50.0)
-        world.lease.renew(world.clock.monotonic())
+    play(scenario)
+
+
+def test_a_lease_runs_from_when_we_asked() -> None:
+    """Not from when the answer came: the application master counts from when it heard us."""
+
+    async def scenario() -> None:
+        world = World(length=60.0)
+        began = world.clock.monotonic()
+        world.clock.ahead = 50.0
+        line = Line([welcome()])
+        line.script += [msg.Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
+        world.lines = [line]
+        world.lease = world.link._lease = Lease(60.0, 5.0, began)
         keeping = asyncio.ensure_future(world.link.keep())
-        done, _ = await asyncio.wait([keeping], timeout=2.0)
-        assert bool(done) is not renewed
+        await until(lambda: world.tries > 1)()
+        left = world.lease.left(world.clock.monotonic(), gone=True)
+        assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_an_answer_is_asked_for_in_time() -> None:
+    """Whatever the interval of heartbeats is, and however long the other side says nothing by itself."""
+
+    async def scenario() -> None:
+        world = World(length=0.5, patience=0.5)
+        line = Answer([welcome(interval=600.0)])
+        world.lines = [line]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await asyncio.sleep(1.5)  # three terms
+        assert not keeping.done()
+        assert world.tries == 1
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What we send may be lost although what we are sent arrives."""
+    monkeypatch.setattr("tony.executor.link.LAST_CHANCE", 0.05)
+
+    async def scenario() -> None:
+        world = World(length=0.3, patience=0.3)
+        line = Line([welcome(interval=0.01), *[msg.SetLogLevel(level="info")] * 5, until(lambda: False)])
+        world.lines = [line]
+        assert await world.link.keep() == "it has not answered for 0 s"
+        assert line.closed
+        assert asking(line)
+
+    play(scenario)
+
+
+def test_a_laptop_may_sleep() -> None:
+    """Its clock goes on meanwhile. The application master, which slept as well, answers when it wakes up."""
+
+    async def scenario() -> None:
+        world = World(length=60.0)
+        line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), msg.Ack(n=0)])
+        world.lines = [line]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.lease.left(world.clock.monotonic(), gone=True) > 50.0 and not line.script)()
+        assert not keeping.done()
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_what_waited_while_we_stood_still_starts_nothing() -> None:
+    """A start that is as old as the lease is asked for anew: on a connection on which all is said once more."""
+
+    async def scenario() -> None:
+        start = msg.StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
+        world = World(length=60.0)
+        world.dialog.ready(1, "h:1")
+        second = Line([welcome(), start, until(lambda: False)])
+        world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.wishes)()
+        assert world.tries == 2
+        assert [wish.command for wish in world.wishes if isinstance(wish, StartTry)] == [start]
+        keeping.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("rate", [0.95, 1.05])
+def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
+    monkeypatch.setattr("tony.executor.link.LAST_CHANCE", 0.0)
+
+    async def scenario() -> None:
+        world = World(length=1.0, patience=0.0)
+        monkeypatch.setattr(world.clock, "monotonic", lambda: rate * asyncio.get_running_loop().time())
+        world.lease = world.link._lease = Lease(1.0, 0.0, world.clock.monotonic())
+        world.lines = [Line([welcome(interval=0.01), None])]
+        began = asyncio.get_running_loop().time()
+        await world.link.keep()
+        assert asyncio.get_running_loop().time() - began < 1.0 * 1.06 + 1.0  # a busy machine; see the page
+
+    play(scenario)
+
+
+# --- summons ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_summons_ends_the_waiting() -> None:
+    """Also one after many tries in vain, and while a connection to where nobody answers is being made."""
+
+    async def scenario() -> None:
+        async def hang(timeout: float) -> Line:
+            await asyncio.sleep(600)
+            raise AssertionError
+
+        world = World(*[GONE] * 30, length=600.0)
+        monkey, world.link._connect = world.link._connect, hang
+        keeping = asyncio.ensure_future(world.link.keep())
+        await asyncio.sleep(0.01)
+        world.link._connect = monkey
+        world.link.summoned(2, moved=True)
+        await until(lambda: world.tries > 6)()
+        world.lines = [Line([welcome(attempt=2), ProtocolError("stale", "enough")])]
+        world.link.summoned(2, moved=False)
+        world.link.summoned(2, moved=False)
+        assert await keeping == "the application master refused us: enough"
+
+    play(scenario)
+
+
+def test_a_summons_takes_us_from_the_older_one_and_from_no_other() -> None:
+    """Who calls twice, or calls although we are there, disturbs nothing."""
+
+    async def scenario() -> None:
+        first, second = Line([welcome(), until(lambda: False)]), Line([welcome(attempt=2), until(lambda: False)])
+        world = World(first, second, length=600.0)
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.dialog.partner == 1)()
+        world.dialog.summoned(2)
+        world.link.summoned(2, moved=True)
+        await until(lambda: world.dialog.partner == 2)()
+        assert first.closed
+        for _ in range(3):
+            world.link.summoned(2, moved=False)
+            await asyncio.sleep(0.001)
+        assert not second.closed
+        assert world.tries == 2
         keeping.cancel()
 
     play(scenario)

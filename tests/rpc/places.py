@@ -110,15 +110,17 @@ class Raw:
 
 
 @asynccontextmanager
-async def raw(address: str, credentials: Credentials | None = None, *, secure: bool = True) -> AsyncIterator[Raw]:
-    """A raw connection. Without `secure` it stays below TLS."""
+async def raw(
+    address: str, credentials: Credentials | None = None, *, secure: bool = True, name: str = AM_NAME
+) -> AsyncIterator[Raw]:
+    """A raw connection to one that proves that name. Without `secure` it stays below TLS."""
     where = parse(address)
     if isinstance(where, UnixAddress):
         with short_path(where.path) as path:
             streams = await asyncio.open_unix_connection(path)
     elif secure:
         context: ssl.SSLContext = client_context(credentials or JOB.executors)
-        streams = await asyncio.open_connection(where.host, where.port, ssl=context, server_hostname=AM_NAME)
+        streams = await asyncio.open_connection(where.host, where.port, ssl=context, server_hostname=name)
     else:
         streams = await asyncio.open_connection(where.host, where.port)
     try:
