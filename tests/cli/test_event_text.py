@@ -42,6 +42,10 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
+    (
+        ev.Gathered(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
+        "session 2 has 3 of 4 worker (without worker:0), all 2 extra",
+    ),
     (ev.UserCommand(actor="ann", what="kill"), "ann asked for kill"),
     (ev.Deadline(name="job"), "job"),
     (ev.Deadline(name="gang-pause"), "gang-pause: the gang asks again for all that is missing"),

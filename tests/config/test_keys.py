@@ -25,6 +25,7 @@ ASSEMBLED = {
     "timeouts",
     "scheduler_settings",
     "after",
+    "min_instances",
     "timeout_after",
     "resources",
     "others",

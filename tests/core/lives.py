@@ -52,18 +52,29 @@ def random_job(chance: Random) -> JobSpec:
             stop_grace=chance.choice((None, None, 0.0, 3.0)),
             exports={f"FROM_{name}": "result: "} if chance.random() < 0.2 else {},
         )
+    mode = chance.choice(list(DistributedMode))
     return JobSpec(
         command="x",
-        roles={name: _possible(role, roles) for name, role in roles.items()},
+        roles={name: _perhaps_fewer(chance, _possible(role, roles), mode) for name, role in roles.items()},
         groups={"first": (names[0],)},
         max_restarts=chance.randint(0, 3),
         backoff=chance.choice((0.0, 1.0, 20.0)),
         stop_on=chance.choice(list(StopOn)),
         gang_patience=chance.choice((None, 1.0, 10.0, 60.0)),
-        distributed_mode=chance.choice(list(DistributedMode)),
+        gang_wait=chance.choice((None, 0.5, 5.0)),
+        shrink_after=chance.choice((None, 0.5, 5.0)),
+        distributed_mode=mode,
         failure_policy=chance.choice(list(FailurePolicy)),
         timeouts=Timeouts(**{name: chance.choice(limits) for name, limits in _LIMITS.items()}),
     )
+
+
+def _perhaps_fewer(chance: Random, role: Role, mode: DistributedMode) -> Role:
+    """The same role; perhaps it can do with fewer tasks."""
+    together = mode is DistributedMode.GANG and role.kind in (RoleKind.TRACKED, RoleKind.UNTRACKED)
+    if not together or role.instances == 1 or chance.random() < 0.5:
+        return role
+    return replace(role, min_instances=chance.randint(1, role.instances - 1))
 
 
 def _possible(role: Role, roles: Mapping[str, Role]) -> Role:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import Container, Hold, State
-from tony.core.steps import containers, ending, losses, restarting
+from tony.core.steps import containers, elastic, ending, losses, restarting
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
 from tony.errors import InvalidTransition
@@ -72,6 +72,7 @@ def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
     for role in state.roles.values():
         if role.demand:
             turn.ask(act.SetDemand(role=role.name, total=role.demand))
+    elastic.settle(turn)
     _say_again(turn)
 
 
