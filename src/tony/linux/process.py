@@ -119,6 +119,24 @@ def children(pid: int) -> list[int]:
     return [each for each in _pids() if (found := _stat(each)) is not None and found[0] == pid]
 
 
+def parent_of(pid: int) -> int | None:
+    """The parent of a process; None if it is gone."""
+    found = _stat(pid)
+    return None if found is None else found[0]
+
+
+def children_of(pid: int) -> list[int] | None:
+    """As `own_children`, for another process; None if it is gone, or the kernel does not list them."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        return None
+    return found
+
+
 def own_children() -> list[int] | None:
     """Our children, zombies and those whose own parent has ended included; None where the kernel does not list them.
 
@@ -146,7 +164,7 @@ def below() -> list[int]:
     found: list[int] = []
     while todo:
         found += todo
-        todo = [child for pid in todo for child in _children_of(pid)]
+        todo = [child for pid in todo for child in children_of(pid) or ()]  # one that just ended: its are ours by now
     return [pid for pid in found if is_alive(pid)]
 
 
@@ -159,12 +177,17 @@ def with_marker(*markers: str) -> list[int]:
 
 def has_marker(pid: int, *markers: bytes) -> bool:
     """Whether a process's environment holds a text; False if it cannot be read (gone, a zombie, another user's)."""
+    environ = environment_of(pid)
+    return any(marker in environ for marker in markers)
+
+
+def environment_of(pid: int) -> bytes:
+    """A process's environment as it was executed with; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = file.read()
+            return file.read()
     except OSError:
-        return False
-    return any(marker in environ for marker in markers)
+        return b""
 
 
 def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True) -> bool:
@@ -275,17 +298,6 @@ def shared_memory_of(pids: Iterable[int]) -> int:
 
 def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _children_of(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
-    except OSError:
-        pass  # just ended: what it had is ours by now
-    return found
 
 
 def _stat(pid: int) -> tuple[int, int, bool] | None:

@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tony.linux import process
 from tony.schedulers.local import remains
 
-NOTHING = remains.Noted(executors={}, groups=())
+NOTHING = remains.Noted()
 ADOPTER = Path(__file__).with_name("adopter.py")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -95,18 +96,50 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
     executor = start()
     born = process.start_time(executor.pid)
     assert born
-    remains.note(file, executor=executor.pid)
-    assert remains.noted(file) == remains.Noted(executors={executor.pid: born}, groups=("/a b", "/c"))
+    held = remains.Launched(
+        container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",)
+    )
+    remains.note(file, launched=held)
+    found = remains.noted(file)
+    assert found == remains.Noted(launched=(held,), groups=("/a b", "/c"))
+    assert found.executors == {executor.pid: born}
 
 
-@pytest.mark.parametrize("torn", ["exec", "executor", "executor 12", "executor 12 3", "group /sys/fs/cgroup/tony"])
+@pytest.mark.parametrize("torn", ["laun", "launched", 'launched {"container":"c-1"', "group /sys/fs/cgroup/tony"])
 def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) -> None:
-    """It may name somebody else: a pid without its birth, or the group above that of the job."""
+    """It may name somebody else, such as the group above that of the job; also when more is written after it."""
     file = tmp_path / "remains"
     remains.note(file, groups=("/a",))
     with file.open("a") as out:
         out.write(torn)
-    assert remains.noted(file) == remains.Noted(executors={}, groups=("/a",))
+    assert remains.noted(file) == remains.Noted(groups=("/a",))
+    held = remains.Launched(container="c-2", role="w", pid=1, start=2)
+    remains.note(file, launched=held, groups=("/b",))
+    assert remains.noted(file) == remains.Noted(launched=(held,), groups=("/a", "/b"))
+
+
+def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
+    """Those that a later application master takes over are spared, executor and program."""
+    name = job()
+    kept = [start(TONY_TASK=f"{name}/c-1/n"), start()]
+    gone = [start(TONY_TASK=f"{name}/c-10/n"), start(TONY_EXECUTOR=f"{name}/c-2/"), start()]
+    launched = []
+    for container, each in (("c-1", kept[1]), ("c-3", gone[2])):
+        born = process.start_time(each.pid)
+        assert born
+        launched.append(remains.Launched(container=container, role="w", pid=each.pid, start=born))
+    assert remains.end_job(name, remains.Noted(launched=tuple(launched)), ["c-1"])
+    assert [process.is_alive(each.pid) for each in kept] == [True, True]
+    assert [process.is_alive(each.pid) for each in gone] == [False] * 3
+
+
+def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
+    """Of all event logs, whoever of them has ended: no number is given twice."""
+    one, two = tmp_path / "1", tmp_path / "2"
+    one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
+    two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
+    assert remains.highest([one, two, tmp_path / "3"]) == 12
+    assert remains.highest([]) == 0
 
 
 def test_noted_executors_are_ended_without_a_look_at_their_environment(
@@ -121,9 +154,10 @@ def test_noted_executors_are_ended_without_a_look_at_their_environment(
     while not process.descendants(executor.pid):
         time.sleep(0.01)
     (child,) = process.descendants(executor.pid)
-    assert remains.end_job(name, remains.Noted(executors={executor.pid: born - 1}, groups=()))
+    held = remains.Launched(container="c-1", role="w", pid=executor.pid, start=born - 1)
+    assert remains.end_job(name, remains.Noted(launched=(held,)))
     assert process.is_alive(executor.pid)
-    assert remains.end_job(name, remains.Noted(executors={executor.pid: born}, groups=()))
+    assert remains.end_job(name, remains.Noted(launched=(replace(held, start=born),)))
     assert not process.is_alive(executor.pid)
     assert not process.is_alive(child)
 

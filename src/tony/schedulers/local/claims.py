@@ -64,6 +64,15 @@ def encode(claim: Claim) -> bytes:
     ).encode()
 
 
+def ticket_of(content: bytes) -> str:
+    """The ticket that a claim's file names; empty if it is no claim."""
+    try:
+        data = loads(content)
+    except BadJson:
+        return ""
+    return _text(data.get("ticket")) if isinstance(data, dict) else ""
+
+
 def decode(content: bytes, ticket: str, user: str) -> Claim | None:
     """Reads what anybody on the machine may have written; None for anything but a proper claim.
 

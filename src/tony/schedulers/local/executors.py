@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tony.linux import process
 from tony.model.codec import to_plain
 from tony.protocol.launch import LaunchContext
 from tony.schedulers.local.fork_server import ForkServer
@@ -45,14 +46,19 @@ class Executor:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
+    def forget(self) -> None:
+        """Looks away: it is not the one that was meant."""
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
     async def wait_gone(self) -> None:
         """Returns once it has ended, and that was told."""
         await self._gone.wait()
 
     def _over(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = -1
+        self.forget()
         self._last = self._loop.create_task(self._tell())
 
     async def _tell(self) -> None:
@@ -108,6 +114,29 @@ async def start(
     finally:
         os.close(reading)
     _feed(writing, json.dumps(to_plain(context), separators=(",", ":")).encode())
+    return executor
+
+
+def adopt(
+    pid: int, started: int | None, server: ForkServer, log: Path, ended: Callable[[str], object]
+) -> Executor | None:
+    """Watches an executor that an earlier application master has started; None if it does not live any more.
+
+    Nobody will know how it ended: whoever waits for it is not us.
+
+    Args:
+        started: when (clock ticks since boot).
+        ended: called once, on the running loop, with how it ended.
+    """
+    if started is None or process.start_time(pid) != started or not process.is_alive(pid):
+        return None
+    try:
+        executor = Executor(pid, server, log, ended)
+    except OSError:
+        return None
+    if process.start_time(pid) != started:
+        executor.forget()
+        return None
     return executor
 
 

@@ -18,11 +18,17 @@ class Grants:
         self._living: Counter[str] = Counter()
         self._memory = 0
         self._devices: list[str] = []
+        self._used: set[str] = set()
 
     def admit(self, memory: int, devices: Sequence[str]) -> None:
-        """The claim was granted: bytes, and ids of devices."""
-        self._memory = memory
-        self._devices = list(devices)
+        """The claim was granted: bytes, and ids of devices. What living containers hold of it they keep."""
+        self._memory += memory
+        self._devices = [device for device in devices if device not in self._used]
+
+    def adopt(self, role: str, devices: Sequence[str]) -> None:
+        """A container lives that an earlier application master was granted; before `admit` or after it."""
+        self._count(role, devices)
+        self._devices = [device for device in self._devices if device not in self._used]
 
     def impossible(self, role: str, total: int) -> str:
         """Why a demand can never be met; empty if it can."""
@@ -41,9 +47,8 @@ class Grants:
         """Yields role and devices of each container that is wanted and has room; it counts as living from then on."""
         for role, (_, resources) in self._roles.items():
             while self._living[role] < self._demand[role] and self._has_room(resources):
-                self._living[role] += 1
-                self._memory -= resources.memory
                 devices, self._devices = self._devices[: resources.gpus], self._devices[resources.gpus :]
+                self._count(role, devices)
                 yield role, tuple(devices)
 
     def ended(self, role: str, devices: Sequence[str]) -> None:
@@ -51,6 +56,7 @@ class Grants:
         self._living[role] -= 1
         self._memory += self._roles[role][1].memory
         self._devices.extend(devices)
+        self._used.difference_update(devices)
 
     def shortage(self) -> str:
         """What is wanted and has no room until other containers of the job end; empty if nothing."""
@@ -64,6 +70,11 @@ class Grants:
             f"no room for {short} within what the job holds ({format_size(self._memory)} of memory and {gpus} free) "
             f"until containers of {holders} end"
         )
+
+    def _count(self, role: str, devices: Sequence[str]) -> None:
+        self._living[role] += 1
+        self._memory -= self._roles[role][1].memory
+        self._used.update(devices)
 
     def _has_room(self, wanted: Resources) -> bool:
         return wanted.memory <= self._memory and wanted.gpus <= len(self._devices)

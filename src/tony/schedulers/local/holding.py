@@ -27,16 +27,35 @@ class Holding:
     Args:
         reopen: opens the ledger again, should it have gone.
         ledger: the open ledger; closed with the holding.
+        inherited: descriptor of the claim's file that an earlier application master has left to us, if one has.
+        hand_on: leaves it to the next one.
     """
 
     def __init__(
-        self, reopen: Callable[[], Ledger], ledger: Ledger, record: JobRecord, need: Need, machine: Machine
+        self,
+        reopen: Callable[[], Ledger],
+        ledger: Ledger,
+        record: JobRecord,
+        need: Need,
+        machine: Machine,
+        *,
+        inherited: int | None = None,
+        hand_on: Callable[[int], None] = lambda descriptor: None,
     ) -> None:
         self._reopen = reopen
         self._ledger = ledger
         self._machine = machine
         self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=need.memory, gpus=need.gpus)
         self._held: HeldClaim | None = None
+        self._earlier = None if inherited is None else ledger.taken_over(inherited, record.job_id)
+        self._hand_on = hand_on
+        if self._earlier:
+            self._wanted = self._earlier.claim
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether an earlier application master was granted it."""
+        return self._wanted.granted
 
     @property
     def descriptors(self) -> Sequence[int]:
@@ -44,14 +63,20 @@ class Holding:
         return (self._held.descriptor,) if self._held else ()
 
     async def obtain(self, say: Callable[[str], None]) -> tuple[str, ...]:
-        """Waits until the claim is granted, and answers its devices.
+        """Waits until the claim is granted, and answers its devices. One that was taken over keeps its place.
 
         Args:
             say: is told what is waited for, at each look; often the same.
         """
+        if self._earlier and self._earlier.claim.granted:
+            self._held, self._earlier = self._earlier, None
+            return self._held.claim.devices or ()
         while True:
             try:
-                self._held = await obtain(self._ledger, self._wanted, self._machine, say)
+                held, self._earlier = self._earlier, None
+                self._held = await obtain(
+                    self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted
+                )
                 return self._held.claim.devices or ()
             except (SchedulerError, OSError) as error:
                 say(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
@@ -62,25 +87,30 @@ class Holding:
     async def keep(self) -> None:
         """Keeps the claim's file from being taken for forgotten, and puts it back if it was. Runs until cancelled."""
         while self._held:
-            await asyncio.sleep(_REFRESH)
             try:
                 if not self._held.refresh():
                     self._open_again()
                     self._put_back(self._held)
             except (SchedulerError, OSError, LedgerBusy) as error:
                 _log.warning("the claim on this machine cannot be refreshed: %s", error)
+            await asyncio.sleep(_REFRESH)
 
     def close(self) -> None:
         """Gives everything back."""
-        if self._held:
-            self._held.withdraw()
-            self._held = None
+        for held in (self._held, self._earlier):
+            if held:
+                held.withdraw()
+        self._held = self._earlier = None
         self._ledger.close()
+
+    def _posted(self, held: HeldClaim) -> None:
+        self._hand_on(held.descriptor)
 
     def _put_back(self, lost: HeldClaim) -> None:
         # Executors hold the removed file and cannot hold this one: it dies with us. Others see it at least until then.
         with self._ledger.locked():
             self._held = self._ledger.post(lost.claim)
+        self._posted(self._held)
         lost.withdraw()
 
     def _open_again(self) -> None:

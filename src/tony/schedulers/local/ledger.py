@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import SchedulerError
-from tony.schedulers.local.claims import MAX_BYTES, Claim, decode, encode
+from tony.schedulers.local.claims import MAX_BYTES, Claim, decode, encode, ticket_of
 
 _SUFFIX = ".claim"
 _DRAFT = ".draft"
@@ -110,6 +110,23 @@ class Ledger:
                 os.unlink(draft, dir_fd=self._folder)
             raise
         return held
+
+    def taken_over(self, descriptor: int, job: str) -> HeldClaim | None:
+        """The claim of an earlier application master of ours, whose open file has come to us; None if it is none.
+
+        Args:
+            descriptor: of that file, the claim's from now on.
+        """
+        try:
+            content = os.pread(descriptor, MAX_BYTES + 1, 0)
+        except OSError:
+            content = b""
+        ticket = ticket_of(content)
+        claim = decode(content, ticket, _user_name(os.geteuid()))
+        if claim is None or claim.job != job:
+            os.close(descriptor)
+            return None
+        return HeldClaim(self.place_of(ticket), descriptor, claim)
 
     def _in_place(self) -> bool:
         try:

@@ -28,17 +28,27 @@ _BUSY_FIRST, _BUSY_MOST = 0.001, 0.1
 _BUSY_PATIENCE = 2.0
 
 
-async def obtain(ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[str], None]) -> HeldClaim:
+async def obtain(
+    ledger: Ledger,
+    claim: Claim,
+    machine: Machine,
+    say: Callable[[str], None],
+    *,
+    held: HeldClaim | None = None,
+    posted: Callable[[HeldClaim], None] = lambda held: None,
+) -> HeldClaim:
     """Writes a claim down and waits until it is granted. Cancelled, it leaves the line.
 
     Args:
         say: is told what is waited for, at each look; often the same.
+        held: the claim, if it has been written down already.
+        posted: is told of it as soon as it is.
 
     Raises:
         SchedulerError: the ledger went away.
         OSError: the file system refuses.
     """
-    place = _Place(ledger, claim, machine, say)
+    place = _Place(ledger, claim, machine, say, held, posted)
     try:
         return await place.wait_granted()
     except BaseException:
@@ -51,12 +61,21 @@ async def obtain(ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[
 class _Place:
     """One claim's place in the line."""
 
-    def __init__(self, ledger: Ledger, claim: Claim, machine: Machine, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        claim: Claim,
+        machine: Machine,
+        say: Callable[[str], None],
+        held: HeldClaim | None,
+        posted: Callable[[HeldClaim], None],
+    ) -> None:
         self._ledger = ledger
         self._claim = claim
         self._machine = machine
         self._say = say
-        self._held: HeldClaim | None = None
+        self._held = held
+        self._posted = posted
         self._before: Claim | None = None
         self._news = asyncio.Event()
         self._watch: FolderWatch | None = None
@@ -136,6 +155,7 @@ class _Place:
             self._held = None
         if self._held is None:
             self._held = self._ledger.post(self._claim if isinstance(outcome, str) else outcome)
+            self._posted(self._held)
         elif isinstance(outcome, Claim):
             self._held.update(outcome)
         if isinstance(outcome, str):

@@ -2,25 +2,32 @@
 
 Programs and what they start carry `TONY_TASK=<job>/<container>/...` in their environment, executors
 `TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds what has cleared its environment; and
-what has lost its parent becomes a child of the application master, which is a subreaper.
+what has lost its parent becomes a child of the application master, which is a subreaper, or of its supervisor.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.linux import cgroup, process
-from tony.linux.numbers import whole
+from tony.model.codec import from_plain, to_plain
+from tony.model.json_text import loads
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
 _MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
+#: Ends a line that has no end of its own.
+_TORN = "\0"
+#: Names of containers, in an event log.
+_NUMBER = re.compile(rb'"c-(\d{1,9})"')
 #: Seconds that an executor's watchdog may take to end what the executor left behind.
 _WATCHDOG = 3.0
 #: Seconds to go on killing what does not die.
@@ -39,8 +46,8 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
         False if something does not die (it is stuck in the kernel); to be called again.
     """
     text = marker(job_id, container)
-    _leave_to_watchdogs(text, {})
-    return _end(text, groups, {})
+    _leave_to_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
+    return _end(lambda: process.with_marker(*_texts(text)), groups, {})
 
 
 def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
@@ -57,31 +64,46 @@ def nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
     return children is not None and not _strays(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
-def end_job(job_id: str, noted: Noted) -> bool:
-    """Ends everything of a job, executors first; otherwise as `end_container`."""
-    text = f"{job_id}/"
-    executors = {pid: start for pid, start in noted.executors.items() if process.start_time(pid) == start}
-    executors.update(_with_starts(process.with_marker(f"{EXECUTOR_VARIABLE}={text}")))
+def end_job(job_id: str, noted: Noted, kept: Collection[str] = ()) -> bool:
+    """Ends everything of a job, executors first; otherwise as `end_container`.
+
+    Args:
+        kept: containers that are spared.
+    """
+    spared = [held for held in noted.launched if held.container in kept]
+    groups = set(noted.groups) - {group for held in spared for group in held.groups}
+    pids = {held.pid for held in spared}
+
+    def found(*variables: str) -> list[int]:
+        return _others([f"{variable}={job_id}/" for variable in variables], job_id, kept)
+
+    executors = {
+        pid: start for pid, start in noted.executors.items() if pid not in pids and process.start_time(pid) == start
+    }
+    executors.update(_with_starts(found(EXECUTOR_VARIABLE)))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
-    _leave_to_watchdogs(text, family)
-    return _end(text, noted.groups, {**executors, **family})
+    _leave_to_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
+    return _end(lambda: found(*_MARKERS), sorted(groups), {**executors, **family})
 
 
-def end_strays(executors: Collection[int]) -> bool:
+def end_strays(executors: Collection[int], supervisor: int = 0) -> bool:
     """Kills what executors left behind that lost its parent: children of ours in sessions of their own.
 
     Only for a process whose other children (if any) are in its own session. Called on the thread that starts
     executors, so that none is taken for a stray between its start and its entry among `executors`.
 
+    Args:
+        supervisor: the process to whom falls what an earlier application master, or its executors, left; 0 for none.
+
     Returns:
         False if some were killed and are not dead yet; to be called again.
     """
+    all_dead = _end_strays_of(supervisor, _strays(_children(supervisor), executors)) if supervisor else True
     children = process.own_children()
     if children is None:
         children = process.children(os.getpid())
-    all_dead = True
     for pid in _strays(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)  # a child keeps its pid until we wait for it: nobody else is hit
@@ -89,49 +111,104 @@ def end_strays(executors: Collection[int]) -> bool:
     return all_dead
 
 
+def end_helpers(supervisor: int) -> None:
+    """Kills what a dead application master had for itself: who started its executors, who laid down their files.
+
+    They are the supervisor's by now, in the session that it shares with all its masters. Returns when they are gone:
+    then all that was below them has become the supervisor's as well.
+    """
+    own = os.getpid()
+    deadline = time.monotonic() + _WATCHDOG
+    while time.monotonic() < deadline:
+        helpers = [pid for pid in _children(supervisor) if pid != own and _session_of(pid) == os.getsid(0)]
+        if not any(process.is_alive(pid) for pid in helpers):
+            return
+        for pid in helpers:
+            process.send(pid, signal.SIGKILL, lambda pid: process.parent_of(pid) == supervisor)
+        time.sleep(0.001)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """What was written down for whoever cleans up after us; some of it may be gone.
+class Launched:
+    """A container in which an executor was started.
 
     Attributes:
-        executors: pid -> when it started (clock ticks since boot), so that no successor of its pid is meant.
-        groups: folders of control groups.
+        pid, start: the executor, and when it started (clock ticks since boot), so that no successor of its pid is
+            meant.
+        devices: that are its own.
+        groups: folders of its control group.
     """
 
-    executors: Mapping[int, int]
-    groups: tuple[str, ...]
+    container: str
+    role: str
+    pid: int
+    start: int
+    devices: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
-def note(file: Path, *, executor: int | None = None, groups: Sequence[str] = ()) -> None:
-    """Writes down what somebody else must end should we die.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What was written down for whoever comes after us; some of it may be gone.
+
+    Attributes:
+        groups: folders of control groups, also of containers that were never launched.
+        executors: pid -> when it started (clock ticks since boot).
+    """
+
+    launched: tuple[Launched, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def executors(self) -> Mapping[int, int]:
+        return {held.pid: held.start for held in self.launched}
+
+
+def note(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
+    """Writes down what somebody else must end, or take over, should we die.
 
     Raises:
         OSError: the file system refuses.
     """
     lines = [f"group {group}\n" for group in groups]
-    if executor is not None:
-        lines.append(f"executor {executor} {process.start_time(executor) or 0}\n")
-    with file.open("a", encoding="utf-8") as out:
-        out.writelines(lines)
+    if launched:
+        lines.append(f"launched {json.dumps(to_plain(launched), separators=(',', ':'))}\n")
+    if not lines:
+        return
+    with file.open("a+b") as out:
+        size = out.seek(0, os.SEEK_END)
+        if size and (out.seek(size - 1), out.read(1))[1] != b"\n":  # cut short by a full disk, or with its writer
+            lines.insert(0, f"{_TORN}\n")
+        out.write("".join(lines).encode())
 
 
 def noted(file: Path) -> Noted:
-    """Reads what was written down; nothing if there is no such file. Lines that a full disk cut short are left out."""
-    executors, groups = {}, []
+    """Reads what was written down; nothing if there is no such file. Lines that were cut short are left out."""
+    launched, groups = [], []
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError:
         lines = []
     for line in lines:
         kind, _, rest = line.removesuffix("\n").partition(" ")
-        pid, _, start = rest.partition(" ")
-        if not line.endswith("\n"):
+        if not line.endswith("\n") or _TORN in line:
             continue
         if kind == "group":
             groups.append(rest)
-        elif kind == "executor" and (number := whole(pid)) and (since := whole(start)) is not None:
-            executors[number] = since
-    return Noted(executors=executors, groups=tuple(groups))
+        elif kind == "launched":
+            with contextlib.suppress(ValueError):
+                launched.append(from_plain(Launched, loads(rest), ignore_unknown=True))
+    return Noted(launched=tuple(launched), groups=tuple(groups))
+
+
+def highest(logs: Iterable[Path]) -> int:
+    """The highest number of a container that any event log names; 0 for none."""
+    found = 0
+    for log in logs:
+        with contextlib.suppress(OSError), log.open("rb") as file:
+            for line in file:
+                found = max([found, *(int(number) for number in _NUMBER.findall(line))])
+    return found
 
 
 def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
@@ -145,20 +222,56 @@ def _strays(children: Iterable[int], executors: Collection[int]) -> list[int]:
     return found
 
 
-def _leave_to_watchdogs(marker: str, family: Mapping[int, int]) -> None:
+def _leave_to_watchdogs(found: Callable[[], Collection[int]], family: Mapping[int, int]) -> None:
     """Waits until the watchdogs of dead executors are done: they know processes that nobody else can find.
 
     Args:
+        found: finds executors and their watchdogs by their environment.
         family: what was below the executors. Their watchdogs are among them, and root alone sees their environment.
     """
-    text = f"{EXECUTOR_VARIABLE}={marker}"
     deadline = time.monotonic() + _WATCHDOG
     pause = 0.001
     while time.monotonic() < deadline:
-        if not process.with_marker(text) and not any(_is_same(pid, start) for pid, start in family.items()):
+        if not found() and not any(_is_same(pid, start) for pid, start in family.items()):
             break
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
+
+
+def _end_strays_of(supervisor: int, strays: Iterable[int]) -> bool:
+    """Kills children of another process, who waits for them; answers whether none is alive."""
+    all_dead = True
+    for pid in strays:
+        if process.is_alive(pid):
+            process.send(pid, signal.SIGKILL, lambda pid: process.parent_of(pid) == supervisor)
+            all_dead = False
+    return all_dead
+
+
+def _children(pid: int) -> list[int]:
+    found = process.children_of(pid)
+    return process.children(pid) if found is None else found
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def _texts(marker: str) -> list[str]:
+    return [f"{variable}={marker}" for variable in _MARKERS]
+
+
+def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
+    """Processes whose environment holds one of the texts, but for those of containers that are kept."""
+    found = process.with_marker(*texts)
+    if not kept:
+        return found
+    names = {container.encode() for container in kept}
+    whose = re.compile(rb"TONY_(?:TASK|EXECUTOR)=" + re.escape(job_id.encode()) + rb"/([^/\0]*)/")
+    return [pid for pid in found if names.isdisjoint(whose.findall(process.environment_of(pid)))]
 
 
 def _with_starts(pids: Iterable[int]) -> dict[int, int]:
@@ -173,14 +286,13 @@ def _kill_same(pid: int, start: int) -> None:
     process.send(pid, signal.SIGKILL, lambda pid: process.start_time(pid) == start)
 
 
-def _end(marker: str, groups: Sequence[str], family: Mapping[int, int]) -> bool:
-    texts = [f"{variable}={marker}" for variable in _MARKERS]
+def _end(found: Callable[[], Collection[int]], groups: Sequence[str], family: Mapping[int, int]) -> bool:
     left: set[int] = set()
 
     def kill() -> Collection[int]:
         nonlocal left
         same = (pid for pid, start in family.items() if _is_same(pid, start))
-        left = {*process.with_marker(*texts), *same} - {os.getpid()}
+        left = {*found(), *same} - {os.getpid()}
         killed = [pid for pid in left if process.send(pid, signal.SIGKILL)] + cgroup.kill(groups)
         left.update(killed)
         return killed

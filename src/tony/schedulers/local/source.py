@@ -12,6 +12,8 @@ import logging
 import os
 from collections.abc import Coroutine, Sequence
 from enum import Enum
+from itertools import count, takewhile
+from pathlib import Path
 
 from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
@@ -25,7 +27,7 @@ from tony.model.job import Resources
 from tony.model.staged import StagedRole
 from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
 from tony.schedulers.base import ContainerSource, KnownContainer, PreparedJob, Sink
-from tony.schedulers.local import appetite, executors, remains
+from tony.schedulers.local import appetite, executors, remains, supervisor
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.executors import Executor
 from tony.schedulers.local.fit import misfits
@@ -70,6 +72,7 @@ class _Container:
     """One container until its end has been told.
 
     Attributes:
+        adopted: an earlier application master has launched it.
         groups: folders of its control group; empty before the start, and where there can be none.
         cause: why we end it; empty as long as we do not.
         force: ends it when the patience of `release` is over.
@@ -81,6 +84,7 @@ class _Container:
     devices: tuple[str, ...]
     stage: _Stage = _Stage.GRANTED
     executor: Executor | None = None
+    adopted: bool = False
     groups: tuple[str, ...] = ()
     cause: str = ""
     force: asyncio.TimerHandle | None = None
@@ -107,6 +111,7 @@ class LocalSource(ContainerSource):
             raise ConfigError(problems)
         self._command = list(executor_command or command(*self._settings.executor.split()))
         self._adopt_orphans = adopt_orphans
+        self._supervision = supervisor.present() if adopt_orphans else None
         self._sink: Sink | None = None
         self._holding: Holding | None = None
         self._server = ForkServer()
@@ -139,10 +144,18 @@ class LocalSource(ContainerSource):
             _log.warning(notice)
         need = peak(self._spec)
         machine = await beside(measure, self._settings, with_gpus=need.gpus > 0)
+        supervision = self._supervision
         self._holding = Holding(
-            lambda: open_ledger(self._settings, self._job.home)[0], ledger, self._job.record, need, machine
+            lambda: open_ledger(self._settings, self._job.home)[0],
+            ledger,
+            self._job.record,
+            need,
+            machine,
+            inherited=supervision.claim if supervision else None,
+            hand_on=supervision.hand_on if supervision else lambda claim: None,
         )
-        self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
+        if not self._holding.is_granted:
+            self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
         if not self._never:
             self._spawn(self._obtain(self._holding, need))
 
@@ -153,8 +166,60 @@ class LocalSource(ContainerSource):
         self._grant()
         await holding.keep()
 
+    # --- what earlier application masters have left ---------------------------------------------------------------
+
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        return ()
+        folder = self._job.folder
+        if not folder.events(2).exists():
+            return ()  # there was none
+        logs = takewhile(Path.exists, map(folder.events, count(1)))
+        self._number = await beside(remains.highest, logs)
+        if self._master_of_strays:
+            await beside(remains.end_helpers, self._master_of_strays)
+        noted = remains.noted(folder.remains)
+        launched = {held.container: held for held in noted.launched}
+        adopted = [each.id for each in known if each.task and self._adopt(each, each.task, launched.get(each.id))]
+        if not await beside(remains.end_job, folder.job_id, noted, adopted) or not await self._end_strays():
+            _log.warning("something that an earlier application master has left does not die")
+        _log.info("%d of %d containers live", len(adopted), len(known))
+        return adopted
+
+    def _adopt(self, known: KnownContainer, task: TaskId, launched: remains.Launched | None) -> bool:
+        """Takes a container over whose executor lives."""
+        if launched is None:
+            launched = self._unnoted(known)
+        if launched is None:
+            return False
+        resources = self._spec.effective_roles[known.role].resources
+        held = _Container(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
+        held.groups, held.stage = launched.groups, _Stage.RUNNING
+        held.executor = executors.adopt(
+            launched.pid,
+            launched.start,
+            self._server,
+            self._job.folder.executor_log(task),
+            lambda how: self._executor_ended(held, how),
+        )
+        if held.executor is None:
+            return False
+        self._containers[held.id] = held
+        self._grants.adopt(held.role, held.devices)
+        return True
+
+    def _unnoted(self, known: KnownContainer) -> remains.Launched | None:
+        """An executor of which only the event log knows: the disk was full. What it holds is known if it has no GPU."""
+        pid, supervision = known.executor_pid, self._master_of_strays
+        if pid is None or not supervision or self._spec.effective_roles[known.role].resources.gpus:
+            return None
+        start = process.start_time(pid)
+        if start is None or process.parent_of(pid) != supervision:
+            return None
+        return remains.Launched(container=known.id, role=known.role, pid=pid, start=start)
+
+    @property
+    def _master_of_strays(self) -> int:
+        """Whose children become what earlier application masters and their executors lose; 0 for nobody's of ours."""
+        return self._supervision.pid if self._supervision and self._supervision.lives else 0
 
     # --- demand and grants ----------------------------------------------------------------------------------------
 
@@ -247,9 +312,19 @@ class LocalSource(ContainerSource):
         if held.cause or self._sink is None:  # it was to end meanwhile
             held.executor.kill()
         try:
-            remains.note(folder.remains, executor=held.executor.pid)
+            remains.note(
+                folder.remains,
+                launched=remains.Launched(
+                    container=held.id,
+                    role=held.role,
+                    pid=held.executor.pid,
+                    start=process.start_time(held.executor.pid) or 0,
+                    devices=held.devices,
+                    groups=held.groups,
+                ),
+            )
         except OSError as error:
-            # It runs, and ends by itself when we die; only one that hangs would be missed then.
+            # It runs, and is found by what the event log says of it, unless it has devices of its own.
             _log.warning("cannot write %s: %s", folder.remains, error)
 
     # --- ending ---------------------------------------------------------------------------------------------------
@@ -315,8 +390,11 @@ class LocalSource(ContainerSource):
         self._forget(held)
 
     def _left_nothing(self, held: _Container) -> bool:
-        """Whether that can be seen at a glance. What lays files down is a child of ours like any other: then not."""
-        started = held.executor is not None
+        """Whether that can be seen at a glance. What lays files down is a child of ours like any other: then not.
+
+        What an executor leaves that we have not started becomes nobody's child whom we could ask.
+        """
+        started = held.executor is not None and not held.adopted
         return started and self._adopt_orphans and remains.nothing_left(self._executor_pids(), held.groups)
 
     async def _end_all(self, held: _Container) -> bool:
@@ -325,7 +403,7 @@ class LocalSource(ContainerSource):
 
     async def _end_strays(self) -> bool:
         for _ in range(_STRAY_LOOKS):
-            if not self._adopt_orphans or remains.end_strays(self._executor_pids()):
+            if not self._adopt_orphans or remains.end_strays(self._executor_pids(), self._master_of_strays):
                 return True
             await asyncio.sleep(_STRAY_PAUSE)
         return False
