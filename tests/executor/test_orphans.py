@@ -1,0 +1,265 @@
+"""An executor whose application master dies, is cut off, or comes up elsewhere. Real processes, TLS on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.executor.conftest import Start
+from tests.executor.master import Guest, Master, context, wait_until
+from tony import clock
+from tony.linux import process
+from tony.protocol import messages as msg
+from tony.protocol.errors import Code
+
+pytestmark = pytest.mark.slow
+FOR_EVER = "trap 'echo in order; exit' TERM; echo $$ > pid; sleep 600 & wait"
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[Master]:
+    """An application master on another machine, as far as its executors can tell."""
+    made = Master(tmp_path, tls=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def successor(far: Master, tmp_path: Path) -> Iterator[Master]:
+    """The next attempt, at another address."""
+    made = Master(tmp_path, attempt=2, tls=True, secret=far.secret)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def abroad(far: Master, tmp_path: Path) -> Iterator[Start]:
+    """Starts executors of that one."""
+    with ExitStack() as stack:
+
+        def start(command: str = FOR_EVER, **more: Any) -> Guest:
+            return stack.enter_context(Guest(context(far, tmp_path, command, **{"lease": 300.0, **more})))
+
+        yield start
+
+
+def running(master: Master, executor: Guest) -> int:
+    """Has the program started; answers its pid, once it handles signals."""
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramStarted)
+    file = Path(executor.context.container.work_folder) / "pid"
+    return wait_until(lambda: int(file.read_text() or 0) if file.exists() else None)
+
+
+def released(master: Master, executor: Guest) -> None:
+    """Is what is there wanted, it ends in good order."""
+    master.send(msg.ReleaseExecutor(grace=5.0))
+    assert executor.wait() == 0
+
+
+def test_on_a_unix_socket_nobody_needs_to_call(master: Master, guest: Start) -> None:
+    """It does not listen, and comes by itself to whoever listens at the same path."""
+    executor = guest(FOR_EVER, lease=300.0)
+    pid = running(master, executor)
+    assert master.wait(msg.Attach).listens == ""
+    master.stop_listening()
+    master.attempt = 2
+    master.listen()
+    second = master.wait(msg.Attach, lambda attach: attach.acked > 0)
+    assert (second.session, second.highest_attempt) == (1, 1)
+    assert process.is_alive(pid)
+    master.until(lambda: master._connection)
+    released(master, executor)
+
+
+def test_the_next_attempt_calls_from_another_node(far: Master, successor: Master, abroad: Start) -> None:
+    """The program runs on; the new one is told all that the old one has not acknowledged, and what the executor is."""
+    executor = abroad("while [ ! -e go ]; do sleep 0.01; done; exit 5")
+    far.wait(msg.Ready)
+    far.start()
+    program = far.wait(msg.ProgramStarted)
+    first = far.wait(msg.Attach)
+    assert first.listens.startswith("tls:127.0.0.1:")
+    far.until(lambda: far._acked == 2)
+    far.stop_listening()
+    Path(f"/proc/{program.pid}/cwd/go").touch()
+    wait_until(lambda: "try 1 ended: exit code 5" in executor.log())
+    assert successor.summon(first.listens)
+    second = successor.wait(msg.Attach)
+    assert (second.incarnation, second.listens) == (first.incarnation, first.listens)
+    assert (second.highest_attempt, second.session, second.acked) == (2, 1, 2)
+    end = successor.wait(msg.ProgramExited)
+    assert (end.n, end.status.code) == (3, 5)
+    released(successor, executor)
+
+
+def test_of_two_living_masters_the_older_is_powerless(far: Master, successor: Master, abroad: Start) -> None:
+    """It did not die, only nobody knew. The executor leaves it, and does not come back, whatever it says."""
+    executor = abroad()
+    pid = running(far, executor)
+    listens = far.wait(msg.Attach).listens
+    assert successor.summon(listens)
+    successor.wait(msg.Attach)
+    far.until(lambda: far._connection is None)
+    with pytest.raises(Exception, match="attempt 1 is not the latest") as caught:
+        far.summon(listens)
+    assert getattr(caught.value, "code", "") == Code.SUPERSEDED
+    assert successor.summon(listens)  # once more: nothing changes
+    assert successor.connections == 1
+    assert far.connections == 1
+    assert process.is_alive(pid)
+    released(successor, executor)
+
+
+def test_a_call_from_where_nobody_listens_changes_nothing(far: Master, successor: Master, abroad: Start) -> None:
+    """The one who called died as well. The program runs, until the next one calls."""
+    executor = abroad()
+    pid = running(far, executor)
+    listens = far.wait(msg.Attach).listens
+    address = successor.address
+    successor.stop_listening()
+    assert successor.summon(listens, address)
+    far.until(lambda: far._connection is None)
+    wait_until(lambda: "Connection refused" in executor.log())
+    successor.attempt = 3
+    successor.address = "tls:127.0.0.1:0"
+    successor.listen()
+    assert process.is_alive(pid)
+    assert successor.summon(listens)
+    assert successor.wait(msg.Attach).highest_attempt == 3
+    released(successor, executor)
+
+
+def test_strangers_are_not_heard(far: Master, abroad: Start, tmp_path: Path) -> None:
+    """Neither who has another job's papers, nor who has an executor's, nor who has none."""
+    executor = abroad()
+    running(far, executor)
+    listens = far.wait(msg.Attach).listens
+    other = Master(tmp_path, attempt=9, tls=True)
+    try:
+        assert not other.summon(listens)
+        other._own_credentials = far.credentials
+        assert not other.summon(listens)
+        assert not other.summon(listens, "unix:/somewhere")
+    finally:
+        other.close()
+    far._own_credentials = far.secret.am
+    assert not far.summon(listens, "unix:/somewhere")
+    assert far.connections == 1
+    assert far.summon(listens)
+    released(far, executor)
+
+
+def test_who_is_called_is_not_disturbed(far: Master, abroad: Start) -> None:
+    """A call by the one it talks with already is answered, and that is all."""
+    executor = abroad()
+    running(far, executor)
+    listens = far.wait(msg.Attach).listens
+    assert all(far.summon(listens) for _ in range(3))
+    assert (far.connections, far.closed_count) == (1, 0)
+    released(far, executor)
+
+
+def test_the_lease_ends_though_the_connection_does_not(far: Master, abroad: Start) -> None:
+    """What we send gets lost, what we are sent arrives: nobody hears us, so the program is stopped, with its grace."""
+    executor = abroad(lease=0.6, connect_timeout=0.6)
+    running(far, executor)
+    far.answers = False
+    assert executor.wait() == 3
+    assert executor.read("worker-0.s1.t1.out") == "in order\n"
+    assert "it has not answered for 1 s" in executor.log().splitlines()[-1]
+    assert executor.programs() == []
+
+
+def test_who_answers_keeps_the_program_alive(far: Master, abroad: Start) -> None:
+    """For many times the lease, and although it says nothing but that it hears."""
+    executor = abroad(lease=1.0, connect_timeout=1.0)
+    pid = running(far, executor)
+    asked = [beat for beat in far.all(msg.Heartbeat) if beat.asks]
+    far.until(lambda: len([beat for beat in far.messages if getattr(beat, "asks", False)]) > len(asked) + 25)
+    assert process.is_alive(pid)
+    released(far, executor)
+
+
+def test_a_frozen_master_is_no_master(far: Master, successor: Master, abroad: Start) -> None:
+    """Its kernel keeps the connection open. Whoever is called by the next one goes there all the same."""
+    executor = abroad()
+    pid = running(far, executor)
+    far.answers = far.acknowledges = False
+    assert successor.summon(far.wait(msg.Attach).listens)
+    successor.wait(msg.Attach)
+    assert process.is_alive(pid)
+    released(successor, executor)
+
+
+def test_a_frozen_executor_looks_at_its_clock_first(far: Master, abroad: Start) -> None:
+    """It thaws when its lease is over: nothing that waited for it meanwhile is obeyed."""
+    executor = abroad(lease=1.0, connect_timeout=1.0)
+    far.wait(msg.Ready)
+    far.wait(msg.Heartbeat)
+    os.kill(executor.pid, signal.SIGSTOP)
+    far.answers = False
+    frozen = clock.monotonic()
+    wait_until(lambda: _state(executor.pid) == "T")
+    far.start()
+    wait_until(lambda: clock.monotonic() > frozen + 1.2)
+    os.kill(executor.pid, signal.SIGCONT)
+    assert executor.wait() == 3
+    assert far.all(msg.ProgramStarted) == []
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_the_lease_is_over_and_the_program_does_not_care(far: Master, abroad: Start) -> None:
+    """After its stop grace it is killed, and whatever it has started."""
+    executor = abroad(
+        "trap '' TERM; sleep 600 & echo $$ > pid; while :; do sleep 1; done",
+        lease=0.2,
+        connect_timeout=0.2,
+        stop_grace=0.3,
+    )
+    running(far, executor)
+    far.stop_listening()
+    assert executor.wait() == 3
+    assert executor.programs() == []
+    assert "out of contact" in executor.log().splitlines()[-1]
+
+
+def test_an_unwanted_program_gets_no_grace(far: Master, abroad: Start) -> None:
+    """Another may run in its place already."""
+    executor = abroad()
+    pid = running(far, executor)
+    far.call(far.connection().refuse, Code.STALE, "another one has this task")
+    assert executor.wait() == 3
+    assert not process.is_alive(pid)
+    assert executor.read("worker-0.s1.t1.out") == ""
+
+
+def test_a_signal_ends_it_without_a_master(far: Master, abroad: Start) -> None:
+    """Whoever is to end the job while there is no application master can: `tony kill` does so on one machine."""
+    executor = abroad()
+    running(far, executor)
+    far.stop_listening()
+    executor.process.terminate()
+    assert executor.wait() == 128 + signal.SIGTERM
+    assert executor.read("worker-0.s1.t1.out") == "in order\n"
+
+
+def test_it_stays_small_and_quiet(far: Master, abroad: Start) -> None:
+    """Although it listens, and looks for somebody who is not there: 30 MB, one hundredth of a core."""
+    executor = abroad()
+    running(far, executor)
+    far.stop_listening()
+    wait_until(lambda: "Connection refused" in executor.log())
+    status = Path(f"/proc/{executor.pid}/status").read_text()
+    (resident,) = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")]
+    assert resident < 30 * 10**6
