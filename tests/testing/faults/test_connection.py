@@ -130,9 +130,14 @@ def test_messages_come_twice_and_late_and_in_order() -> None:
 
 
 def test_others_are_left_alone() -> None:
-    """Orders name their task."""
+    """Orders name their task, and perhaps one executor of it."""
 
     async def talk(connection: StruckConnection, wire: Wire, way: Way) -> None:
+        (blow,) = blows("partition worker:0")
+        way.order(replace(order(blow), incarnation="another"))
+        connection.send(OUTPUT)
+        assert wire.sent == [attach(), OUTPUT]
+        way.order(replace(order(blow), incarnation="i"))
         connection.send(OUTPUT)
         assert wire.sent == [attach(), OUTPUT]
 

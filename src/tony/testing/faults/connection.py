@@ -26,11 +26,12 @@ class Way:
     """What is in the way between one executor and its application master; over all of its connections.
 
     Args:
-        task: None until it says who it is.
+        task, incarnation: None and empty until it says who it is.
     """
 
-    def __init__(self, task: TaskId | None = None) -> None:
+    def __init__(self, task: TaskId | None = None, incarnation: str = "") -> None:
         self.task = task
+        self.incarnation = incarnation
         self._orders: dict[int, Order] = {}
         self._chances: dict[int, random.Random] = {}
         self._open = asyncio.Event()
@@ -45,9 +46,9 @@ class Way:
             self._chances.setdefault(order.number, random.Random(f"{order.seed}/{order.number}/{order.task}"))
         self._look()
 
-    def meant(self, task: TaskId) -> None:
+    def known(self, task: TaskId, incarnation: str) -> None:
         """The executor has said who it is."""
-        self.task = task
+        self.task, self.incarnation = task, incarnation
         self._look()
 
     def _look(self) -> None:
@@ -58,7 +59,11 @@ class Way:
             self._open.set()
 
     def _mine(self) -> list[Order]:
-        return [order for number, order in sorted(self._orders.items()) if order.task == self.task]
+        return [
+            order
+            for _, order in sorted(self._orders.items())
+            if order.task == self.task and order.incarnation in ("", self.incarnation)
+        ]
 
     @property
     def is_open(self) -> bool:
@@ -143,7 +148,7 @@ class StruckConnection:
     def send(self, message: Message) -> None:
         """Sends, later, twice, or not at all."""
         if isinstance(message, Attach):
-            self._way.meant(TaskId.parse(message.task))
+            self._way.known(TaskId.parse(message.task), message.incarnation)
         lost, later, times = self._way.fate(message, sent=True)
         if lost:
             if not isinstance(message, Heartbeat):

@@ -2,7 +2,7 @@
 
 A file of lines. Whoever conducts appends; every executor of the job reads all of it, those that come later too:
 
-    {"task": "worker:0", "number": 3, "strike": "partition executor worker:0", "over": false, "seed": 0}
+    {"task": "worker:0", "number": 3, "strike": "partition executor worker:0", "over": false, "seed": 0, ...}
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Order:
     Attributes:
         number: of the strike in its plan; its end has the same.
         seed: of what is left to chance.
+        incarnation: the one executor that is meant; empty for every one of the task, those to come included.
     """
 
     task: TaskId
@@ -35,9 +36,10 @@ class Order:
     strike: Strike
     over: bool
     seed: int = 0
+    incarnation: str = ""
 
 
-def give(file: Path, blow: Blow, seed: int) -> None:
+def give(file: Path, blow: Blow, seed: int, incarnation: str = "") -> None:
     """Appends an order: one write, so that no reader sees half of it."""
     line = {
         "task": str(blow.target.task),
@@ -45,6 +47,7 @@ def give(file: Path, blow: Blow, seed: int) -> None:
         "strike": write_strike(blow.strike),
         "over": blow.over,
         "seed": seed,
+        "incarnation": incarnation,
     }
     with file.open("ab", buffering=0) as out:
         out.write(json.dumps(line).encode() + b"\n")
@@ -75,6 +78,7 @@ class OrderBook:
                 strike=parse_strike(plain["strike"]),
                 over=plain["over"],
                 seed=plain["seed"],
+                incarnation=plain["incarnation"],
             )
 
 

@@ -116,7 +116,8 @@ ON_THE_WAY = (Partition, Drop, Delay, Duplicate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromTheStart:
-    """As soon as there is anybody to strike."""
+    """As soon as there is anybody to strike. What is on the way is struck for every executor of the task, one that
+    comes in another's place included; at any other moment for the one that lives then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from tony.model.layout import Home, JobFolder
 from tony.testing.faults import processes
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.orders import give
-from tony.testing.faults.plan import ON_THE_WAY, Kill, Plan, Slow, Strike
+from tony.testing.faults.plan import ON_THE_WAY, FromTheStart, Kill, Plan, Slow, Strike
 from tony.testing.faults.processes import TURN, NobodyThere, Victim
 from tony.testing.faults.text import who, write_strike
 
@@ -172,9 +172,7 @@ class Striker:
         harm = blow.strike.harm
         pid = 0
         if isinstance(harm, ON_THE_WAY):
-            if blow.target.task is None:
-                raise NobodyThere(f"there is no {who(blow.target)}")
-            give(self._folder.path / ORDERS, blow, self._plan.seed)
+            give(self._folder.path / ORDERS, blow, self._plan.seed, self._meant(blow))
         else:
             victim = processes.find(blow.target, self._app.state)
             processes.strike(victim, harm)
@@ -185,6 +183,19 @@ class Striker:
         if isinstance(harm, Slow):
             self._turns[blow.number] = (time.monotonic() + TURN * (1 - harm.share), False)
         return pid
+
+    def _meant(self, blow: Blow) -> str:
+        """Which executor: the one that lives at that moment; where none is named, every one of the task.
+
+        Raises:
+            NobodyThere: there is none now.
+        """
+        task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
+        if task is not None and isinstance(blow.strike.moment, FromTheStart):
+            return ""
+        if task is None or task.incarnation is None:
+            raise NobodyThere(f"there is no {who(blow.target)}")
+        return task.incarnation
 
     def _undo(self, blow: Blow) -> None:
         self._lasting.pop(blow.number, None)

@@ -1,0 +1,164 @@
+"""Moments that only the application master itself can hit: between two bytes of its log, between log and effect.
+
+Events that come together are logged and acted upon together: what is said of one event's log and effects holds for all
+that came with it. Each strike strikes once in a job, however many masters it takes: they write down what has struck.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tony.am.master import Master
+from tony.core.actions import Action
+from tony.core.events import Event
+from tony.errors import ConfigError, Problem, StorageError
+from tony.history.log import Header, LogWriter
+from tony.model.layout import JobFolder
+from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within
+from tony.testing.faults.text import write_strike
+
+#: The file in a job's folder in which a struck master notes what has struck it, one JSON object a line.
+STRUCK = "struck"
+
+
+class Fates:
+    """What is in store for the application master of one job.
+
+    Raises:
+        ConfigError: the plan holds something that cannot strike from inside.
+    """
+
+    def __init__(self, plan: Plan, folder: JobFolder) -> None:
+        self._file = folder.path / STRUCK
+        done = {each["number"] for each in _lines(self._file)}
+        problems = [
+            Problem(key="", message=f"{write_strike(strike)!r} cannot strike from inside: {_INSIDE}")
+            for strike in plan.strikes
+            if not _is_inside(strike)
+        ]
+        if problems:
+            raise ConfigError(problems)
+        self._left = {number: strike for number, strike in enumerate(plan.strikes) if number not in done}
+        #: Called once the effects of what was logged last are to be seen: kills before, amid or after.
+        self.armed: int | None = None
+        self.amid = False
+
+    def at(self, seqs: Sequence[int], stage: Stage | None) -> tuple[int, Strike] | None:
+        """The strike that falls at a stage of these events; None as stage: after all of it.
+
+        Returns:
+            Its number and itself, if there is one.
+        """
+        for number, strike in self._left.items():
+            match strike.moment:
+                case Within(seq=seq, stage=wanted) if wanted is stage and seq in seqs:
+                    return number, strike
+                case AfterEvent(seq=seq) if stage is None and seqs and seq <= seqs[-1]:
+                    return number, strike
+        return None
+
+    def strike(self, number: int, seq: int) -> None:
+        """Notes it down, and strikes.
+
+        Raises:
+            OSError: the disk is full, as ordered.
+        """
+        strike = self._left.pop(number)
+        note = {"number": number, "strike": write_strike(strike), "pid": os.getpid(), "last": seq}
+        with self._file.open("ab", buffering=0) as out:
+            out.write(json.dumps(note).encode() + b"\n")
+        if isinstance(strike.harm, Kill):
+            os.kill(os.getpid(), signal.SIGKILL)
+            signal.pause()
+        raise OSError(28, "No space left on device")
+
+
+_INSIDE = (
+    "the master can be killed, or its disk filled, after an event or in the midst of one. For anything else there is "
+    "the striker."
+)
+
+
+def _is_inside(strike: Strike) -> bool:
+    return (
+        strike.target.part is Part.MASTER
+        and isinstance(strike.harm, Kill | FillDisk)
+        and isinstance(strike.moment, Within | AfterEvent)
+        and not strike.later
+        and strike.lasts is None
+    )
+
+
+def _lines(file: Path) -> list[dict[str, object]]:
+    try:
+        return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def struck(folder: JobFolder) -> list[str]:
+    """What has struck a job's masters from inside, in order."""
+    return [str(line["strike"]) for line in _lines(folder.path / STRUCK)]
+
+
+class StruckWriter(LogWriter):
+    """An event log whose writer dies in the midst of it, or whose disk is full."""
+
+    fates: Fates
+
+    def __init__(self, path: Path, header: Header, first_seq: int = 1) -> None:
+        self._events: list[int] = []
+        super().__init__(path, header, first_seq)
+
+    def append(self, event: Event, at: float, wall: float) -> int:
+        """Takes one event."""
+        seq = super().append(event, at, wall)
+        self._events.append(seq)
+        return seq
+
+    def flush(self) -> None:
+        """Writes what was appended, as far as it comes to that."""
+        seqs, self._events = self._events, []
+        if found := self.fates.at(seqs, Stage.UNWRITTEN):
+            self._strike(found[0], seqs[-1])
+        if found := self.fates.at(seqs, Stage.TORN):
+            moment = found[1].moment
+            assert isinstance(moment, Within)
+            self._tear(seqs.index(moment.seq) - len(seqs))
+            self._strike(found[0], seqs[-1])
+        super().flush()
+        if found := self.fates.at(seqs, Stage.LOGGED):
+            self._strike(found[0], seqs[-1])
+        for stage in (Stage.HALF_DONE, None):
+            if self.fates.armed is None and (found := self.fates.at(seqs, stage)):
+                self.fates.armed, self.fates.amid = found[0], stage is Stage.HALF_DONE
+
+    def _tear(self, index: int) -> None:
+        """Writes all lines before one, and half of that."""
+        lines = self._pending[: len(self._pending) + index]
+        torn = self._pending[index]
+        os.write(self._fd, b"".join(lines) + torn[: len(torn) // 2])
+
+    def _strike(self, number: int, seq: int) -> None:
+        try:
+            self.fates.strike(number, seq)
+        except OSError as error:
+            raise StorageError(f"cannot write the event log {self._path}: {error.strerror}") from error
+
+
+class StruckMaster(Master):
+    """An application master that dies amid or after what it does."""
+
+    def _perform_all(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
+        fates = StruckWriter.fates
+        number, fates.armed = fates.armed, None
+        if number is None:
+            super()._perform_all(actions, told)
+            return
+        some = actions[: len(actions) // 2] if fates.amid else actions
+        super()._perform_all(some, told)
+        fates.strike(number, 0)

@@ -1,0 +1,46 @@
+"""An application master that dies, or finds its disk full, in the midst of an event: where nothing from outside hits.
+
+    --set 'scheduler.local.master=tony.testing.struck_master kill master before the effects of event 9'
+
+Its arguments are the words of a plan (a semicolon divides strikes), or `plan=FILE`; then, as for any other, the job's
+folder and perhaps the number of a pipe. Everything else is as in production, its supervisor included: that runs this
+program for each attempt, and no strike strikes twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tony.am import main as am
+from tony.errors import ConfigError, ExitCode
+from tony.model.layout import JobFolder
+from tony.testing.faults.inside import Fates, StruckMaster, StruckWriter
+from tony.testing.faults.plan import Plan
+from tony.testing.faults.text import parse_plan
+
+
+def main() -> int:
+    """Runs one attempt."""
+    words, rest = _divided(sys.argv[1:])
+    try:
+        StruckWriter.fates = Fates(_plan(words), JobFolder(Path(rest[0])))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.REFUSED
+    sys.argv[1:] = rest
+    vars(am).update(LogWriter=StruckWriter, Master=StruckMaster)  # in this process: production has no door for it
+    return am.main()
+
+
+def _divided(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The plan's words, and from the job's folder on what every master gets: no word of a plan begins with a slash."""
+    at = next(number for number, word in enumerate(arguments) if word.startswith("/"))
+    return arguments[:at], arguments[at:]
+
+
+def _plan(words: list[str]) -> Plan:
+    if len(words) == 1 and words[0].startswith("plan="):
+        file = Path(words[0].removeprefix("plan="))
+        return parse_plan(file.read_text("utf-8"), str(file))
+    return parse_plan(" ".join(words), "scheduler.local.master")

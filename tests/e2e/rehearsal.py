@@ -1,0 +1,123 @@
+"""A job that things happen to: four tasks in two roles, one restart, and every start of a program written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.lab import Lab, until
+from tony.model.layout import Home, JobFolder
+from tony.testing.faults.striker import Striker
+from tony.testing.faults.text import parse_plan
+
+TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
+#: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and
+#: the gate is open.
+PROGRAM = """
+import os, pathlib, sys, time
+out = pathlib.Path(os.environ["OUT"])
+task = os.environ["JOB_NAME"] + ":" + os.environ["TASK_INDEX"]
+session = int(os.environ["SESSION_ID"])
+line = f"{task} {session} {os.getpid()}\\n".encode()
+file = os.open(out / "starts", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+os.write(file, line)
+print("begins", flush=True)
+def all_run():
+    return sum(int(each.split()[1]) == session for each in (out / "starts").read_text().splitlines()) >= 4
+while not all_run():
+    time.sleep(0.01)
+while session == 1 and task != "worker:1" and not (out / "calm").exists():
+    time.sleep(0.02)
+if session == 1 and not (out / "calm").exists():
+    time.sleep(0.1)
+    sys.exit(7)
+while task == "ps:0" or not (out / "gate").exists():
+    time.sleep(0.02)
+"""
+JOB = """
+command = "{python} x.py"
+max_restarts = {restarts}
+stop_grace = "2s"
+backoff = "50ms"
+env = {{ OUT = "{out}" }}
+{head}
+[roles.ps]
+instances = 1
+kind = "untracked"
+[roles.worker]
+instances = 3
+"""
+
+
+class Rehearsal:
+    """One such job.
+
+    Args:
+        calm: session 1 does not fail by itself.
+        gate: whether session 2 may end at once.
+        settings: of the command line.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        *settings: str,
+        calm: bool = False,
+        gate: bool = True,
+        restarts: int = 1,
+        head: str = "",
+        name: str = "out",
+    ) -> None:
+        self.lab = lab
+        self.out = lab.root / name
+        self.out.mkdir()
+        if calm:
+            (self.out / "calm").touch()
+        if gate:
+            self.open_gate()
+        text = JOB.format(python="python", restarts=restarts, out=self.out, head=head)
+        more = [word for setting in settings for word in ("--set", setting)]
+        self.job = lab.detach(lab.job_file(text, {"x.py": PROGRAM}), *more)
+
+    @property
+    def folder(self) -> JobFolder:
+        """Its record."""
+        return Home(self.lab.home).job(self.job)
+
+    def striker(self, plan: str) -> Striker:
+        """Carries out a plan on it."""
+        return Striker(self.folder, parse_plan(plan))
+
+    def open_gate(self) -> None:
+        """Its last session may end."""
+        (self.out / "gate").touch()
+
+    def starts(self) -> list[tuple[str, int]]:
+        """Task and session of every program that was ever started, sorted."""
+        return sorted((task, session) for task, session, _ in self._lines())
+
+    def pids(self, session: int) -> dict[str, int]:
+        """Task -> the pid of its program in a session, as that has said it."""
+        return {task: pid for task, number, pid in self._lines() if number == session}
+
+    def wait_running(self, session: int) -> dict[str, int]:
+        """Waits until all programs of a session run; answers their pids."""
+        return dict(until(lambda: len(self.pids(session)) == 4 and self.pids(session), f"session {session} runs"))
+
+    def _lines(self) -> list[tuple[str, int, int]]:
+        file = self.out / "starts"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(task, int(session), int(pid)) for task, session, pid in map(str.split, lines)]
+
+    def replays(self) -> str:
+        """Why its log does not replay; empty if it does."""
+        done = self.lab.tony("replay", self.job)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def said(self) -> str:
+        """What its masters said."""
+        return Path(self.folder.am_log).read_text()
+
+
+def once_in(*sessions: int) -> list[tuple[str, int]]:
+    """The starts of a job whose programs were started once in each of these sessions."""
+    return sorted((task, session) for task in TASKS for session in sessions)

@@ -1,0 +1,91 @@
+"""kill -9 of the application master at any moment: no program is lost, none starts twice, the record goes on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.e2e.lab import CEILING, Lab
+from tests.e2e.rehearsal import Rehearsal, once_in
+from tony.testing.faults.inside import struck
+from tony.testing.faults.plan import Kill, Part, Plan, Stage, Strike, Target, Within
+from tony.testing.faults.text import write_plan
+
+pytestmark = pytest.mark.e2e
+
+#: Events that the reference job logs at least when nobody is killed.
+EVENTS = 30
+#: How often the master of one job is killed; it may begin again so often.
+KILLS = 4
+
+
+def struck_by(plan: str) -> str:
+    """The setting that has the master struck from inside."""
+    return f"scheduler.local.master=tony.testing.struck_master {plan}"
+
+
+def moments(seed: int, kills: int = KILLS, events: int = EVENTS) -> Plan:
+    """Some moments in the midst of events, anywhere in a job."""
+    chance = random.Random(seed)
+    seqs = sorted(chance.sample(range(1, events + 1), kills))
+    return Plan(
+        strikes=tuple(
+            Strike(
+                harm=Kill(),
+                target=Target(part=Part.MASTER),
+                moment=Within(seq=seq, stage=chance.choice(list(Stage))),
+            )
+            for seq in seqs
+        )
+    )
+
+
+def rehearse(lab: Lab, plan: str, name: str) -> None:
+    """The reference job under a plan: it ends as if nothing had happened."""
+    job = Rehearsal(lab, struck_by(plan), name=name)
+    status = lab.wait(job.job)
+    story = f"plan:\n{plan}\nstruck: {struck(job.folder)}\nmasters said:\n{job.said()[-6000:]}"
+    ended = (status["state"], status["exit_code"], status["session"])
+    assert ended == ("succeeded", 0, 2), f"{status}\n{story}"
+    assert job.starts() == once_in(1, 2), story
+    assert job.replays() == "", story
+    assert struck(job.folder), story
+    assert status["attempt"] == 1 + len(struck(job.folder)), story
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_master_is_killed_in_the_midst_of_events(lab: Lab, seed: int) -> None:
+    """Before, while and after they are logged, amid their effects: same end, same starts, a log that replays."""
+    rehearse(lab, write_plan(moments(seed)).replace("\n", "; "), f"seed-{seed}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", list(Stage))
+def test_the_master_is_killed_in_the_midst_of_each_event(lab: Lab, stage: Stage) -> None:
+    """One event after the other."""
+    for seq in range(1, EVENTS + 1):
+        rehearse(lab, f"kill master {stage.value.format(seq)}", f"event-{seq}")
+
+
+def test_the_master_is_killed_while_programs_run_restart_and_stop(lab: Lab) -> None:
+    """From outside: programs live on with their pids, and the job restarts and stops under masters that die."""
+    job = Rehearsal(lab, calm=True, gate=False, head="am_attempts = 10")
+    before = job.wait_running(1)
+    with job.striker("kill master") as striker:
+        assert striker.wait(CEILING)
+    plan = """
+        kill worker:1 after event 1
+        kill master when the job is restarting
+        kill master when session 2 opens
+    """
+    with job.striker(plan) as striker:
+        assert before == job.pids(1)
+        assert striker.wait(CEILING)
+    job.wait_running(2)
+    with job.striker("kill master when the job is stopping"):
+        job.open_gate()
+        status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 2), f"{status}\n{job.said()[-6000:]}"
+    assert job.starts() == once_in(1, 2)
+    assert job.replays() == ""

@@ -1,0 +1,103 @@
+"""Faults on order against real processes: what they do to a job, and what they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.lab import CEILING, Lab, until
+from tests.e2e.rehearsal import Rehearsal, once_in
+from tony.linux import process
+
+pytestmark = pytest.mark.e2e
+
+STRUCK = "scheduler.local.executor=tony.testing.executors orders=orders"
+
+
+def test_a_program_is_killed_when_it_runs(lab: Lab) -> None:
+    """Its session ends, the next one does the work; who was struck, and when, is told."""
+    job = Rehearsal(lab, calm=True)
+    with job.striker("kill worker:1 when worker:1 started in session 1") as striker:
+        assert striker.wait(CEILING)
+    status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 2), status
+    assert [str(struck.strike.harm) for struck in striker.struck] == ["Kill()"]
+    # In session 1 all may have ended before they could write a line.
+    assert [start for start in job.starts() if start[1] == 2] == once_in(2)
+    assert not job.replays()
+
+
+def test_chance_picks_the_same_victim(lab: Lab) -> None:
+    """And an executor's death with the fork server gone costs one restart, no more."""
+    job = Rehearsal(lab, calm=True, gate=False)
+    pids = job.wait_running(1)
+    with job.striker("seed 3\nkill fork server\nkill executor any worker when the job is running + 200ms") as striker:
+        assert striker.wait(CEILING)
+        (_, struck) = striker.struck
+    again = job.wait_running(2)
+    job.open_gate()
+    status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 2), status
+    assert job.starts() == once_in(1, 2)
+    assert not set(pids.values()) & set(again.values())
+    assert struck.pid not in {task["executor_pid"] for task in status["tasks"]}
+
+
+def test_what_stands_still_for_a_while_or_is_slow_harms_nobody(lab: Lab) -> None:
+    """Programs, executors and the master: shorter than the time-out it is no failure. Everybody lives on afterwards."""
+    job = Rehearsal(lab, calm=True, gate=False, head='heartbeat_timeout = "60s"')
+    pids = job.wait_running(1)
+    plan = """
+        stop master for 1s
+        stop executor worker:0 for 1s
+        stop worker:1 for 500ms
+        slow worker:2 to 20% for 1s
+        slow executor ps:0 to 20% for 1s
+    """
+    with job.striker(plan) as striker:
+        assert until(lambda: len(striker.struck) == 5, "all are struck")
+        assert process.is_stopped(pids["worker:1"]) or striker.wait(CEILING)
+        assert striker.wait(CEILING)
+    assert not [pid for pid in pids.values() if process.is_stopped(pid)]
+    job.open_gate()
+    status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 1), status
+    assert job.starts() == once_in(1)
+
+
+def test_a_bad_network_loses_nothing(lab: Lab) -> None:
+    """Messages lost, late and doubled, and a partition shorter than the time-out: each program starts and ends once."""
+    job = Rehearsal(lab, STRUCK, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "60s"')
+    plan = """
+        seed 11
+        drop 0.2 of messages of worker:0
+        drop 0.2 of commands of worker:1
+        delay 0.3 of messages of worker:2 by 50ms
+        duplicate 0.5 of messages of ps:0
+        duplicate commands of worker:2
+        partition worker:0 when worker:0 started for 1s
+    """
+    with job.striker(plan) as striker:
+        status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 2), status
+    assert len(striker.struck) == 6
+    assert job.starts() == once_in(1, 2)
+    assert not job.replays()
+
+
+def test_a_partition_longer_than_the_time_out_costs_a_session(lab: Lab) -> None:
+    """The executor that is not heard is ended and replaced before anything starts again: never two of one task."""
+    job = Rehearsal(lab, STRUCK, calm=True, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "1s"')
+    with job.striker("partition worker:0 when worker:0 started in session 1"):
+        status = lab.wait(job.job)
+    assert (status["state"], status["session"]) == ("succeeded", 2), status
+    assert job.starts() == once_in(1, 2)
+
+
+def test_the_masters_disk_is_full(lab: Lab) -> None:
+    """It cannot write its log any more: the job ends with that as its cause, and nothing is left running."""
+    job = Rehearsal(lab, gate=False)
+    job.wait_running(1)
+    with job.striker("fill disk of master"):
+        status = lab.wait(job.job)
+        lab.wait_gone(job.job)
+    assert (status["state"], status["exit_code"]) == ("failed", 3), status
