@@ -144,6 +144,10 @@ class AttemptLost(SchedulerError):  # noqa: N818 - as above
     """The scheduler has given up an application master, without anybody having asked for that, and the job with it."""
 
 
+class NotInCharge(SchedulerError):  # noqa: N818 - as above
+    """A later application master has the job, or is to have it: this one leaves everything as it is, and goes."""
+
+
 class StorageError(InfraError):
     """A file system refused: full, read-only, missing."""
 

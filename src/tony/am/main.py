@@ -28,7 +28,7 @@ from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.dataclass import dataclass
-from tony.errors import ConfigError, ExitCode, InfraError, Overdue, PlatformError, TonyError
+from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
 from tony.history.files import write_json
@@ -122,6 +122,7 @@ async def attempt(
 
     Raises:
         PlatformError: there is no job in that folder that could be run.
+        NotInCharge: another application master has the job.
     """
     job = _load(folder)
     parts = _Parts()
@@ -131,6 +132,10 @@ async def attempt(
         assert parts.master is not None
         await parts.master.run(started)
         report = parts.master.report()
+    except NotInCharge as error:
+        log.error("this application master leaves everything as it is: %s", error)
+        await _leave(parts)
+        raise
     except Exception as error:  # the outermost loop of this program: a bug of ours is a verdict, too
         report = broken_off(_standing(job, parts), error, clock.wall())
         expected = isinstance(error, InfraError | ConfigError | Overdue)
@@ -178,6 +183,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
         pid=os.getpid(),
         host=socket.gethostname(),
         gangs=parts.source.capabilities.gang,
+        chooses=parts.source.capabilities.chooses,
     )
 
 
@@ -209,6 +215,16 @@ def _standing(job: PreparedJob, parts: _Parts) -> JobReport:
         except Exception:  # whatever broke the job off may have broken this as well
             log.exception("the job's state cannot be told")
     return pending_report(job.folder, job.record)
+
+
+async def _leave(parts: _Parts) -> None:
+    """Somebody else has the job: no container, record or secret of it is touched, and nobody is told of an end."""
+    if parts.server:
+        with _whatever_happens("closing the connections"):
+            await parts.server.close()
+    if parts.page:
+        with _whatever_happens("closing the page"):
+            await parts.page.close()
 
 
 async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:

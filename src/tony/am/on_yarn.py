@@ -42,8 +42,6 @@ def in_cluster_time(papers: JobPapers, inside: Inside) -> JobPapers:
 def _furnish(folder: JobFolder, papers: JobPapers, inside: Inside) -> None:
     for path in (folder.path, folder.logs, folder.secret):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for earlier in range(1, inside.attempt):  # what they wrote lies in the cluster's file system
-        folder.events(earlier).touch()
     write_json(folder.credentials, to_plain(papers.credentials))
     record = replace(papers.record, framework_path=inside.plug_in(papers.record.framework_path))
     write_json(folder.secret_job, to_plain(record))

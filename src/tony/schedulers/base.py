@@ -39,6 +39,7 @@ class Capabilities:
         same_host: client, application master and executors share a machine, so a Unix socket reaches.
         inherits_environment: programs get the submitter's environment underneath.
         log_files: a client reads the tasks' log files directly.
+        chooses: can keep containers off a host (`ContainerSource.exclude`).
     """
 
     gang: bool
@@ -47,8 +48,11 @@ class Capabilities:
     same_host: bool
     inherits_environment: bool
     log_files: bool
+    chooses: bool = False
 
 
+#: Seconds within which the lives of an application master count for `am_attempts`.
+ATTEMPTS_WITHIN = 600.0
 #: Where a container source puts what happens: Granted, ContainerEnded, Queued, Unsatisfiable.
 Sink = Callable[[Event], None]
 

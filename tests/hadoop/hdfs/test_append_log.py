@@ -144,7 +144,7 @@ def test_creation_is_tried_again(client: WebHdfs, cluster: PlayedWebHdfs) -> Non
 
 def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """`flush` that gives up waiting says so, names the trouble, and the bytes go out later."""
-    cluster.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 10)
+    cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 10)
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"x\n")
     assert not log.flush(0.01)
@@ -170,7 +170,7 @@ def test_who_waits_is_not_kept_waiting(
 
 def test_patience_ends(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """After too much trouble the log gives up; everybody who waits or writes is told the cause."""
-    cluster.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
+    cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 1000)
     log = AppendLog(client, _PATH, AppendOptions(patience=0.1, longest_pause=0.02))
     log.write(b"x\n")
     with pytest.raises(SafeModeError):
@@ -262,3 +262,23 @@ def test_a_bug_ends_the_log_loudly(cluster: PlayedWebHdfs) -> None:
         log.write(b"x")
         with pytest.raises(HadoopError, match="a bug"):
             log.flush(_CEILING)
+
+
+def test_who_listens_is_told(client: WebHdfs) -> None:
+    """How many bytes are durable, as they come to be; `hurry` waits for nothing, and sends all that there is."""
+    told: list[int] = []
+    arrived = threading.Event()
+
+    def listen(durable: int) -> None:
+        told.append(durable)
+        if durable == 8:
+            arrived.set()
+
+    log = AppendLog(client, _PATH, AppendOptions(interval=1000.0), told=listen)
+    log.write(b"one\n")
+    log.write(b"two\n")
+    log.hurry()
+    assert arrived.wait(_CEILING)
+    assert client.read(_PATH) == b"one\ntwo\n"
+    assert log.close(_CEILING)
+    assert (sorted(told), told[-1], log.error) == (told, 8, None)

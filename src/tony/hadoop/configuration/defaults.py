@@ -54,6 +54,7 @@ _YARN: Final = {
     "yarn.node-labels.enabled": "false",
     "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",
     "yarn.nodemanager.remote-app-log-dir-suffix": "logs",
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "600000",
     "yarn.nodemanager.webapp.address": "${yarn.nodemanager.hostname}:8042",
     "yarn.nodemanager.hostname": "0.0.0.0",
     "yarn.resourcemanager.address": "${yarn.resourcemanager.hostname}:8032",

@@ -116,6 +116,8 @@ class AppendLog:
         options: how it behaves.
         recover: takes a file from a writer that died, at once: `NameNode.recover_lease` by RPC, which HTTP lacks.
             It is called whenever the file is somebody else's, again and again.
+        told: hears, in the log's own thread, how many of the bytes that were written are durable: whenever there are
+            more, and once more when the log has ended.
     """
 
     def __init__(
@@ -125,11 +127,13 @@ class AppendLog:
         options: AppendOptions | None = None,
         *,
         recover: Callable[[str], object] | None = None,
+        told: Callable[[int], object] = lambda durable: None,
     ) -> None:
         self._client = client
         self._path = path
         self._options = options or AppendOptions()
         self._recover = recover
+        self._told = told
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._written = 0  # bytes taken from the caller
@@ -210,6 +214,18 @@ class AppendLog:
                 raise self._error
             return self._durable >= goal
 
+    def hurry(self) -> None:
+        """Has everything that was written so far go out at once, and waits for nothing."""
+        with self._changed:
+            self._flush_to = self._written
+            self._changed.notify_all()
+
+    @property
+    def error(self) -> HadoopError | None:
+        """What the log gave up at."""
+        with self._changed:
+            return self._error
+
     def close(self, timeout: float | None = None) -> bool:
         """Takes no more, and waits as `flush` does; the thread ends when it is done.
 
@@ -250,7 +266,9 @@ class AppendLog:
         finally:
             with self._changed:
                 self._ended = True
+                durable = self._durable
                 self._changed.notify_all()
+            self._told(max(0, durable))
 
     def _next_batch(self) -> bytes | None:
         """What shall go out next; None when all is done."""
@@ -308,12 +326,12 @@ class AppendLog:
     def _begin(self) -> None:
         """Creates the file, or takes it from whoever had it."""
         options = self._options
-        if self._client.find(self._path) is None:
-            try:
-                self._client.create(self._path, b"", permission=options.permission, replication=options.replication)
-            except FileExistsAlreadyError:
-                pass  # a predecessor in its last moment, or our own try before
-        length = self._fenced()
+        try:
+            self._client.create(self._path, b"", permission=options.permission, replication=options.replication)
+        except FileExistsAlreadyError:  # a predecessor's, or our own try before
+            length = self._fenced()
+        else:
+            return
         with self._changed:
             self._length = length
         separator = options.separator
@@ -364,7 +382,9 @@ class AppendLog:
         with self._changed:
             self._length += size
             self._durable += size
+            durable = self._durable
             self._changed.notify_all()
+        self._told(max(0, durable))
 
     def _foreign(self, length: int) -> ForeignWriterError:
         return ForeignWriterError(

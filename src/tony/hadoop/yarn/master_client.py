@@ -173,11 +173,17 @@ class MasterClient:
     Attributes:
         node_tokens: what NodeManagers want to see.
         token: the newest of the master's tokens that came with an answer, if one did.
+        answers: heartbeats that were answered.
+        cluster_nodes: how many nodes there are, as the last answer had it; None before it was said.
+        is_renewed: a ResourceManager had to be told of us again: it was restarted, or another one took over.
     """
 
     def __init__(self, proxy: Proxy, *, protections: tuple[Protection, ...] = (), pace: Pace | None = None) -> None:
         self.node_tokens = NodeTokens()
         self.token: Token | None = None
+        self.answers = 0
+        self.cluster_nodes: int | None = None
+        self.is_renewed = False
         self._proxy, self._protections, self._pace = proxy, protections, pace or Pace()
         self._table = AskTable()
         self._registration: RegisterRequest | None = None
@@ -298,6 +304,7 @@ class MasterClient:
 
     async def _register_again(self) -> None:
         self._table.forgotten()
+        self.is_renewed = True
         response = await self._register()
         self._recovered += self._table.adopt(response.previous_containers)
         self.wake()
@@ -362,6 +369,8 @@ class MasterClient:
             self.token = from_message(response.am_rm_token)
             await self._proxy.login_as(Login.with_token(self.token, protections=self._protections))
         news = self._table.answered(response)
+        self.answers += 1
+        self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes
         self._plan(news)
         if response.command is MasterCommand.SHUTDOWN:
             raise AttemptOver("the ResourceManager has ended this attempt")

@@ -133,19 +133,19 @@ class Cluster:
         """
         return await credentials_of_job(self.configuration, self.logins, file_systems)
 
-    def recover_lease(self, path: str) -> None:
-        """Takes a file from a writer that died. Blocks; not in a running loop.
+    def recover_lease(self, path: str) -> bool:
+        """Takes a file from a writer that died; True when it is closed. Blocks; not in a running loop.
 
         Raises:
             HadoopError: the NameNode is not reached, or refuses.
         """
-        asyncio.run(self._recover_lease(path))
+        return asyncio.run(self._recover_lease(path))
 
-    async def _recover_lease(self, path: str) -> None:
+    async def _recover_lease(self, path: str) -> bool:
         from tony.hadoop.services import name_node_for  # late: hardly ever needed
 
         async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
-            await client.recover_lease(path)
+            return await client.recover_lease(path)
 
     def path(self, staging: str) -> str:
         """The staging folder's path in the file system."""

@@ -36,6 +36,10 @@ _LAST_WAIT = 20.0
 _SILENCE = 2.0
 #: Seconds between two looks whether the ResourceManager answers, when the last containers are to end.
 _LOOK = 0.5
+#: Seconds in which the node of a container may prove its end that YARN has given up, and between two questions.
+_PROOF, _ASK_AGAIN = 2.0, 0.1
+#: What a node says of a container that has ended, and that it has forgotten.
+_KNOWN_AS_ENDED = ("recently stopped", "recently finished")
 #: Seconds after which, again and again, the node of a container that should end is asked whether it has.
 _LOOKS = (0.1, 0.15, 0.25, 0.5, 0.5)
 _log = logging.getLogger(__name__)
@@ -58,6 +62,7 @@ class _Held:
         look: asks its node whether it has ended.
         warned: what YARN has said of its node that may end it.
         wanted_back: YARN has said that it will take it back.
+        unproven: its node did not take our word for its end, so that YARN's will be no proof.
     """
 
     container: Container
@@ -70,6 +75,7 @@ class _Held:
     task: str = ""
     warned: str = ""
     wanted_back: bool = False
+    unproven: bool = False
 
     def __str__(self) -> str:
         return f"{self.task or self.role} in {self.name}"
@@ -119,6 +125,28 @@ class Containers:
         self._count[role] += 1
         self._tell(Granted(container=name, role=role, host=_host(container)))
 
+    def adopt(self, container: Container, role: str, task: str) -> None:
+        """One of an earlier attempt runs on."""
+        name = ids.container_text(_id(container))
+        if name not in self._held:
+            self._held[name] = _Held(container=container, name=name, role=role, task=task, stage=_Stage.RUNNING)
+            self._count[role] += 1
+
+    def has(self, name: str) -> bool:
+        """Whether it counts."""
+        return name in self._held
+
+    async def end_foreign(self, container: Container) -> None:
+        """Ends one that is none of ours, with all that is in it."""
+        name = ids.container_text(_id(container))
+        _log.warning("%s is left from an earlier attempt, and unknown to its log: it is ended", name)
+        if container.node is not None:
+            try:
+                await self._nodes.stop(container.node, [_id(container)])
+            except HadoopError as error:
+                _log.info("%s cannot be stopped by its node: %s", name, error)
+        self._master.release(_id(container))
+
     def wanted_back(self, container_id: ContainerId) -> None:
         """Of either kind: that which may be averted by giving back as much otherwise comes to the same for us."""
         held = self._held.get(ids.container_text(container_id))
@@ -140,6 +168,13 @@ class Containers:
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
             return
+        if ends.is_lost(status) and held.stage is not _Stage.GRANTED and not held.unproven:
+            held.unproven = True
+            self._spawn(self._prove(held, status))
+            return
+        self._has_ended(held, status)
+
+    def _has_ended(self, held: _Held, status: ContainerStatus) -> None:
         ours = bool(held.cause)
         no_python = "" if ours else ends.no_python(status)
         if no_python:
@@ -153,7 +188,22 @@ class Containers:
             blameless=not ours and ends.is_blameless(status),
             forced=not ours and ends.is_forced(status),
             over_memory=not ours and ends.is_over_memory(status),
+            presumed=held.unproven,
         )
+
+    async def _prove(self, held: _Held, status: ContainerStatus) -> None:
+        """Has its node say that it has ended, if that is still there: YARN calls many a node lost that is not dead."""
+        node, container_id = held.container.node, _id(held.container)
+        assert node is not None
+        try:
+            async with asyncio.timeout(_PROOF):
+                await self._nodes.stop(node, [container_id])
+                while not _is_proof((await self._nodes.statuses(node, [container_id])).get(container_id)):
+                    await asyncio.sleep(_ASK_AGAIN)
+            held.unproven = False
+        except (HadoopError, TimeoutError) as error:
+            _log.warning("nobody has seen %s end: %s", held, error or "its node does not say so")
+        self._has_ended(held, status)
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
@@ -234,6 +284,7 @@ class Containers:
             _log.warning("%s cannot be stopped by its node: %s", held.name, failed)
         except HadoopError as error:
             _log.warning("%s cannot be stopped by its node: %s", held.name, error)
+            held.unproven = True
         self._master.release(container_id)
 
     async def _look_after(self, held: _Held) -> None:
@@ -257,12 +308,24 @@ class Containers:
                 return
 
     def _gone(
-        self, held: _Held, cause: str, *, blameless: bool, forced: bool = False, over_memory: bool = False
+        self,
+        held: _Held,
+        cause: str,
+        *,
+        blameless: bool,
+        forced: bool = False,
+        over_memory: bool = False,
+        presumed: bool = False,
     ) -> None:
         if self._forget(held):
             self._tell(
                 ContainerEnded(
-                    container=held.name, cause=cause, blameless=blameless, forced=forced, over_memory=over_memory
+                    container=held.name,
+                    cause=cause,
+                    blameless=blameless,
+                    forced=forced,
+                    over_memory=over_memory,
+                    presumed=presumed,
                 )
             )
 
@@ -308,6 +371,24 @@ class Containers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _is_proof(said: ContainerStatus | HadoopError | None) -> bool:
+    if isinstance(said, ContainerStatus):
+        return said.state is ContainerState.COMPLETE
+    return said is not None and any(words in str(said) for words in _KNOWN_AS_ENDED)
+
+
+def ended_before(name: str, status: ContainerStatus) -> ContainerEnded:
+    """The end of a container of an earlier attempt, while there was none."""
+    return ContainerEnded(
+        container=name,
+        cause=ends.cause(status),
+        blameless=ends.is_blameless(status),
+        forced=ends.is_forced(status),
+        over_memory=ends.is_over_memory(status),
+        presumed=ends.is_lost(status),
+    )
 
 
 def _host(container: Container) -> str:

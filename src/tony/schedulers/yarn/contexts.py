@@ -29,6 +29,7 @@ from tony.model.container_env import for_shell
 from tony.model.job import JobSpec, Resources
 from tony.model.record import JobRecord
 from tony.model.staged import Placement, StagedRole
+from tony.schedulers.base import ATTEMPTS_WITHIN
 from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
 from tony.schedulers.yarn.unrecorded import all_tags
@@ -83,7 +84,8 @@ def submission(
         queue=settings.queue,
         priority=None if settings.priority is None else Priority(priority=settings.priority),
         am_container=container,
-        max_attempts=settings.max_attempts,
+        max_attempts=record.spec.am_attempts,
+        keep_containers=True,
         application_type=settings.application_type[:_TYPE_LENGTH],
         tags=all_tags(settings),
         resource=master_capability(settings),
@@ -97,9 +99,7 @@ def submission(
             ),
         ),
         node_label_expression=settings.node_label,
-        attempt_failures_validity_interval=(
-            -1 if settings.attempt_validity is None else int(settings.attempt_validity * 1000)
-        ),
+        attempt_failures_validity_interval=int(ATTEMPTS_WITHIN * 1000),
         log_aggregation=_logs(settings),
         timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
         **unusual,

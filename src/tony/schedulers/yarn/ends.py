@@ -26,6 +26,8 @@ _NO_PYTHON = re.compile(
     r"^tony: ((?:there is no .{1,300}? on host|Python 3\.\d+ or later is needed;|the job's environment has no) .*)",
     re.ASCII | re.MULTILINE,
 )
+#: Facts: SchedulerUtils.LOST_CONTAINER. Nodes that are lost, unhealthy and decommissioned are spoken of alike.
+_LOST = "on a *lost* node"
 _EMPTY_WORDS = ("N/A", "")
 #: Characters of a node's words that are told.
 _MOST = 600
@@ -85,6 +87,11 @@ def warning(report: NodeReport) -> str:
 def is_blameless(status: ContainerStatus) -> bool:
     """Whether it went through no fault of the job."""
     return status.exit_status in NOT_THE_PROGRAM
+
+
+def is_lost(status: ContainerStatus) -> bool:
+    """Whether YARN only says so because it has given up the node: nobody has seen the container end."""
+    return exit_status(status.exit_status) is ExitStatus.ABORTED and _LOST in status.diagnostics
 
 
 def is_forced(status: ContainerStatus) -> bool:

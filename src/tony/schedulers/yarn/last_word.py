@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tony.errors import AttemptLost, InfraError, Overdue
+from tony.errors import AttemptLost, InfraError, NotInCharge, Overdue
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.text import shown
@@ -27,18 +27,21 @@ _log = logging.getLogger(__name__)
 async def who_ended_it(error: AttemptOver, configuration: Configuration, papers: JobPapers, inside: Inside) -> str:
     """Somebody had YARN end the application: in its words.
 
-    Where it cannot be asked, as on clusters that know only its owner by a ticket, it was somebody.
+    Where it cannot be asked, as on clusters that know only its owner by a ticket, another attempt may have the job. If
+    none has, YARN itself ends what is left, and whoever reads the job's record closes it with YARN's words.
 
     Raises:
-        AttemptLost: nobody had; YARN has lost our node, or thinks so.
+        NotInCharge: another attempt has the job, or may have it.
+        AttemptLost: there will be no other; YARN has lost our node, or thinks so.
         Overdue: its time was over.
     """
     try:
         async with asyncio.timeout(_ASKED):
             report = await _last_word(configuration, papers, inside)
     except (InfraError, TimeoutError) as unknown:
-        _log.warning("the end of the application is not known: %s", unknown or "no answer in time")
-        return str(error)
+        raise NotInCharge(f"{error}; why is not known: {unknown or 'no answer in time'}") from error
+    if _number(report) > inside.attempt or report.state not in (ApplicationState.KILLED, ApplicationState.FAILED):
+        raise NotInCharge(f"attempt {_number(report)} of the application master has the job") from error
     settings, _ = read_settings(papers.record.spec.scheduler_settings)
     limit = overdue(report, settings, papers.record.sources.get(LIFETIME))
     if limit:
@@ -60,7 +63,11 @@ async def _last_word(configuration: Configuration, papers: JobPapers, inside: In
     async with cluster.applications() as client:
         while True:
             report = await client.report(application)
-            now = (report.current_attempt and report.current_attempt.number) or 0
-            if report.state in ENDED or now > inside.attempt:
+            if report.state in ENDED or _number(report) > inside.attempt:
                 return report
             await asyncio.sleep(_ASK_AGAIN)
+
+
+def _number(report: ApplicationReport) -> int:
+    """Of the attempt that YARN knows last."""
+    return (report.current_attempt and report.current_attempt.number) or 0

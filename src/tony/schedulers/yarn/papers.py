@@ -57,6 +57,7 @@ class JobPapers:
         interpreter: the archive of the submitter's own interpreter, if that is shipped.
         plug_in: the archive of the framework's plug-in, if it is not one of ours.
         nodes: host -> rack of the nodes to ask for: by name containers are granted sooner.
+        node_count: how many nodes ran; 0 if nobody has counted.
         room: role -> how many nodes could have its tasks; one that is not in it nobody has counted.
     """
 
@@ -70,6 +71,7 @@ class JobPapers:
     interpreter: Uploaded | None = None
     plug_in: Uploaded | None = None
     nodes: Mapping[str, str] = field(default_factory=dict)
+    node_count: int = 0
     room: Mapping[str, int] = field(default_factory=dict)
 
     @property

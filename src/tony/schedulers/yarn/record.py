@@ -15,6 +15,7 @@ from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.model.layout import JobFolder
 from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.job_files import local_name
 
 #: Bytes of the largest file that is fetched at once, and of an event log.
 _MOST, _MOST_EVENTS = 64 << 20, 1 << 30
@@ -47,8 +48,8 @@ class Record:
                 return
             self._folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name, status in sorted(there.items()):
-                if name.startswith("events.") and name.endswith(".jsonl"):
-                    self._fetch_events(status)
+                if here := local_name(name):
+                    self._fetch_events(status, self._folder.path / here)
             for name, path in self._whole().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
@@ -105,9 +106,8 @@ class Record:
             return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
         return summary
 
-    def _fetch_events(self, status: FileStatus) -> None:
+    def _fetch_events(self, status: FileStatus, here: Path) -> None:
         """What the log has more than our copy of it: logs only grow. Two that fetch at once write the same twice."""
-        here = self._folder.path / status.name
         have = here.stat().st_size if here.exists() else 0
         most = min(status.length, _MOST_EVENTS)
         descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -69,20 +69,6 @@ SETTINGS: Sequence[SchedulerSetting] = (
     ),
     _text("am_node_label", "that of the job", "Node label of the application master's container."),
     SchedulerSetting(
-        name="max_attempts",
-        type=SettingType.INT,
-        default="1",
-        meaning="How often YARN starts the application master. A second one tells that the first was lost.",
-        minimum=1,
-    ),
-    SchedulerSetting(
-        name="attempt_validity",
-        type=SettingType.DURATION,
-        default="for ever",
-        meaning="Only failures of the application master within this time count for `max_attempts`.",
-        minimum=1,
-    ),
-    SchedulerSetting(
         name="lifetime",
         type=SettingType.DURATION,
         default="none",
@@ -113,7 +99,7 @@ class YarnSettings:
         file_systems: URIs, beside the default one.
         python: for our own programs; None to look for one.
         am_memory: bytes.
-        attempt_validity, lifetime: seconds, None for none.
+        lifetime: seconds, None for none.
     """
 
     conf: str | None = None
@@ -129,8 +115,6 @@ class YarnSettings:
     am_memory: int = 512 * MIB
     am_vcores: int = 1
     am_node_label: str | None = None
-    max_attempts: int = 1
-    attempt_validity: float | None = None
     lifetime: float | None = None
     log_include: str | None = None
     log_exclude: str | None = None

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
-from tony.errors import AttemptLost, InfraError, SchedulerError, SchedulerLost
+from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.daemons import resource_managers
@@ -24,13 +25,14 @@ from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.selection import AM_RM, select
 from tony.hadoop.wire.records import Container, ContainerLaunchContext, FinalStatus
 from tony.hadoop.yarn.asks import News
-from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, scheduler_proxy
+from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, Registration, scheduler_proxy
 from tony.hadoop.yarn.node_client import NodeClients
+from tony.linux.threads import beside
 from tony.model.report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import ContainerSource, KnownContainer, PageDoor, PreparedJob, Sink
+from tony.schedulers.base import ContainerSource, Journal, KnownContainer, PageDoor, PreparedJob, Sink
 from tony.schedulers.yarn.asking import ask_of
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
@@ -38,14 +40,25 @@ from tony.schedulers.yarn.constraints import placed
 from tony.schedulers.yarn.containers import Containers
 from tony.schedulers.yarn.contexts import gpus, task_container
 from tony.schedulers.yarn.demand import Demand
+from tony.schedulers.yarn.exclusions import Exclusions
 from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.job_files import JobFiles
+from tony.schedulers.yarn.journal import HdfsJournal
 from tony.schedulers.yarn.last_word import who_ended_it
 from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.predecessors import Predecessors
 from tony.schedulers.yarn.publisher import Publisher
+from tony.schedulers.yarn.recovery import Recovery
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.tokens import for_programs
 from tony.schedulers.yarn.unfit_nodes import UnfitNodes
 
+#: Seconds that programs outlive the time after which YARN gives up what it does not hear of.
+_LEASE_MORE = 300.0
+#: The part of the time that the ResourceManager waits for our registration in which HDFS may be away.
+_FOR_HDFS = 0.75
+#: Seconds for nodes that come back to a ResourceManager that was restarted, beside two of their own pauses.
+_NODES_COME = 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -67,10 +80,23 @@ class YarnSource(ContainerSource):
         self._settings, _ = read_settings(self._spec.scheduler_settings)
         self._configuration = Configuration.load(None, {}, given=papers.configuration)
         self._tokens = for_programs(inside.credentials)
+        self._expiry = self._configuration.get_seconds(_AM_EXPIRY)
+        self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MORE
+        self.attempt = inside.attempt
+        self._cluster = Cluster.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
+        self._files = JobFiles(papers.folder, self._cluster.web_files)
+        self._knows = inside.attempt == 1  # what earlier attempts did
+        self._journal: HdfsJournal | None = None
         self._sink: Sink | None = None
         self._master: MasterClient | None = None
+        self._nodes: NodeClients | None = None
+        self._registration: Registration | None = None
         self._containers: Containers | None = None
         self._demand: Demand | None = None
+        self._exclusions: Exclusions | None = None
+        self._recovery: Recovery | None = None
+        self._kept_back: list[Event] | None = None
+        self._foreign: set[asyncio.Task[None]] = set()
         self._beating: asyncio.Task[None] | None = None
         self._publisher: Publisher | None = None
 
@@ -88,6 +114,19 @@ class YarnSource(ContainerSource):
         proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
         return PageDoor(peers=tuple(sorted(peers)), proxy=proxy) if peers else None
 
+    # --- what outlives us ---------------------------------------------------------------------------------------------
+
+    async def bring_log(self) -> None:
+        if not self._knows:
+            recover, patience = self._cluster.recover_lease, _FOR_HDFS * self._expiry
+            before = Predecessors(self._inside.attempt, self._files, self._job.folder, recover, patience)
+            await beside(before.bring)
+            self._knows = True
+
+    def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
+        self._journal = self._journal or HdfsJournal(segment, self._files, safe, self._cluster.recover_lease)
+        return self._journal
+
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
     async def open(self, sink: Sink) -> None:
@@ -101,10 +140,17 @@ class YarnSource(ContainerSource):
         wanted = protections(configuration)
         master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
-        nodes = NodeClients(master.node_tokens, protections=wanted)
+        nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
         # What is shipped, or comes with the job, is the same everywhere.
         room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._papers.room
         unfit = UnfitNodes(room, leave_out=master.exclude, tell=self._emit)
+        self._exclusions = Exclusions(
+            lambda: master.cluster_nodes or self._papers.node_count,
+            room,
+            unfit=lambda: unfit.hosts,
+            leave_out=master.exclude,
+            take_back=master.include,
+        )
         containers = self._containers = Containers(
             master, nodes, tell=self._emit, ended=self._one_less, unfit=unfit.found
         )
@@ -112,7 +158,10 @@ class YarnSource(ContainerSource):
             ":"
         )  # empty: nobody listens, and never will
         page = f"http://{self.page_address}/" if self.page_address else ""
-        registration = await master.register(host, int(port or -1), page)
+        try:
+            registration = self._registration = await master.register(host, int(port or -1), page)
+        except AttemptOver as error:
+            raise NotInCharge(str(error)) from error
         self._demand = Demand(
             {role: ask_of(self._spec, role, self._settings, self._papers.nodes) for role in self._spec.effective_roles},
             master,
@@ -123,24 +172,20 @@ class YarnSource(ContainerSource):
             left_out=lambda: unfit.hosts,
             tell=self._emit,
         )
-        self._beating = asyncio.get_running_loop().create_task(self._beat(master))
-        self._beating.add_done_callback(lambda _: containers.left_alone())
-        cluster = Cluster.of(configuration, {"HADOOP_USER_NAME": self._papers.user}, self._inside.credentials)
         own_log = self._inside.logs / "stderr"
-        self._publisher = Publisher(
-            cluster.web_files,
-            self._papers,
-            self._job.folder,
-            own_log,
-            recover=cluster.recover_lease,
-            listens=self._listens(),
-        )
-        if self._inside.attempt > 1:
-            raise AttemptLost(
-                f"the application master of attempt {self._inside.attempt - 1} was lost, and the job with it: YARN has "
-                "ended its containers, and a job does not begin anew by itself. Submit it again"
-            )
-        self._publisher.start()
+        self._publisher = Publisher(self._files, self._papers, self._job.folder, own_log, self._listens())
+        if self._knows:
+            self._publisher.start()
+        if self._inside.attempt == 1:
+            self._begin_to_beat()
+
+    def _begin_to_beat(self) -> asyncio.Task[None]:
+        assert self._master is not None
+        assert self._containers is not None
+        containers = self._containers
+        self._beating = asyncio.get_running_loop().create_task(self._beat(self._master))
+        self._beating.add_done_callback(lambda _: containers.left_alone())
+        return self._beating
 
     def _listens(self) -> Mapping[str, object] | None:
         """What the ResourceManager tells clients of us, for when there is none."""
@@ -159,15 +204,59 @@ class YarnSource(ContainerSource):
             raise SchedulerLost(f"the ResourceManager is lost: {error}") from error
 
     async def watch(self) -> None:
-        if self._beating:
-            await asyncio.shield(self._beating)
+        if self._beating is None:
+            return
+        beating = asyncio.ensure_future(asyncio.shield(self._beating))
+        both = {beating, self._journal.lost} if self._journal else {beating}
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            beating.cancel()
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        return ()
+        if self._beating is not None or self._registration is None:  # the first attempt, or a second call
+            return [each.id for each in known if self._containers and self._containers.has(each.id)]
+        assert self._containers is not None
+        assert self._master is not None
+        assert self._nodes is not None
+        retry = self._configuration.get_seconds("yarn.resourcemanager.connect.retry-interval.ms")
+        self._recovery = Recovery(
+            known,
+            self._containers,
+            self._master,
+            self._nodes,
+            own=self._inside.container,
+            usual_nodes=self._papers.node_count,
+            patience=2 * retry + _NODES_COME,
+            end=self._end_foreign,
+        )
+        self._recovery.found(self._registration.containers)
+        self._kept_back = []
+        beating = self._begin_to_beat()
+        settling = asyncio.get_running_loop().create_task(self._recovery.settle())
+        await asyncio.wait({settling, beating}, return_when=asyncio.FIRST_COMPLETED)
+        if not settling.done():
+            settling.cancel()
+            await beating  # it has broken off, and says why
+        found, ends = self._recovery.outcome()
+        kept_back, self._kept_back = self._kept_back, None
+        for event in (*kept_back, *ends):
+            self._emit(event)
+        return found
+
+    def _end_foreign(self, container: Container) -> None:
+        assert self._containers is not None
+        task = asyncio.get_running_loop().create_task(self._containers.end_foreign(container))
+        self._foreign.add(task)
+        task.add_done_callback(self._foreign.discard)
 
     def _heard(self, news: News) -> None:
         assert self._containers is not None
         assert self._demand is not None
+        if self._recovery:
+            self._recovery.heard(news)
         for report in news.nodes:  # first: a node's trouble and the end of all on it may come in one
             self._containers.node_changed(report)
         for container in news.granted:
@@ -236,6 +325,14 @@ class YarnSource(ContainerSource):
         if self._containers:
             self._containers.kill(container, reason)
 
+    def exclude(self, host: str) -> None:
+        if self._exclusions:
+            self._exclusions.exclude(host)
+
+    def include(self, host: str) -> None:
+        if self._exclusions:
+            self._exclusions.include(host)
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -255,7 +352,7 @@ class YarnSource(ContainerSource):
                 _log.info("%s", error)
         try:
             if self._publisher:
-                await self._publisher.finish()
+                await self._publisher.finish(self._journal)
         finally:
             await self._unregister(report)
 
@@ -274,12 +371,18 @@ class YarnSource(ContainerSource):
             await self._master.close()
 
     def _emit(self, event: Event) -> None:
-        """Tells the sink soon: never from inside a call of its own."""
+        """Tells the sink soon: never from inside a call of its own, and nothing before it knows what is left."""
+        if self._kept_back is not None:
+            self._kept_back.append(event)
+            return
         asyncio.get_running_loop().call_soon(self._tell, event)
 
     def _tell(self, event: Event) -> None:
         if self._sink:
             self._sink(event)
+
+
+_AM_EXPIRY, _NODE_EXPIRY = (f"yarn.{who}.liveness-monitor.expiry-interval-ms" for who in ("am", "nm"))
 
 
 def _looked_up(host: str) -> list[Any]:

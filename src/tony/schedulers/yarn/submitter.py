@@ -67,6 +67,7 @@ class YarnSubmitter(Submitter):
         self._new: ApplicationId | None = None
         self._cluster: Cluster | None = None
         self._nodes: dict[str, str] = {}
+        self._node_count = 0
         self._offered: Offer | None = None
 
     # --- before ---------------------------------------------------------------------------------------------------
@@ -104,6 +105,7 @@ class YarnSubmitter(Submitter):
             )
         self._new = new.id
         running = [node for node in nodes if node.state is NodeState.RUNNING]
+        self._node_count = len(running)
         named = [node for node in running if node.id and node.id.host][:_NAMED]
         self._nodes = {node.id.host or "": node.rack or "" for node in named if node.id}
         return offer(
@@ -182,6 +184,7 @@ class YarnSubmitter(Submitter):
             folder=f"{staging}/jobs/{job.record.job_id}",
             user=cluster.user,
             nodes=self._nodes,
+            node_count=self._node_count,
             room=room(job.record.spec, settings, self._offered) if self._offered else {},
         )
 
