@@ -11,7 +11,9 @@ from tony.model.states import RoleKind
 
 #: Names of the deadlines, and of the settings that they come from.
 FIRST, LATER = "gang-wait", "shrink-after"
-TIMERS = (FIRST, LATER)
+#: The deadline after which more room is made for roles that cannot do with fewer.
+ROOM = "gang-room"
+TIMERS = (FIRST, LATER, ROOM)
 
 
 def wait(state: State) -> tuple[str, float | None]:
@@ -35,7 +37,12 @@ def enough(state: State) -> bool:
     """Whether those that start together next could go without all who have no container."""
     if not is_elastic(state) or wait(state)[1] is None:
         return False
-    return all(role.total - len(role.waiting) >= _least(role) for role in forming(state))
+    return all(surplus(role) >= 0 for role in forming(state))
+
+
+def surplus(role: RoleState) -> int:
+    """How many tasks with a container a role has beyond the least; below zero, how many it lacks."""
+    return role.total - len(role.waiting) - _least(role)
 
 
 def _least(role: RoleState) -> int:

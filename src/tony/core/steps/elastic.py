@@ -14,6 +14,9 @@ from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.units import format_duration
 
+#: Seconds from giving up containers to giving up more, should others still lack room.
+ROOM_WAIT = 10.0
+
 
 def begin(turn: Turn) -> None:
     """Roles have become ready, or are asked for again: begins the time in which all of their containers may come."""
@@ -35,6 +38,38 @@ def settle(turn: Turn) -> None:
     if limit is None or name in state.timers or not state.active or state.pausing or state.reconciling:
         return
     make_do(turn, f"within {format_duration(limit)} ({name.replace('-', '_')})")
+
+
+def waited(turn: Turn) -> None:
+    """The time is over. If some roles have more than the least and others not all, the former make room."""
+    settle(turn)
+    state = turn.state
+    roles = size.forming(state)
+    lacking = sum(max(0, -size.surplus(role)) for role in roles)
+    if not lacking or not size.is_elastic(state) or state.pausing:
+        return
+    for role in roles:
+        spare = min(lacking, size.surplus(role)) if role.spec.min_instances is not None else 0
+        if spare > 0:
+            lacking -= spare
+            _give_up(turn, role, spare)
+            state.timers.set(size.ROOM, turn.now + ROOM_WAIT)
+    state.chief = state.first_chief()
+
+
+def _give_up(turn: Turn, role: RoleState, count: int) -> None:
+    """Leaves out so many of a role's last tasks that have a container; nothing runs in it yet."""
+    state = turn.state
+    why = f"others lacked room to start (min = {role.spec.min_instances})"
+    here = [task for task in reversed(role.members) if task.container]
+    for task in here[:count]:
+        state.timers.cancel(f"registration:{task.name}")
+        state.move_task(task, TaskMove.RESET, turn.now)
+        role.left_out.add(task.id.index)
+        task.note = f"left out of session {state.session}: {why}"
+        container = state.containers[task.container or ""]
+        containers.end_by_force(turn, container, f"{task.id} is left out of session {state.session}: {why}")
+        containers.detach(state, container)
 
 
 def make_do(turn: Turn, why: str) -> bool:
