@@ -1,0 +1,211 @@
+"""Calling executors of an earlier attempt: all of them, again and again, but not all at once, and nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tony.am import summoning
+from tony.am.summoning import AT_ONCE, Summoning, is_callable, summon
+from tony.client.certificates import make_credentials
+from tony.errors import ProtocolError
+from tony.protocol.errors import Code
+from tony.protocol.hello import PeerKind
+from tony.protocol.messages import Done, Message, Summon
+from tony.rpc import Connection, Server
+
+JOB = make_credentials(tls=True)
+HERE = "tls:10.0.0.7:4711"
+
+
+class Door:
+    """Where an executor can be called; it does what the test says."""
+
+    def __init__(self, answer: Callable[[Connection, Message], None] = lambda peer, message: peer.send(Done())) -> None:
+        self.heard: list[Message] = []
+        self._answer = answer
+        self._server = Server(JOB.executors, self, guests=frozenset({PeerKind.MASTER}))
+
+    async def open(self, address: str = "tls:127.0.0.1:0") -> str:
+        return await self._server.listen(address)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def connected(self, connection: Connection) -> None:
+        pass
+
+    def received(self, connection: Connection, message: Message) -> None:
+        self.heard.append(message)
+        self._answer(connection, message)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        pass
+
+
+def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def refuse(code: Code) -> Callable[[Connection, Message], None]:
+    return lambda peer, message: peer.refuse(code, "no")
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [
+        ("tls:h:1", True),
+        ("tls:[fe80::1]:1", True),
+        ("", False),
+        ("tls:h:0", False),
+        ("unix:/x", False),
+        ("tls:h\x1b[2J:1", False),
+        (f"tls:{'h' * 300}:1", False),
+    ],
+)
+def test_what_can_be_called(address: str, good: bool) -> None:
+    """What executors say becomes part of the event log, and of a socket's address."""
+    assert is_callable(address) is good
+
+
+def test_one_call() -> None:
+    """It says who calls, and from where; the answer is the word of the other side, or that there is none."""
+
+    async def scenario() -> None:
+        good, deaf, old = Door(), Door(refuse(Code.BAD_MESSAGE)), Door(refuse(Code.SUPERSEDED))
+        gone = Door()
+        addresses = [await door.open() for door in (good, deaf, old, gone)]
+        await gone.close()
+        assert await summon(addresses[0], JOB.am, 2, HERE)
+        assert good.heard == [Summon(attempt=2, address=HERE)]
+        assert not await summon(addresses[1], JOB.am, 2, HERE)
+        with pytest.raises(ProtocolError) as caught:
+            await summon(addresses[2], JOB.am, 2, HERE)
+        assert caught.value.code == Code.SUPERSEDED
+        assert not await summon(addresses[3], JOB.am, 2, HERE)
+        assert not await summon("no address", JOB.am, 2, HERE)
+        for door in (good, deaf, old):
+            await door.close()
+
+    play(scenario)
+
+
+def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frozen, or behind a network that drops everything."""
+    monkeypatch.setattr(summoning, "ANSWER", 0.2)
+
+    async def scenario() -> None:
+        silent = Door(lambda peer, message: None)
+        assert not await summon(await silent.open(), JOB.am, 2, HERE)
+        assert silent.heard
+        await silent.close()
+
+    play(scenario)
+
+
+def test_all_come_in_the_end() -> None:
+    """One that listens later, too; nobody is called who is here."""
+
+    async def scenario() -> None:
+        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=20.0)
+
+        def comes(who: str) -> Callable[[Connection, Message], None]:
+            def answer(peer: Connection, message: Message) -> None:
+                peer.send(Done())
+                calls.attached(who)
+
+            return answer
+
+        doors = {name: Door(comes(name)) for name in "abcd"}
+        addresses = {name: await door.open() for name, door in doors.items()}
+        await doors["d"].close()
+        done = asyncio.ensure_future(calls.call_all(addresses))
+        while not all(doors[name].heard for name in "abc"):
+            await asyncio.sleep(0.01)
+        late = Door(comes("d"))
+        await late.open(addresses["d"])
+        calls.attached("somebody else")
+        assert await done == frozenset()
+        assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
+        for door in (*doors.values(), late):
+            await door.close()
+
+    play(scenario)
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
+    monkeypatch.setattr(summoning, "_ON_ITS_WAY", 0.05)
+
+    async def scenario() -> None:
+        liar = Door()
+        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=1.0)
+        gone = Door()
+        nowhere = await gone.open()
+        await gone.close()
+        assert await calls.call_all({"liar": await liar.open(), "gone": nowhere}) == {"liar", "gone"}
+        assert len(liar.heard) > 1
+        assert not calls.superseded
+        await liar.close()
+
+    play(scenario)
+
+
+def test_whoever_learns_that_it_is_the_older_one_calls_nobody_more() -> None:
+    """An executor that has obeyed a later application master says so."""
+
+    async def scenario() -> None:
+        wise = Door(refuse(Code.SUPERSEDED))
+        calls: Summoning[str] = Summoning(JOB.am, 2, HERE, patience=20.0)
+        assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
+        assert calls.superseded
+        await wise.close()
+
+    play(scenario)
+
+
+def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few at a time, each once where that was enough; those on a dead node hold up nobody else for long."""
+    at_once = most = 0
+    called: Counter[int] = Counter()
+
+    async def scenario() -> None:
+        calls: Summoning[int] = Summoning(JOB.am, 2, HERE, patience=25.0)
+
+        async def call(address: str, *rest: object) -> bool:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            who = int(address)
+            called[who] += 1
+            is_dead = who % 1000 == 0 and called[who] == 1
+            await asyncio.sleep(0.5 if is_dead else 0)
+            at_once -= 1
+            if not is_dead:
+                calls.attached(who)
+            return not is_dead
+
+        monkeypatch.setattr(summoning, "summon", call)
+        assert await calls.call_all({who: str(who) for who in range(10_000)}) == frozenset()
+
+    play(scenario)
+    assert most == AT_ONCE
+    assert Counter(called.values()) == {1: 9990, 2: 10}
+
+
+def test_nobody_to_call() -> None:
+    """The first attempt has no executors to call."""
+
+    async def scenario() -> None:
+        calls: Summoning[str] = Summoning(JOB.am, 1, HERE, patience=20.0)
+        assert await calls.call_all({}) == frozenset()
+
+    play(scenario)
