@@ -17,21 +17,30 @@ from tony.dataclass import replace
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, JobState, OnTimeout, RoleKind, StopOn
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    JobState,
+    OnTimeout,
+    RestartScope,
+    RoleKind,
+    StopOn,
+)
 from tony.schedulers.local.peak import peak
 from tony.testing.simulation import Executor, Simulation
 
 T = TypeVar("T")
 
 #: What ends many a job before anything else can happen: rare.
-_DECISIVE = ("kill", "never", "lose", "refuse", "silent", "unlaunchable", "jump")
+_DECISIVE = ("die", "kill", "never", "lose", "refuse", "silent", "unlaunchable", "jump")
 
 _NAMES = ("chief", "worker", "ps", "evaluator")
 MEMORY = ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="reached its memory limit of 1 GiB")
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 _STATUSES = (OK, OK, OK, FAILED, SEGV, COLLISION, MEMORY, OUTSIDE)
 #: Events that the machine itself asks for, one at a time: nobody else makes them, and none comes twice.
-_ASKED_FOR = (ev.AttemptStarted, ev.SessionOpened)
+_ASKED_FOR = (ev.AttemptStarted, ev.ContainersFound, ev.ReconcileClosed, ev.SessionOpened)
 
 
 def random_job(chance: Random) -> JobSpec:
@@ -50,6 +59,9 @@ def random_job(chance: Random) -> JobSpec:
             if late
             else None,
             stop_grace=chance.choice((None, None, 0.0, 3.0)),
+            restart=chance.choice((RestartScope.SESSION, RestartScope.SESSION, RestartScope.TASK)),
+            max_restarts=chance.choice((None, None, 0, 1, 2)),
+            no_retry_on=chance.choice((None, None, None, (), (2, 1))),
             exports={f"FROM_{name}": "result: "} if chance.random() < 0.2 else {},
         )
     mode = chance.choice(list(DistributedMode))
@@ -59,6 +71,11 @@ def random_job(chance: Random) -> JobSpec:
         groups={"first": (names[0],)},
         max_restarts=chance.randint(0, 3),
         backoff=chance.choice((0.0, 1.0, 20.0)),
+        framework=chance.choice(("none", "tensorflow")),
+        restart_window=chance.choice((None, None, 1.0, 100.0)),
+        no_retry_on=chance.choice(((), (), (), (1,))),
+        min_uptime=chance.choice((None, None, 1.0, 60.0)),
+        restart_grace=chance.choice((None, None, 0.0)),
         stop_on=chance.choice(list(StopOn)),
         gang_patience=chance.choice((None, 1.0, 10.0, 60.0)),
         gang_wait=chance.choice((None, 0.5, 5.0)),
@@ -142,6 +159,7 @@ class Life:
             "unknown": self._unknown,
             "early": self._early,
             "deaf": self._deaf,
+            "die": self._die,
         }
 
     def live(self, steps: int, settings: str = "x") -> None:
@@ -319,3 +337,8 @@ class Life:
             self.cluster.hear()
         elif self.chance.random() < 0.2:
             self.cluster.deaf = True
+
+    def _die(self) -> None:
+        """The application master is killed; the executors find the next one, sooner or later."""
+        self.cluster.late = self.chance.random() < 0.5
+        self.cluster.die()

@@ -12,7 +12,7 @@ from tony.core.invariants import broken
 from tony.core.machine import Application
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
+from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState
 
 
 class BrokenPromiseError(AssertionError):
@@ -31,6 +31,7 @@ class Promises:
         self._app = app
         self._before = _Moment(app)
         self._known: set[str] = set()
+        self._left: set[str] = set()  # given back under an earlier attempt
         self._seen: set[str] = set()  # in this attempt
         self._ended: set[str] = set()
         self.launched: dict[str, TaskId] = {}
@@ -52,6 +53,7 @@ class Promises:
         """Another machine that knows the same goes on. What was asked for may be asked for again, once."""
         self._app = app
         self._before = _Moment(app)
+        self._left |= self.returned
         self.returned.clear()
         self._killed.clear()
         self._specs.clear()
@@ -67,7 +69,10 @@ class Promises:
         idle = self._means_nothing(event, now)
         self._note(event)
         for action in actions:
-            self._check(action)
+            if not (isinstance(event, ev.ContainersFound) and isinstance(action, act.Kill)):  # of whatever was found
+                self._check(action)
+        if isinstance(event, ev.ReconcileClosed):
+            self._ended |= self._known - self._seen
         wrong = broken(self._app)
         after = _Moment(self._app)
         wrong += _wrong_moves(self._before, after, event)
@@ -88,8 +93,6 @@ class Promises:
             case ev.ContainersFound(containers=containers):
                 self._known.update(containers)
                 self._seen.update(containers)
-            case ev.ReconcileClosed():
-                self._ended |= self._known - self._seen
             case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
                 if container in self._known:
                     self._ended.add(container)
@@ -176,7 +179,7 @@ class Promises:
         self._usable(action.container, action)
         _must(action.container not in self.launched, f"a second executor in one container: {action}")
         before = self._container.get(action.task)
-        _must(before is None or before in self._ended | self.returned, f"{before} is still there: {action}")
+        _must(before is None or before in self._ended | self.returned | self._left, f"{before} is still there: {action}")
         self.launched[action.container] = action.task
         self._container[action.task] = action.container
 
@@ -223,6 +226,7 @@ class _Moment:
         self.result = state.final.state if state.final else None
         self.refused = state.refused
         self.tasks = {task.id: task.state for task in state.tasks.values()}
+        self.alone = {name for name, role in state.roles.items() if role.spec.restart is RestartScope.TASK}
         self.left_out = {role.tasks[index].id for role in state.roles.values() for index in role.left_out}
         self.deadlines = dict(state.timers.all)
         self.digest = app.digest()
@@ -245,7 +249,11 @@ def _wrong_moves(before: _Moment, after: _Moment, event: ev.Event) -> list[str]:
         wrong += [
             f"{task} was {was.value} in session {before.session} and is {after.tasks[task].value}"
             for task, was in before.tasks.items()
-            if not (_may_become(was, after.tasks[task], after.job) or (task in after.left_out and was in _UNSTARTED))
+            if not (
+                _may_become(was, after.tasks[task], after.job)
+                or (task in after.left_out and was in _UNSTARTED)
+                or (task.role in after.alone and (was, after.tasks[task]) in _RETRY)
+            )
         ]
     return wrong
 
@@ -263,6 +271,12 @@ _FORWARD = (
 _UNSTARTED = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 #: Except that its container may go away before its program was started.
 _BACK = frozenset({(TaskState.STARTING, TaskState.REQUESTED), (TaskState.REGISTERED, TaskState.REQUESTED)})
+#: And except for a task that starts again alone, as its next try.
+_RETRY = frozenset(
+    (was, now)
+    for was in (TaskState.RUNNING, TaskState.STOPPING)
+    for now in (TaskState.REQUESTED, TaskState.REGISTERED, TaskState.RUNNING)
+)
 
 
 def _may_become(was: TaskState, now: TaskState, job: JobState) -> bool:

@@ -31,6 +31,11 @@ class Program:
     session: int
     try_: int
 
+    @property
+    def name(self) -> tuple[int, int]:
+        """Which of the task's."""
+        return self.session, self.try_
+
 
 @dataclass(slots=True)
 class Executor:
@@ -38,7 +43,7 @@ class Executor:
 
     Attributes:
         session: the newest that it has prepared.
-        stopped: the highest session it was told to stop.
+        stopped: the highest session and try it was told to stop.
         done: what it was told to start, ever.
         connected: commands reach it and its reports arrive.
         frozen: it does nothing, but what it is told waits for it.
@@ -51,7 +56,7 @@ class Executor:
     incarnation: str
     session: int
     program: Program | None = None
-    stopped: int = 0
+    stopped: tuple[int, int] = (0, 0)
     done: set[tuple[int, int]] = field(default_factory=set)
     connected: bool = True
     frozen: bool = False
@@ -92,6 +97,7 @@ class Simulation:
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
         self.app = Application(job_id, spec)
         self._gangs = gangs
+        self._settings = ""
         self.now = 0.0
         self.capacity = capacity
         self.pending: list[Pending] = []
@@ -119,6 +125,7 @@ class Simulation:
     def begin(self, settings: str = "x") -> None:
         """Starts the first attempt."""
         gangs = self._gangs
+        self._settings = settings
         self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am", gangs=gangs))
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
@@ -126,6 +133,8 @@ class Simulation:
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
         self.digests.append(self.promises.handled(event, self.now, actions))
+        if isinstance(event, ev.ContainersFound):
+            self._send(ev.ReconcileClosed())
         if isinstance(event, ev.ReconcileClosed) and self.late:
             self.come_back()
         if self.dies and self.dies(len(self.log)):
@@ -157,7 +166,9 @@ class Simulation:
         self.promises.succeeded_by(self.app)
         attempt = self.app.state.attempt + 1
         self.deliver(
-            ev.AttemptStarted(attempt=attempt, wall=1000.0, settings="x", pid=attempt, host="am", gangs=self._gangs)
+            ev.AttemptStarted(
+                attempt=attempt, wall=1000.0, settings=self._settings, pid=attempt, host="am", gangs=self._gangs
+            )
         )
 
     def deliver_pending(self, index: int = 0, *, twice: bool = False) -> None:
@@ -298,7 +309,7 @@ class Simulation:
                 self._end(container, "released")
             case act.Kill(container=container, reason=reason):
                 executor = self.executors.get(container)
-                unaware = executor and executor.program and executor.stopped < executor.program.session
+                unaware = executor and executor.program and executor.stopped < executor.program.name
                 if executor and unaware and "stop" in reason and executor.connected and not executor.frozen:
                     raise BrokenPromiseError(f"{executor.task} is killed for not stopping, and was not told to")
                 self._end(container, "killed")
@@ -318,7 +329,6 @@ class Simulation:
         if not self.late:
             self.come_back()
         self._send(ev.ContainersFound(containers=tuple(self.containers)))
-        self._send(ev.ReconcileClosed())
 
     def come_back(self) -> None:
         """Executors that have lost their application master find its successor."""
@@ -369,8 +379,8 @@ class Simulation:
                 self._renew(executor, session)
             case act.Start():
                 self._start(executor, command)
-            case act.Stop(session=session):
-                self._stop(executor, session)
+            case act.Stop(session=session, try_=try_):
+                self._stop(executor, session, try_)
 
     def _say(self, executor: Executor, event: ev.Event) -> None:
         executor.said.append(event)
@@ -407,9 +417,11 @@ class Simulation:
             raise BrokenPromiseError(f"{executor.task} is started for a session that it was not prepared for")
         if any(p.session != action.session for p in self.running()):
             raise BrokenPromiseError("programs of two sessions at one time")
+        if executor.program:
+            raise BrokenPromiseError(f"{executor.task} is started while its last try runs")
         executor.done.add((action.session, action.try_))
         program = Program(action.task, action.session, action.try_)
-        if executor.stopped >= action.session:
+        if executor.stopped >= program.name:
             self._report_exit(executor, program, ExitStatus(reason=ExitReason.NOT_STARTED))
         elif action.task in self.unlaunchable:
             status = ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command")
@@ -420,10 +432,10 @@ class Simulation:
             said = ev.Started(task=action.task, session=action.session, try_=action.try_, pid=self._made + 1)
             self._say(executor, said)
 
-    def _stop(self, executor: Executor, session: int) -> None:
-        executor.stopped = max(executor.stopped, session)
+    def _stop(self, executor: Executor, session: int, try_: int) -> None:
+        executor.stopped = max(executor.stopped, (session, try_))
         program = executor.program
-        if program and program.session <= session and executor.task not in self.stubborn:
+        if program and program.name <= (session, try_) and executor.task not in self.stubborn:
             self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
     def _exited(self, executor: Executor, status: ExitStatus) -> None:

@@ -34,7 +34,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> None:
         state.move_job(JobMove.BEGIN)
     state.attempt, state.settings = event.attempt, event.settings
     state.am_pid, state.am_host = event.pid, event.host
-    state.gangs = event.gangs
+    state.gangs, state.chooses = event.gangs, event.chooses
     if state.job.ended:  # its predecessor died before it had told so
         ending.tell(turn)
         return
@@ -49,7 +49,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> None:
 def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
     """What is left of earlier attempts. What was for nobody we know is ended."""
     state = turn.state
-    for container in event.containers:
+    for container in () if state.job.ended else event.containers:
         if container in state.containers:
             state.found.add(container)
         else:
@@ -59,7 +59,7 @@ def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
 def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
     """All that was left has shown itself: the first session may open, or the present one goes on."""
     state = turn.state
-    if not state.reconciling:
+    if not state.reconciling or state.job.ended:
         return
     state.reconciling = False
     _give_time(turn)
@@ -69,6 +69,8 @@ def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
     state.found.clear()
     for container in list(state.containers.values()):
         _go_on(turn, container)
+    for host in sorted(state.excluded):
+        turn.ask(act.Exclude(host=host))
     for role in state.roles.values():
         if role.demand:
             turn.ask(act.SetDemand(role=role.name, total=role.demand))
@@ -128,6 +130,8 @@ def _say_again(turn: Turn) -> None:
     state = turn.state
     if state.job is JobState.STOPPING:
         ending.end_if_nothing_is_left(turn)
+    elif state.job.ended:
+        return
     elif state.inherited == state.opening > state.session:
         turn.ask(act.OpenSession(session=state.opening, reason=state.restart_reason or restarting.FIRST))
     elif state.session == 0 and state.active:
