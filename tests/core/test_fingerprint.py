@@ -9,7 +9,7 @@ import pytest
 
 from tests.core.specs import FAILED, task, with_restarts, workers
 from tony.core.fingerprint import MACHINE, digest
-from tony.core.state import Container, Final, Hold, RoleState, State, Task
+from tony.core.state import Container, Final, Hold, Restart, RoleState, State, Task
 from tony.core.timers import Timers
 from tony.dataclass import fields
 from tony.model.report import Failure, FailureClass
@@ -49,6 +49,12 @@ OTHER: dict[str, Any] = {
     "left_out": {1},
     "reconciling": True,
     "found": {"c-7"},
+    "outside": FAILED,
+    "again": 7.0,
+    "began": None,
+    "restarts": [Restart(7.0, "worker")],
+    "hosts": {"h": [7.0]},
+    "excluded": {"h"},
     "failures": [FAILURE],
     "tolerated": [FAILURE],
     "exports": {"worker": {"RESULT": (0, "7")}},

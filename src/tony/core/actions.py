@@ -92,7 +92,11 @@ class Start(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Action):
-    """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays."""
+    """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays.
+
+    Attributes:
+        try_: the try that is to end, or never to begin; 0 in the sense of `StopProgram`.
+    """
 
     kind: ClassVar[str] = "stop"
     shows: ClassVar[bool] = True
@@ -100,6 +104,7 @@ class Stop(Action):
     session: int
     grace: float
     reason: str = ""
+    try_: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,7 @@ class Verdict(Action):
     """A failure was judged: for the record and for those who watch.
 
     Attributes:
-        decision: `tolerate`, `restart` or `fail`.
+        decision: `tolerate`, `retry` (only that task starts again), `restart` or `fail`.
         reason: why that was decided, one sentence.
     """
 
@@ -143,6 +148,22 @@ class Verdict(Action):
     failure: Failure
     decision: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclude(Action):
+    """Get no further container on a host, for now."""
+
+    kind: ClassVar[str] = "exclude"
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Include(Action):
+    """A host is as good as the others again."""
+
+    kind: ClassVar[str] = "include"
+    host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

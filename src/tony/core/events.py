@@ -29,6 +29,7 @@ class AttemptStarted(Event):
         wall: seconds since 1970, a label.
         settings: digest of the resolved job file, so that a replay with another file is noticed.
         gangs: the scheduler grants all of a gang's containers together or none of them.
+        chooses: it can keep containers off a host.
     """
 
     kind: ClassVar[str] = "attempt-started"
@@ -38,6 +39,7 @@ class AttemptStarted(Event):
     pid: int = 0
     host: str = ""
     gangs: bool = True
+    chooses: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

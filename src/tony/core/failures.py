@@ -44,12 +44,14 @@ def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, o
 
     Args:
         forced: why cluster or node have ended its container, if they have told that before.
+            Whether that was blameless is known of the task.
         over_memory: that was because it took more memory than it may have.
     """
     outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
     if outside and over_memory:
         return of_memory(state, task, forced, task.ended_at or 0.0, status)
-    infrastructure = outside or status.reason in (ExitReason.PORT_COLLISION, ExitReason.REFUSED)
+    refused = status.reason is ExitReason.REFUSED
+    infrastructure = outside or refused or status.reason is ExitReason.PORT_COLLISION
     said = f"{task.id} {_how(status)}"
     if outside:
         said = f"{task.id} was stopped from outside: {forced or _SOMEBODY}"
@@ -61,6 +63,7 @@ def of_exit(state: State, task: Task, status: ExitStatus, forced: str = "", *, o
         reason=said,
         at=task.ended_at or 0.0,
         status=status,
+        blameless=refused or (outside and task.blameless),
     )
 
 
@@ -98,9 +101,27 @@ def _how(status: ExitStatus) -> str:
     return f"failed with exit code {status.code}"
 
 
-def of_task(state: State, task: Task, cause: str, failure_class: FailureClass, reason: str, at: float) -> Failure:
+def of_task(
+    state: State,
+    task: Task,
+    cause: str,
+    failure_class: FailureClass,
+    reason: str,
+    at: float,
+    *,
+    blameless: bool = False,
+) -> Failure:
     """A failure of one task that its program's end does not tell."""
-    return _task_failure(state, task, cause=cause, failure_class=failure_class, reason=reason, at=at, status=None)
+    return _task_failure(
+        state,
+        task,
+        cause=cause,
+        failure_class=failure_class,
+        reason=reason,
+        at=at,
+        status=None,
+        blameless=blameless,
+    )
 
 
 def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
@@ -121,7 +142,8 @@ def of_timeout(state: State, task: Task, kind: str, at: float) -> Failure:
         limit = format_duration(timeouts.execution or 0)
         reason = f"{task.id} ran longer than {limit} (execution_timeout)"
         failure_class = FailureClass.USER
-    return of_task(state, task, f"{kind}-timeout", failure_class, reason, at)
+    blameless = kind == "registration"
+    return of_task(state, task, f"{kind}-timeout", failure_class, reason, at, blameless=blameless)
 
 
 def of_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
@@ -183,6 +205,7 @@ def _task_failure(
     reason: str,
     at: float,
     status: ExitStatus | None,
+    blameless: bool = False,
 ) -> Failure:
     ran = task.session == state.session and task.session > 0
     return Failure(
@@ -197,4 +220,5 @@ def _task_failure(
         signal=status.signal if status else None,
         tail=status.tail if status else (),
         log=f"logs/{log_file_name(task.id, task.session, task.try_, 'err')}" if ran else None,
+        blameless=blameless,
     )

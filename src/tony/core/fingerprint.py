@@ -33,14 +33,17 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "queue": state.queue_reason,
         "gangs": [state.gangs, state.given_back],
         "living": state.living,
-        "restarts": [state.restarts_charged, state.restarts_for_ports, state.restart_due],
+        "restarts": [state.restarts_charged, state.restarts_for_ports, state.restarts_free, state.restart_due],
+        "charged": [[r.at, r.role, r.alone] for r in state.restarts],
+        "free": [state.free, state.began],
+        "hosts": [state.chooses, state.hosts, sorted(state.excluded)],
         "failures": [[f.session, f.cause, f.task, f.at] for f in state.failures],
         "tolerated": [[f.session, f.cause, f.task, f.at] for f in state.tolerated],
         "exports": state.exports,
         "final": final and [final.state.value, final.failure and final.failure.cause],
         "timers": sorted(state.timers.all.items()),
         "roles": [
-            [r.name, r.kind.value, r.ready, r.blocked, r.version, r.finished, r.started, r.unstarted, r.demand]
+            [r.name, r.kind.value, r.ready, r.blocked, r.version, r.finished, r.started, r.unstarted, r.demand, r.early]
             for r in state.roles.values()
         ],
         "waiting": [list(role.waiting) for role in state.roles.values()],
@@ -64,6 +67,8 @@ def _task(task: Task) -> list[object]:
         task.pid,
         task.gone_at,
         task.over_memory,
+        [task.blameless, task.outside is not None, task.outside_at],
+        [task.began, task.again, task.early, task.free],
         task.started,
         task.judged,
         task.launches,

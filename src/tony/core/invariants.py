@@ -111,7 +111,8 @@ def _gang(state: State) -> list[str]:
     return [
         f"{role.name} was published without all of its tasks"
         for role in state.roles.values()
-        if role.version and role.kind is not RoleKind.SIDECAR and any(task.state in waiting for task in role.members)
+        if role.version and role.kind is not RoleKind.SIDECAR
+        if any(task.state in waiting and task.again is None for task in role.members)
     ]
 
 
@@ -152,7 +153,8 @@ def _waits(state: State) -> list[str]:
         return []
     moving = (TaskState.REQUESTED, TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
     wrong = []
-    if not any(role.counts[s] for role in state.roles.values() for s in moving):
+    going_on = any(name.startswith("again:") for name in state.timers.all)
+    if not going_on and not any(role.counts[s] for role in state.roles.values() for s in moving):
         wrong.append("the job waits for nothing that could come")
     for role in state.roles.values():
         asked = role.held + role.counts[TaskState.REQUESTED]
@@ -192,11 +194,14 @@ def _timers(state: State) -> list[str]:
 
 #: Deadlines that are set while containers are missing.
 _OF_SHORTAGE = ("allocation", "gang-patience", "gang-pause")
+_BEFORE_A_TRY = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 _OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
     "registration": lambda task: task.state is TaskState.STARTING,
     "startup": lambda task: task.living,
     "execution": lambda task: task.living,
     "report": lambda task: task.gone_at is not None,
+    "word": lambda task: task.outside is not None,
+    "again": lambda task: task.again is not None and task.state in _BEFORE_A_TRY,
 }
 
 

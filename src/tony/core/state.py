@@ -20,6 +20,20 @@ from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, Role
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)
 
 
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """One restart that was charged.
+
+    Attributes:
+        role: whose task had failed; empty if it was no single one.
+        alone: the task, if only that started again; else empty.
+    """
+
+    at: float
+    role: str
+    alone: str = ""
+
+
 @dataclass(slots=True)
 class Task:
     """One task.
@@ -33,6 +47,12 @@ class Task:
         forced: the same, if cluster or node ended it; else empty.
         listens: where a later application master can call its executor; empty if that comes by itself.
         over_memory: they did so because it took more memory than it may have.
+        blameless: its container went through no fault of the job.
+        outside: how its program ended, if somebody else had that stopped and the scheduler has not yet said who.
+        outside_at: when it did.
+        began: when it was told to start last.
+        again: from when on it may start again in this session, alone; None if that is not decided.
+        early: its last try ended before `min_uptime`; free: tries of it in a row that are not charged.
         started: its program was seen to run in this session.
         judged: a failure of this try was judged already; its end is no second one.
         launches: containers that went away in this session before the program was started.
@@ -57,6 +77,13 @@ class Task:
     gone_why: str = ""
     forced: str = ""
     over_memory: bool = False
+    blameless: bool = False
+    outside: ExitStatus | None = None
+    outside_at: float = 0.0
+    began: float = 0.0
+    again: float | None = None
+    early: bool = False
+    free: int = 0
     started: bool = False
     judged: bool = False
     launches: int = 0
@@ -112,6 +139,7 @@ class RoleState:
         blocked: it can never become ready in this session; that was said.
         started: tasks whose program has been started in this session.
         unstarted: tasks that are over in this session without that.
+        early: in the last session, one of its programs ended before `min_uptime`.
         held: containers that tasks of this role have and that were not given back.
         demand: containers that the scheduler was last told to have for it.
         waiting: indexes of the tasks for which a container is sought: those that are `requested`, and between two
@@ -131,6 +159,7 @@ class RoleState:
     blocked: bool = False
     started: int = 0
     unstarted: int = 0
+    early: bool = False
     held: int = 0
     demand: int = 0
     waiting: Line = field(default_factory=Line)
@@ -180,10 +209,11 @@ class RoleState:
 
 @dataclass(slots=True)
 class Final:
-    """The job's result, decided once."""
+    """The job's result, decided once; `verdict` says why nothing was started again."""
 
     state: JobState
     failure: Failure | None
+    verdict: str = ""
 
 
 class State:
@@ -204,7 +234,13 @@ class State:
         queue_reason: why there is no room, in the scheduler's words; empty when there is.
         containers: id -> those that were granted and have not ended; gone: ids of those that have.
         living: programs that may live.
-        restarts_charged, restarts_for_ports: how many there were, against `max_restarts` and for taken ports.
+        restarts: those that are charged against `max_restarts`, as long as they count.
+        restarts_charged, restarts_for_ports, restarts_free: how many there were, charged, for taken ports, and for what
+            else is nobody's fault of the job's.
+        free: restarts of the gang in a row that were not charged.
+        began: when the first program of this session was told to start, preparation apart; None before.
+        chooses: the scheduler can keep containers off a host.
+        hosts: host -> when tasks failed on it, lately; excluded: those that get no further container for a while.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
         tolerated: those of tracked tasks in this session that do not count as long as others may succeed.
@@ -239,8 +275,15 @@ class State:
         self.gone: set[str] = set()
         self.timers = Timers()
         self.living = 0
+        self.restarts: list[Restart] = []
         self.restarts_charged = 0
         self.restarts_for_ports = 0
+        self.restarts_free = 0
+        self.free = 0
+        self.began: float | None = None
+        self.chooses = False
+        self.hosts: dict[str, list[float]] = {}
+        self.excluded: set[str] = set()
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []
@@ -302,4 +345,5 @@ class State:
     @property
     def may_restart(self) -> bool:
         """Whether finished tasks keep their containers. A restart for a taken port asks for them again instead."""
-        return self.restarts_charged < self.spec.max_restarts
+        spec = self.spec
+        return bool(spec.max_restarts) and (spec.restart_window is not None or len(self.restarts) < spec.max_restarts)

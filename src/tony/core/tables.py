@@ -23,9 +23,10 @@ class TaskMove(Enum):
     PLACE = "place"  #: a container was granted, its executor is launched
     RENEW = "renew"  #: the executor of an earlier session prepares for this one
     REGISTER = "register"  #: the executor has its ports
-    REPLACE = "replace"  #: the container went away before the program was started: ask for another
+    REPLACE = "replace"  #: its container is of no use any more: ask for another, in the same session
     START = "start"  #: the program is told to start
     STOP = "stop"  #: the program is told to stop
+    RETRY = "retry"  #: the program is over and starts again, alone, where it ran
     SUCCEED = "succeed"  #: exit code 0
     FAIL = "fail"  #: it failed, by itself or by one of its limits
     LOSE = "lose"  #: container gone or silent while the program ran
@@ -59,7 +60,8 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     (_T.PENDING, TaskMove.RENEW): _T.STARTING,
     (_T.STARTING, TaskMove.REGISTER): _T.REGISTERED,
     (_T.STARTING, TaskMove.REPLACE): _T.REQUESTED,
-    (_T.REGISTERED, TaskMove.REPLACE): _T.REQUESTED,
+    **{(state, TaskMove.REPLACE): _T.REQUESTED for state in (_T.REGISTERED, _T.RUNNING, _T.STOPPING)},
+    **{(state, TaskMove.RETRY): _T.REGISTERED for state in (_T.RUNNING, _T.STOPPING)},
     (_T.REGISTERED, TaskMove.START): _T.RUNNING,
     (_T.RUNNING, TaskMove.STOP): _T.STOPPING,
     **{(state, TaskMove.SUCCEED): _T.SUCCEEDED for state in (_T.RUNNING, _T.STOPPING)},

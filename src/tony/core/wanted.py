@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core.state import State, Task
-from tony.model.states import TaskState
+from tony.model.states import JobState, TaskState
 
 
 def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
@@ -16,9 +16,13 @@ def wanted(state: State, container: str, incarnation: str) -> list[act.Action]:
     if task.state is TaskState.RUNNING:
         return [_start(state, task)]
     if task.state is TaskState.STOPPING:
-        grace = state.spec.stop_grace_of(task.id.role)
+        spec = state.spec
+        patience_of = spec.restart_grace_of if state.job is JobState.RESTARTING else spec.stop_grace_of
+        stop = act.Stop(
+            task=task.id, session=task.session, try_=task.try_, grace=patience_of(task.id.role), reason="stopping"
+        )
         # The start itself may have been lost: after a stop it starts nothing, and makes the executor answer for it.
-        return [act.Stop(task=task.id, session=task.session, grace=grace, reason="stopping"), _start(state, task)]
+        return [stop, _start(state, task)]
     if task.state is TaskState.STARTING and task.incarnation == incarnation:
         return [act.Renew(task=task.id, session=state.session)]
     return []

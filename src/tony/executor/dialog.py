@@ -5,7 +5,7 @@ Rules:
 - Reports are numbered from 1 and kept until they are acknowledged; on a new connection the rest is sent again.
 - Commands may be repeated, late or out of order. What belongs to an older session or an older attempt changes nothing.
 - Of each session at most one try runs at a time, and each try that we are told to start has exactly one end.
-- A stop that comes before the start holds: the start is answered with "not started".
+- A stop that comes before the start holds: the start is answered with "not started". It holds for no later try.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Dialog:
         self._acked = 0
         self._asked = session
         self._ready = False
-        self._barred = False
+        self._barred = 0
         self._last_try = 0
         self._running: tuple[int, int] | None = None
         self._released = False
@@ -218,8 +218,8 @@ class Dialog:
     def _enter(self, session: int) -> None:
         if session > self.session:
             self.session = session
-            self._ready = self._barred = False
-            self._last_try = 0
+            self._ready = False
+            self._barred = self._last_try = 0
 
     def _start(self, message: msg.StartProgram) -> Sequence[Wish]:
         if message.attempt < self.highest_attempt or message.session < self.session:
@@ -228,7 +228,7 @@ class Dialog:
         if message.try_ <= self._last_try:
             return self._ignore()
         self._last_try = message.try_
-        if self._barred or self._released:
+        if message.try_ <= self._barred or self._released:
             self._not_started(message, ExitReason.NOT_STARTED, "told to stop before it had been started")
         elif not self._ready:
             self._not_started(
@@ -250,11 +250,10 @@ class Dialog:
         if message.session < self.session:
             return self._ignore()
         self._enter(message.session)
-        if self._running and self._running[0] == message.session:
-            session, try_ = self._running
+        session, try_ = self._running or (0, 0)
+        if session == message.session and (not message.try_ or try_ <= message.try_):
             return [StopTry(session=session, try_=try_, grace=message.grace, reason=message.reason)]
-        if not self._last_try:
-            self._barred = True
+        self._barred = max(self._barred, message.try_ or (0 if self._last_try else 1))
         return ()
 
     def _ignore(self) -> Sequence[Wish]:

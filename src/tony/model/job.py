@@ -199,6 +199,11 @@ class JobSpec:
         }
 
     @property
+    def tells_peers(self) -> bool:
+        """Whether programs are told where others listen: these two frameworks tell nobody, and fcfs cannot."""
+        return self.framework not in ("none", "standalone") and self.distributed_mode is DistributedMode.GANG
+
+    @property
     def setup_roles(self) -> tuple[str, ...]:
         """Names of the roles that run before all others, in the author's order."""
         return tuple(name for name, role in self.roles.items() if role.kind is RoleKind.SETUP)

@@ -8,8 +8,9 @@
   submitting/           a locked file, named after its job, for each submission that has not ended yet
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
-    am.json             the living application master: pid, host, attempt, address
-    am.lock             held (flock) as long as the application master lives
+    am.json             the living application master: pid, host, attempt, address; its supervisor's pid (local)
+    am.lock             held (flock) as long as the application master lives, or who has the next one begin (local)
+    kill.json           somebody wants the job to end, and no application master answered: the next one obeys
     am.log              its own log, over all attempts
     events.<n>.jsonl    event log, one segment per attempt
     summary.json        the last JobReport; there once the job has ended
@@ -95,6 +96,11 @@ class JobFolder:
     def am_lock(self) -> Path:
         """Held as long as the application master lives."""
         return self.path / "am.lock"
+
+    @property
+    def kill_request(self) -> Path:
+        """That somebody wants the job to end, for the next application master."""
+        return self.path / "kill.json"
 
     @property
     def am_log(self) -> Path:

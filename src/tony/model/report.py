@@ -31,6 +31,8 @@ class Failure:
         tail: the last lines of the task's stderr, oldest first.
         log: path of that task's stderr file, relative to the job's folder.
         others: one line for each further failure.
+        blameless: it went through no fault of the job: no restart is charged for it.
+        verdict: why nothing was started again, of a job that it ended; else empty.
     """
 
     failure_class: FailureClass
@@ -45,6 +47,8 @@ class Failure:
     tail: tuple[str, ...] = ()
     log: str | None = None
     others: tuple[str, ...] = ()
+    blameless: bool = False
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,12 +202,17 @@ class StartProgram(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopProgram(Message):
-    """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL."""
+    """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL.
+
+    Attributes:
+        try_: no later one is meant; 0 for the one that runs, or the first.
+    """
 
     kind: ClassVar[str] = "stop-program"
     session: int
     grace: float
     reason: str = ""
+    try_: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

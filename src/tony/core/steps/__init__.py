@@ -11,7 +11,9 @@ way, from the top of this list to its end:
     outcomes        a task is over: what follows for its role, its session, its job
     progress        what may happen next: roles become ready, groups run out of time, the job has succeeded
     failing         a failure gets its verdict
+    again           one task alone starts again
     restarting      a session is given up for the next one
+    nodes           hosts on which tasks failed again and again
     ending          the job's result, and its end
     stopping        programs are stopped, by force if need be
     standstill      a gang that was granted in part and gets no more gives back what it has, for a while

@@ -8,7 +8,19 @@ from functools import partial
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.policies import size
-from tony.core.steps import attempts, elastic, ending, failing, outcomes, progress, restarting, standstill, stopping
+from tony.core.steps import (
+    attempts,
+    elastic,
+    ending,
+    failing,
+    gang,
+    nodes,
+    outcomes,
+    progress,
+    restarting,
+    standstill,
+    stopping,
+)
 from tony.core.turn import Turn
 from tony.model.ids import TaskId
 from tony.model.states import JobState, OnTimeout, RoleKind
@@ -24,7 +36,9 @@ def deadline(turn: Turn, event: ev.Deadline) -> None:
 
 def _task_is_late(kind: str, turn: Turn, who: str) -> None:
     task = turn.state.tasks[TaskId.parse(who)]
-    if task.gone_at is not None:
+    if task.outside is not None:
+        outcomes.ended_by_somebody(turn, task)
+    elif task.gone_at is not None:
         outcomes.lost(turn, task)
     elif not task.judged:
         outcomes.fault(turn, task, failures.of_timeout(turn.state, task, kind, turn.now))
@@ -32,6 +46,18 @@ def _task_is_late(kind: str, turn: Turn, who: str) -> None:
 
 def _no_report_came(turn: Turn, who: str) -> None:
     outcomes.lost(turn, turn.state.tasks[TaskId.parse(who)])
+
+
+def _nobody_said_who(turn: Turn, who: str) -> None:
+    outcomes.ended_by_somebody(turn, turn.state.tasks[TaskId.parse(who)])
+
+
+def _starts_again(turn: Turn, who: str) -> None:
+    gang.go_on(turn, turn.state.tasks[TaskId.parse(who)])
+
+
+def _host_is_forgiven(turn: Turn, who: str) -> None:
+    nodes.forgive(turn, who)
 
 
 def _role_is_late(turn: Turn, who: str) -> None:
@@ -88,6 +114,9 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "startup": partial(_task_is_late, "startup"),
     "execution": partial(_task_is_late, "execution"),
     "report": _no_report_came,
+    "word": _nobody_said_who,
+    "again": _starts_again,
+    "include": _host_is_forgiven,
     "group": _role_is_late,
     "allocation": _containers_are_late,
     "job": partial(_job_is_late, "job"),

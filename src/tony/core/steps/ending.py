@@ -11,6 +11,7 @@ from tony.core.state import Final, State
 from tony.core.steps import containers, programs, stopping
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
+from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.model.report import Failure, FailureClass
 from tony.model.states import JobState
@@ -36,13 +37,20 @@ def user_command(turn: Turn, event: ev.UserCommand) -> None:
         stopping.stop_all(turn, reason, grace)
 
 
-def finish(turn: Turn, result: JobState, failure: Failure | None, reason: str, grace: float | None = None) -> None:
-    """Decides the job's result, unless it is decided, and stops what is left."""
+def finish(
+    turn: Turn, result: JobState, failure: Failure | None, reason: str, grace: float | None = None, verdict: str = ""
+) -> None:
+    """Decides the job's result, unless it is decided, and stops what is left.
+
+    Args:
+        reason: why programs are stopped.
+        verdict: why nothing is started again.
+    """
     state = turn.state
     if state.final:
         return
     state.move_job(JobMove.STOP)
-    state.final = Final(result, failure)
+    state.final = Final(result, failure, verdict)
     state.queue_reason = ""
     state.timers.clear()
     for role in state.roles.values():
@@ -85,7 +93,7 @@ def end_if_nothing_is_left(turn: Turn) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = failures.root(state, final.failure)
+        final.failure = replace(failures.root(state, final.failure), verdict=final.verdict)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = turn.now
     tell(turn)

@@ -9,7 +9,7 @@ from tony.core.policies import failure as failure_policy
 from tony.core.policies import restart as restart_policy
 from tony.core.policies.failure import Effect
 from tony.core.state import RoleState, Task
-from tony.core.steps import ending, programs, restarting
+from tony.core.steps import ending, nodes, programs, restarting
 from tony.core.turn import Turn
 from tony.model.job import TimeoutAfter
 from tony.model.report import Failure, FailureClass
@@ -21,7 +21,10 @@ def of_task(turn: Turn, task: Task, failure: Failure) -> None:
     state = turn.state
     if not state.active:
         programs.note_late(state, task, failure)
+        if state.job is JobState.RESTARTING:
+            _reconsider(turn, failure)
         return
+    nodes.blame(turn, failure)
     judgement = failure_policy.judge(state, task.id)
     if judgement.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
@@ -33,10 +36,18 @@ def of_task(turn: Turn, task: Task, failure: Failure) -> None:
         of_all(turn)
         return
     state.failures.append(failure)
-    if judgement.effect is Effect.FAIL_JOB:
+    if judgement.effect is Effect.FAIL_JOB and not failure.blameless:
         _fail_job(turn, failure, judgement.reason)
     else:
         _fail_session(turn, failure, judgement.reason)
+
+
+def _reconsider(turn: Turn, failure: Failure) -> None:
+    """The next session is on its way, and now somebody is heard of who failed before all others: was it worth it?"""
+    first = turn.state.failures[0]
+    never = restart_policy.never(turn.state, failure)
+    if never and failure.at < first.at:
+        _fail_job(turn, failure, never)
 
 
 def of_all(turn: Turn) -> None:
@@ -77,7 +88,7 @@ def unsatisfiable(turn: Turn, event: ev.Unsatisfiable) -> None:
 
 
 def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
-    decision = restart_policy.decide(turn.state, failure.cause)
+    decision = restart_policy.decide(turn.state, failure, turn.now)
     if decision.restart:
         turn.ask(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
         restarting.restart(turn, failure, decision)
@@ -87,4 +98,4 @@ def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
 
 def _fail_job(turn: Turn, failure: Failure, why: str) -> None:
     turn.ask(act.Verdict(failure=failure, decision="fail", reason=why))
-    ending.finish(turn, JobState.FAILED, failure, failure.reason)
+    ending.finish(turn, JobState.FAILED, failure, failure.reason, verdict=why)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import size
-from tony.core.state import RoleState, State
+from tony.core.state import RoleState, State, Task
 from tony.core.steps import programs
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
@@ -40,10 +40,19 @@ def registered(turn: Turn, event: ev.Registered) -> None:
     state.timers.cancel(f"registration:{task.name}")
     state.move_task(task, TaskMove.REGISTER, turn.now)
     role = state.roles[task.id.role]
-    if state.spec.distributed_mode is DistributedMode.FCFS or role.kind is RoleKind.SETUP:
+    if task.again is not None:
+        go_on(turn, task)
+    elif state.spec.distributed_mode is DistributedMode.FCFS or role.kind is RoleKind.SETUP:
         programs.start(turn, [task], 0)
     elif role.registered == role.total or role.kind is RoleKind.SIDECAR:
         form(turn)
+
+
+def go_on(turn: Turn, task: Task) -> None:
+    """A task that starts again alone does so when it is ready and its back-off is over."""
+    if task.state is TaskState.REGISTERED and task.again is not None and task.again <= turn.now:
+        turn.state.timers.cancel(f"again:{task.name}")
+        programs.start(turn, [task], task.version)
 
 
 def form(turn: Turn) -> None:
@@ -57,6 +66,7 @@ def form(turn: Turn) -> None:
     if any(role.registered < role.total for role in gang):
         return
     waiting = [role.tasks[index] for role in ready if role.arrived for index in sorted(role.arrived)]
+    waiting = [task for task in waiting if task.again is None]
     new = [role for role in gang if not role.version and role.counts[TaskState.REGISTERED]]
     if new:
         state.version += 1

@@ -6,9 +6,10 @@ from tony.core import events as ev
 from tony.core import failures
 from tony.core.state import Container, Hold, Task
 from tony.core.steps import containers, elastic, ending, gang, outcomes, restarting
+from tony.core.steps.again import is_bound
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
-from tony.model.report import FailureClass
+from tony.model.report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
 
 #: Seconds that a task's last report may come after its container's end: the two travel on different ways.
@@ -37,7 +38,7 @@ def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
 def action_failed(turn: Turn, event: ev.ActionFailed) -> None:
     """What could not be done in a container: it counts as gone."""
     if event.container:
-        container_ended(turn, ev.ContainerEnded(container=event.container, cause=event.cause, blameless=True))
+        container_ended(turn, ev.ContainerEnded(container=event.container, cause=event.cause))
 
 
 def silent(turn: Turn, event: ev.Silent) -> None:
@@ -55,7 +56,7 @@ def silent(turn: Turn, event: ev.Silent) -> None:
         return
     containers.end_by_force(turn, container, reason)
     if task.living and not task.judged:
-        failure = failures.of_task(state, task, "silent", FailureClass.INFRASTRUCTURE, reason, turn.now)
+        failure = _nobodys_fault(turn, task, "silent", reason)
         outcomes.fault(turn, task, failure)
 
 
@@ -64,24 +65,36 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
     if task.living:
         task.gone_at, task.gone_why = turn.now, event.cause
         task.forced = event.cause if event.forced else ""
-        task.over_memory = event.over_memory
-        if container.hold is Hold.KILLED or event.silent or not state.active:
+        task.over_memory, task.blameless = event.over_memory, event.blameless
+        if task.outside is not None:
+            outcomes.ended_by_somebody(turn, task)
+        elif container.hold is Hold.KILLED or event.silent or not state.active:
             outcomes.lost(turn, task)
         else:
             state.timers.set(f"report:{task.name}", turn.now + REPORT_WAIT)
     elif task.state in _NOT_STARTED and state.active:
-        _replace(turn, task, event.cause)
+        _replace(turn, task, event.cause, counts=not event.blameless)
     if state.job is JobState.RESTARTING:
         restarting.seek(state, task)
 
 
-def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None) -> None:
-    """Another container for a task whose program has not been started: nothing has to be proved before."""
+def _nobodys_fault(turn: Turn, task: Task, cause: str, reason: str) -> Failure:
+    of_them = FailureClass.INFRASTRUCTURE
+    return failures.of_task(turn.state, task, cause, of_them, reason, turn.now, blameless=True)
+
+
+def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
+    """Another container for a task whose program has not been started: nothing has to be proved before.
+
+    Args:
+        counts: it may have been the job's own fault, so it is not tried for ever.
+    """
     state = turn.state
     state.timers.cancel(f"registration:{task.name}")
-    task.launches += 1
+    task.launches += counts
     task.note = cause
-    again = task.launches < containers.LAUNCHES
+    bound = task.again is not None and is_bound(state, task)
+    again = task.launches < containers.LAUNCHES and not bound
     if again:  # first, or the scheduler would be told to want one less
         containers.request(turn, task, TaskMove.REPLACE)
     if stuck:
@@ -90,5 +103,7 @@ def _replace(turn: Turn, task: Task, cause: str, stuck: Container | None = None)
     elastic.settle(turn)
     if not again:
         reason = f"{task.launches} containers of {task.id} ended before its program was started; the last: {cause}"
-        failure = failures.of_task(state, task, "launch", FailureClass.INFRASTRUCTURE, reason, turn.now)
-        outcomes.fault(turn, task, failure)
+        if bound:
+            reason = f"{task.id} was to start again alone, and lost its container: {cause}"
+        task.again = None
+        outcomes.fault(turn, task, _nobodys_fault(turn, task, "lost" if bound else "launch", reason))

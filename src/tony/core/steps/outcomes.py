@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from tony.core import failures
 from tony.core.state import Task
-from tony.core.steps import containers, ending, failing, programs, progress, restarting, stopping
+from tony.core.steps import again, containers, ending, failing, programs, progress, restarting, stopping
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
-from tony.model.report import Failure
-from tony.model.states import JobState, RoleKind, StopOn, TaskState
+from tony.model.exit import ExitStatus
+from tony.model.report import Failure, FailureClass
+from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 
 def task_over(turn: Turn, task: Task) -> None:
     """What follows from one task's end, whatever it was. Its failure, if it was one, has been judged."""
     state = turn.state
+    if task.state not in ENDED_TASK_STATES:
+        return  # it goes on, in its next try
     held = containers.held_by(state, task)
     if held and (state.job is JobState.STOPPING or (state.active and not state.may_restart)):
         containers.give_back(turn, held)
@@ -33,9 +37,49 @@ def task_over(turn: Turn, task: Task) -> None:
         progress.advance(turn)
 
 
+def failed(turn: Turn, task: Task, status: ExitStatus, at: float) -> None:
+    """A program has ended, and not well."""
+    state = turn.state
+    task.ended_at = at
+    forced = task.forced if task.gone_at is not None else ""
+    over_memory = bool(forced) and task.over_memory
+    failure = failures.of_exit(state, task, status, forced, over_memory=over_memory)
+    if not (again.decide(turn, task, failure) and again.begin(turn, task, at)):
+        programs.over(turn, task, TaskMove.FAIL, at)
+        failing.of_task(turn, task, failure)
+    task_over(turn, task)
+
+
+def ended_by_somebody(turn: Turn, task: Task) -> None:
+    """Its container's end has told who had a program stopped that nobody here did; or nothing tells it in time."""
+    assert task.outside is not None
+    failed(turn, task, task.outside, task.outside_at)
+
+
+def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
+    """The program of a task whose failure was judged before is over."""
+    retried = task.again is not None
+    if retried and again.begin(turn, task, at):
+        return
+    programs.over(turn, task, move, at)
+    if retried:
+        reason = f"{task.id} was to start again alone, and lost its container: {task.gone_why}"
+        lost = failures.of_task(
+            turn.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
+        )
+        failing.of_task(turn, task, lost)
+    task_over(turn, task)
+
+
 def fault(turn: Turn, task: Task, failure: Failure) -> None:
     """A failure that is not told by the program's end: a time-out, silence, no container that works."""
     task.judged, task.note = True, failure.reason
+    if again.decide(turn, task, failure):
+        if not task.living:
+            again.replace(turn, task)
+        elif task.state is TaskState.RUNNING:
+            stopping.stop(turn, task, failure.reason)
+        return
     if not task.living:
         programs.close(turn, task, TaskMove.FAIL)
         held = containers.held_by(turn.state, task)
@@ -50,7 +94,13 @@ def fault(turn: Turn, task: Task, failure: Failure) -> None:
 
 def lost(turn: Turn, task: Task) -> None:
     """The container of a living program is gone and its report will not come."""
-    failure = programs.lost(turn, task)
+    if task.judged:
+        over(turn, task, TaskMove.LOSE, turn.now if task.gone_at is None else task.gone_at)
+        return
+    failure = programs.lost_by(turn, task)
+    if failure and again.decide(turn, task, failure) and again.begin(turn, task, failure.at):
+        return
+    programs.lost(turn, task)
     if failure:
         failing.of_task(turn, task, failure)
     task_over(turn, task)

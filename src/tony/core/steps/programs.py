@@ -23,11 +23,14 @@ def start(turn: Turn, tasks: Iterable[Task], version: int) -> None:
     handed_on: dict[str, Mapping[str, str]] = {}
     for task in tasks:
         state.move_task(task, TaskMove.START, turn.now)
-        task.session, task.try_, task.version = state.session, 1, version
-        task.note = ""
+        task.try_ = task.try_ + 1 if task.session == state.session else 1
+        task.session, task.version, task.began = state.session, version, turn.now
+        task.note, task.again = "", None
         if limit:
             state.timers.set(f"execution:{task.name}", turn.now + limit)
         role = task.id.role
+        if state.began is None and state.roles[role].kind is not RoleKind.SETUP:
+            state.began = turn.now
         if role not in handed_on:
             handed_on[role] = state.variables_of(role)
         start = act.Start(
@@ -49,17 +52,23 @@ def stop(turn: Turn, task: Task, grace: float, reason: str) -> None:
     """Tells a living program to stop; may be told again with less patience."""
     if task.state is TaskState.RUNNING:
         turn.state.move_task(task, TaskMove.STOP, turn.now)
-    turn.ask(act.Stop(task=task.id, session=task.session, grace=grace, reason=reason))
+    turn.ask(act.Stop(task=task.id, session=task.session, try_=task.try_, grace=grace, reason=reason))
 
 
 def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
     """The program cannot live any more: that is proved. It ended at `at`."""
-    timers = turn.state.timers
-    for kind in ("execution", "startup", "report"):
-        timers.cancel(f"{kind}:{task.name}")
-    task.gone_at = task.pid = None
-    task.ended_at = at
+    rest(turn, task, at)
+    task.again = None
     close(turn, task, move)
+
+
+def rest(turn: Turn, task: Task, at: float) -> None:
+    """Nothing of a try is waited for any more; it ended at `at`."""
+    for kind in ("execution", "startup", "report", "word"):
+        turn.state.timers.cancel(f"{kind}:{task.name}")
+    task.gone_at = task.pid = task.outside = None
+    task.outside_at = 0.0
+    task.ended_at = at
 
 
 def close(turn: Turn, task: Task, move: TaskMove) -> None:
@@ -74,20 +83,25 @@ def lost(turn: Turn, task: Task) -> Failure | None:
 
     None if it was to go, or was judged already.
     """
+    failure = lost_by(turn, task)
+    at = turn.now if task.gone_at is None else task.gone_at
+    stopped = failure is None and not task.judged
+    if not task.judged:
+        task.note = task.gone_why
+    over(turn, task, TaskMove.END if stopped else TaskMove.LOSE, at)
+    return failure
+
+
+def lost_by(turn: Turn, task: Task) -> Failure | None:
+    """The failure that the loss of a living program is; None as of `lost`. Reads only."""
     state = turn.state
     at = turn.now if task.gone_at is None else task.gone_at
-    if task.judged:
-        over(turn, task, TaskMove.LOSE, at)
+    if task.judged or (task.state is TaskState.STOPPING and at >= task.since):
         return None
-    task.note = task.gone_why
-    if task.state is TaskState.STOPPING and at >= task.since:
-        over(turn, task, TaskMove.END, at)
-        return None
-    over(turn, task, TaskMove.LOSE, at)
     if task.over_memory:
         return failures.of_memory(state, task, task.gone_why, at)
     reason = f"{task.id} was lost: {task.gone_why}"
-    return failures.of_task(state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at)
+    return failures.of_task(state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless)
 
 
 def note_late(state: State, task: Task, failure: Failure) -> None:

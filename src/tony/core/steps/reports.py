@@ -6,13 +6,15 @@ A report may come twice, late, or of a try that is over; it then changes nothing
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core import failures
 from tony.core.state import State, Task
-from tony.core.steps import failing, outcomes, programs, progress
+from tony.core.steps import containers, outcomes, programs, progress
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
-from tony.model.exit import ExitReason
+from tony.model.exit import ExitReason, ExitStatus
 from tony.model.states import TaskState
+
+#: Seconds that the end of its container may come after a program's that somebody else had stopped: it says who.
+WORD_WAIT = 5.0
 
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
 
@@ -21,13 +23,14 @@ def started(turn: Turn, event: ev.Started) -> None:
     """The program runs. Others may have waited for that."""
     state = turn.state
     task = programs.current(state, event.task, event.session, event.try_)
-    if task is None or task.started:
+    if task is None or task.pid is not None:
         return
     task.pid = event.pid
     limit = state.spec.timeouts.startup
     if limit and task.state is TaskState.RUNNING:
         state.timers.set(f"startup:{task.name}", turn.now + limit)
-    _seen_to_run(turn, task)
+    if not task.started:
+        _seen_to_run(turn, task)
 
 
 def _seen_to_run(turn: Turn, task: Task) -> None:
@@ -65,22 +68,33 @@ def exited(turn: Turn, event: ev.Exited) -> None:
     """The program is over, and this is how."""
     state = turn.state
     task = programs.current(state, event.task, event.session, event.try_)
-    if task is None:
+    if task is None or task.outside is not None:
         return
     status, at = event.status, min(event.at, turn.now)
-    forced = task.forced if task.gone_at is not None else ""
     if not task.started and status.reason not in _NEVER_RAN:
         _seen_to_run(turn, task)
     task.status, task.note = status, status.describe()
     if task.judged:  # its own end is no second failure, and no success
-        programs.over(turn, task, TaskMove.FAIL, at)
-    elif status.ok:
+        outcomes.over(turn, task, TaskMove.FAIL, at)
+        return
+    if status.ok:
         programs.over(turn, task, TaskMove.SUCCEED, at)
         _take_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         programs.over(turn, task, TaskMove.END, at)
+    elif _somebody_else_did(state, task, status):
+        task.outside, task.outside_at = status, at
+        state.timers.cancel(f"startup:{task.name}")
+        state.timers.set(f"word:{task.name}", turn.now + WORD_WAIT)
+        return
     else:
-        programs.over(turn, task, TaskMove.FAIL, at)
-        over_memory = bool(forced) and task.over_memory
-        failing.of_task(turn, task, failures.of_exit(state, task, status, forced, over_memory=over_memory))
+        outcomes.failed(turn, task, status, at)
+        return
     outcomes.task_over(turn, task)
+
+
+def _somebody_else_did(state: State, task: Task, status: ExitStatus) -> bool:
+    """Whether a program was stopped that nobody here wanted to stop, and its container's end will tell who did."""
+    held = containers.held_by(state, task)
+    coming = held is not None and not held.given_back and task.gone_at is None
+    return status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED) and state.active and coming

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core.policies import restart as restart_policy
 from tony.core.policies import size
 from tony.core.policies.restart import Decision
-from tony.core.state import State, Task
+from tony.core.state import Restart, State, Task
 from tony.core.steps import containers, stopping
 from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
+from tony.model.ids import TaskId
 from tony.model.report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
@@ -16,23 +18,24 @@ from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 FIRST = "the job begins"
 #: Deadlines that mean something within one session only.
 _OF_A_SESSION = frozenset(
-    {"registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", *size.TIMERS}
+    {
+        *("registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", "again"),
+        *size.TIMERS,
+    }
 )
 
 
 def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
     """Stops everything; the next session opens after the decision's delay, and not before all is proved to be over."""
     state = turn.state
-    if decision.charged:
-        state.restarts_charged += 1
-    else:
-        state.restarts_for_ports += 1
+    book(turn, failure, decision)
     state.move_job(JobMove.RESTART)
     state.restart_reason = f"{failure.reason} ({decision.reason})"
     stopping.stop_all(turn, state.restart_reason)
     for task in state.tasks.values():
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
             state.move_task(task, TaskMove.RESET, turn.now)
+            task.again = None
     for name in [name for name in state.timers.all if name.partition(":")[0] in _OF_A_SESSION]:
         state.timers.cancel(name)
     for role in state.roles.values():
@@ -43,6 +46,40 @@ def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
         state.timers.set("restart", turn.now + decision.delay)
     else:
         delay_is_over(turn)
+
+
+def book(turn: Turn, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
+    """Keeps in mind that something starts again: the gang, or one task alone."""
+    state = turn.state
+    role = TaskId.parse(failure.task).role if failure.task else ""
+    free = restart_policy.in_a_row(state, turn.now, alone)
+    if decision.charged:
+        state.restarts = [*restart_policy.counting(state, turn.now)]
+        state.restarts.append(Restart(turn.now, role, alone.name if alone else ""))
+        state.restarts_charged += 1
+        free = 0
+    elif failure.cause == "port-collision":
+        state.restarts_for_ports += 1
+    else:
+        state.restarts_free += 1
+        free += 1
+    if alone:
+        alone.free = free
+    else:
+        state.free = free
+    _note_uptime(state, failure, decision, alone=alone is not None)
+
+
+def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: bool) -> None:
+    """Who ended early; whoever ran long enough, or ended by other means, has not."""
+    if not failure.task or not decision.charged:
+        return
+    task = state.tasks[TaskId.parse(failure.task)]
+    task.early = decision.early
+    if alone:
+        return
+    for role in state.roles.values():
+        role.early = decision.early and role.name == task.id.role
 
 
 def seek(state: State, task: Task) -> None:

@@ -43,7 +43,8 @@ def give_way(turn: Turn) -> None:
 
 
 def _is_idle(state: State, container: Container) -> bool:
-    return container.task is not None and not container.given_back and not state.tasks[container.task].living
+    task = state.tasks[container.task] if container.task else None
+    return task is not None and not container.given_back and not task.living and task.again is None
 
 
 def _give_back(turn: Turn, container: Container, reason: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tony.core import failures
 from tony.core.state import Task
 from tony.core.steps import containers, programs
+from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.states import JobState
 
@@ -19,18 +21,25 @@ def stop(turn: Turn, task: Task, reason: str) -> None:
 
 
 def stop_all(turn: Turn, reason: str, grace: float | None = None) -> None:
-    """Stops every living program. What was not proved by a certain time is ended by force."""
+    """Stops every living program, all of them at one moment. What was not proved in time is ended by force."""
     state = turn.state
+    patience_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of
     longest = 0.0
     for task in state.tasks.values():
         if not task.living:
             continue
-        if task.gone_at is not None:
-            failure = programs.lost(turn, task)
-            if failure:
-                programs.note_late(state, task, failure)
+        task.again = None
+        if task.outside is not None:
+            failure = failures.of_exit(state, task, task.outside)
+            programs.over(turn, task, TaskMove.FAIL, task.outside_at)
+            programs.note_late(state, task, failure)
             continue
-        patience = state.spec.stop_grace_of(task.id.role) if grace is None else grace
+        if task.gone_at is not None:
+            lost = programs.lost(turn, task)
+            if lost:
+                programs.note_late(state, task, lost)
+            continue
+        patience = patience_of(task.id.role) if grace is None else grace
         longest = max(longest, patience)
         programs.stop(turn, task, patience, reason)
     if state.living:
