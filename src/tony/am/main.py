@@ -22,6 +22,7 @@ from tony import clock
 from tony.am import open_files
 from tony.am.master import Master
 from tony.am.page import Page
+from tony.am.requests import obey_kept
 from tony.am.taking_over import take_over
 from tony.am.verdict import broken_off
 from tony.bootstrap import settle
@@ -98,6 +99,7 @@ class _Parts:
     master: Master | None = None
     server: Server | None = None
     page: Page | None = None
+    requests: asyncio.Task[None] | None = None
 
 
 def _source(job: PreparedJob) -> ContainerSource:
@@ -176,6 +178,8 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     parts.master.address = parts.source.master_address = await parts.server.listen(address)
     await _show_page(parts, parts.source, parts.master)
     _announce(folder, number, parts.master.address)
+    if parts.source.capabilities.same_host:  # after we listen: whoever finds nobody keeps it for us
+        parts.requests = asyncio.get_running_loop().create_task(obey_kept(folder, parts.master.feed))
     return AttemptStarted(
         attempt=number,
         wall=clock.wall(),
@@ -243,7 +247,7 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         import shutil  # late: it loads every compressor
 
         shutil.rmtree(folder.secret)
-    for path in (folder.am, folder.am_socket):
+    for path in (folder.am, folder.am_socket, folder.kill_request):
         with _whatever_happens(f"removing {path}"):
             path.unlink(missing_ok=True)
     with _whatever_happens("writing the summary"):
@@ -309,6 +313,9 @@ async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> 
 
 def _announce(folder: JobFolder, attempt: int, address: str) -> None:
     facts = {"pid": os.getpid(), "host": socket.gethostname(), "attempt": attempt, "address": address}
+    supervisor = life_lock.taken_by(folder.am_lock)
+    if supervisor is not None and supervisor != os.getpid():
+        facts["supervisor"] = supervisor
     write_json(folder.am, facts)
 
 

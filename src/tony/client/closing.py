@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.history.record import read_summary, write_summary
+from tony.history.requests import kept_kill
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
@@ -43,11 +44,27 @@ async def close_lost(
         from tony.client.post_mortem import last_report
 
         report = await beside(last_report, folder, record, sight)
-        report = whose_signal(report, sight) if sight else report
+        report = whose_signal(report, sight) if sight else _as_asked(folder, report)
         _remove_secrets(folder)
         write_summary(folder, report)
         _remove_secrets(folder)  # once more: somebody who looked in between may have fetched them again
         return report
+
+
+def _as_asked(folder: JobFolder, report: JobReport) -> JobReport:
+    """The report of a job that somebody had wanted to end when no application master answered any more."""
+    request, failure = kept_kill(folder), report.failure
+    if request is None or failure is None or failure.cause != "am-lost":
+        return report
+    failure = replace(
+        failure,
+        failure_class=FailureClass.KILLED,
+        cause="killed",
+        reason=f"killed by {request.actor}",
+        others=(failure.reason, *failure.others),
+        tail=(),
+    )
+    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
 
 
 def by_a_signal(report: JobReport) -> bool:
@@ -107,6 +124,6 @@ def _remove_secrets(folder: JobFolder) -> None:
     import shutil  # late: it loads every compressor
 
     shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_socket):
+    for path in (folder.am, folder.am_socket, folder.kill_request):
         with contextlib.suppress(OSError):
             path.unlink()

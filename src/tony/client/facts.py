@@ -47,10 +47,14 @@ def submitter_of(home: Home, record: JobRecord) -> Submitter:
         ) from None
 
 
-async def report(home: Home, job_id: str) -> JobReport:
+async def report(home: Home, job_id: str, patience: float | None = None) -> JobReport:
     """The job as it stands.
 
-    A job whose application master died is closed first; the answer then is its verdict.
+    A job whose application master died is closed first; the answer then is its verdict. If another one goes on, that
+    one is waited for.
+
+    Args:
+        patience: seconds to wait for one that can be asked; `PATIENCE` if nothing is said.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -61,7 +65,7 @@ async def report(home: Home, job_id: str) -> JobReport:
     submitter: Submitter | None = None
     broken = False
     pause = _LOOK_AGAIN
-    give_up = clock.monotonic() + PATIENCE
+    give_up = clock.monotonic() + (PATIENCE if patience is None else patience)
     while True:
         ended = read_summary(folder)
         if ended is not None:
@@ -81,7 +85,7 @@ async def report(home: Home, job_id: str) -> JobReport:
             if not submitter.capabilities.same_host:
                 return await elsewhere.unanswered(folder, record, submitter)
             raise ConnectionFailed(
-                f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}"
+                f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}", gone=True
             )
         await asyncio.sleep(pause)
         pause = pause if submitter.capabilities.same_host else min(_SLOWER * pause, _SELDOM)

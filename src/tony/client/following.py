@@ -151,12 +151,14 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
         changes.add(folder.path)
         pause = _SOON
         asker = _Asker(home, record, notice)
+        attempts = _Attempts(notice)
         while True:
             try:
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pause = _SOON
                         asker.heard()
+                        attempts.tell(message.report)
                         if message.final and far:
                             yield await elsewhere.told_last(folder, submitter, message.report)
                         else:
@@ -167,14 +169,31 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
             except ConnectionFailed as error:
                 broken = None if error.gone else error
             report = await asker.ask()
+            another = report is not None and attempts.tell(report)
             if report is not None:
                 yield report
                 if folder.summary.exists():
                     return  # a connection that broke with the job's end is no news
-            if broken is not None:
+            if broken is not None and not another:
                 notice(f"{broken}; looking again")
             await _wait_change(changes, pause)
             pause = min(_SLOWER * pause if far else 2 * pause, _LATER)
+
+
+class _Attempts:
+    """Tells that an application master died and another one goes on."""
+
+    def __init__(self, notice: _Notice) -> None:
+        self._notice = notice
+        self._seen = 0
+
+    def tell(self, report: JobReport) -> bool:
+        """The job stands like this now; answers whether there was anything to tell."""
+        before, self._seen = self._seen, max(self._seen, report.attempt)
+        if not before or report.attempt <= before or report.state.ended:
+            return False
+        self._notice(f"the application master died; attempt {report.attempt} goes on")
+        return True
 
 
 class _Asker:

@@ -10,16 +10,22 @@ from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed
 from tony.history.record import pending_report, record_of
+from tony.history.requests import KillRequest, keep_kill
+from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 
 _LOOK_AGAIN = 0.05
+#: Seconds in which one of this machine should answer, before what is asked of it is kept; and in which one should come
+#: to obey, before we end what is left without it.
+_GAP, _COMING = 0.5, 5.0
 
 
 async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """Asks the application master to end the job; returns once that is on its way.
 
-    A job that has ended already is left as it is.
+    A job that has ended already is left as it is. If no application master of this machine answers, it is kept for the
+    next one; and if none comes, what runs is ended from here.
 
     Args:
         now: without the grace that programs have to save something.
@@ -33,12 +39,15 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
+    here = facts.submitter_of(home, record_of(home, job_id)).capabilities.same_host
+    kept: float | None = None
     broken = False
     while True:
         began = clock.monotonic()
         try:
-            report = await facts.report(home, job_id)
+            report = await facts.report(home, job_id, _GAP if here else None)
             if report.state.ended:
+                folder.kill_request.unlink(missing_ok=True)
                 return report
             if not folder.am.exists() and await _ended_by_scheduler(home, job_id):
                 return report
@@ -49,12 +58,27 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
             if (hangs or clock.monotonic() > give_up) and await _ended_by_scheduler(home, job_id):
                 return pending_report(folder, record_of(home, job_id))
+            if here and kept is None and not unfinished.is_under_way(home, job_id):
+                keep_kill(folder, KillRequest(actor=user_name(), now=now))
+                kept = clock.monotonic()
             if hangs:
                 raise _with_advice(error, folder) from error
+            if error.gone and kept is not None and clock.monotonic() - kept > _COMING:
+                return await _end_from_here(home, job_id)
             broken = broken or not error.gone
             if clock.monotonic() > give_up:
                 raise
         await asyncio.sleep(_LOOK_AGAIN)
+
+
+async def _end_from_here(home: Home, job_id: str) -> JobReport:
+    """Ends what runs of a job of this machine of which no application master can be found, alive as it may seem."""
+    from tony.client.post_mortem import as_logged  # late: it loads the whole machine
+
+    folder, record = home.job(job_id), record_of(home, job_id)
+    report = await beside(as_logged, folder, record)
+    await facts.submitter_of(home, record).withdraw(folder, f"killed by {user_name()}")
+    return report
 
 
 async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
@@ -73,7 +97,7 @@ def _with_advice(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed
     there = whereabouts(folder)
     if there is None:
         return error
-    return ConnectionFailed(
-        f"{error}. If it hangs, end it with `kill -9 {there.pid}` on {there.host}; "
-        f"`tony status {folder.job_id}` then ends what it left."
-    )
+    after = f"`tony status {folder.job_id}` then ends what it left."
+    if there.supervisor is not None:
+        after = "the next one obeys. So does this one if it goes on: what you asked for is kept."
+    return ConnectionFailed(f"{error}. If it hangs, end it with `kill -9 {there.pid}` on {there.host}; {after}")

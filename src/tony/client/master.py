@@ -33,12 +33,14 @@ class Whereabouts:
 
     Attributes:
         address: `unix:<path>` or `tls:<host>:<port>`.
+        supervisor: who has the next one begin if it dies, on its own machine; None if nobody does there.
     """
 
     pid: int
     host: str
     attempt: int
     address: str
+    supervisor: int | None = None
 
 
 def whereabouts(folder: JobFolder) -> Whereabouts | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 #: How often, and after how many seconds each time, to ask again: who only looks whether we live holds it for a moment.
 _TRIES, _PAUSE = 50, 0.02
-#: Of this process and of those it was forked from: file -> descriptor.
-_held: dict[Path, int] = {}
+#: Of this process and of those it was forked from: file -> descriptor, and the process that took it.
+_held: dict[Path, tuple[int, int]] = {}
 
 
 def take(path: Path) -> bool:
@@ -25,7 +25,7 @@ def take(path: Path) -> bool:
     for _ in range(_TRIES):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _held[path] = lock
+            _held[path] = lock, os.getpid()
             return True
         time.sleep(_PAUSE)
     os.close(lock)
@@ -34,6 +34,10 @@ def take(path: Path) -> bool:
 
 def let_go(path: Path) -> None:
     """Gives it back, as far as this process is concerned."""
-    lock = _held.pop(path, None)
-    if lock is not None:
-        os.close(lock)
+    if path in _held:
+        os.close(_held.pop(path)[0])
+
+
+def taken_by(path: Path) -> int | None:
+    """Who took the lock that we hold: ourselves, or a process that we were forked from; None if we hold none."""
+    return _held[path][1] if path in _held else None

@@ -122,6 +122,7 @@ class LocalSource(ContainerSource):
         self._containers: dict[str, _Container] = {}
         self._number = 0
         self._queued = ""
+        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- the claim ------------------------------------------------------------------------------------------------
@@ -419,8 +420,11 @@ class LocalSource(ContainerSource):
 
     async def close(self) -> None:
         if self._sink is None:
+            if not self._closed and self._job.folder.remains.exists():  # not opened; but earlier attempts were
+                await self._end_rest()
+            self._closed = True
             return
-        self._sink = None
+        self._sink, self._closed = None, True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
