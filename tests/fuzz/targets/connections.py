@@ -11,13 +11,20 @@ from typing import Any, TypeVar
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.targets.wire import framed_messages
+from tests.fuzz.values import plain_of
 from tests.rpc.places import JOB, OTHER_JOB, Diary
+from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.meeting_store import Service, Store
+from tony.executor.summons import Summons
+from tony.model.codec import from_plain
 from tony.protocol.errors import Code
+from tony.protocol.framing import encode
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
-from tony.protocol.messages import GetReport, Message
+from tony.protocol.launch import LaunchContext
+from tony.protocol.messages import Done, GetReport, Message, Summon
 from tony.rpc import Connection, Server, connect
+from tony.rpc.address import TlsAddress, parse
 from tony.rpc.tls import TlsPipe, client_context, server_context
 
 T = TypeVar("T")
@@ -169,6 +176,74 @@ async def _tell(path: str, pieces: list[bytes]) -> bytes:
     return said
 
 
+class _Porch:
+    """An executor's own door, also on a Unix socket, where no certificate keeps bytes from what is behind it."""
+
+    def __init__(self, hall: _Hall) -> None:
+        context = from_plain(LaunchContext, plain_of(LaunchContext))
+        container = replace(context.container, host="127.0.0.1")
+        self.heard: list[Summon] = []
+        self.door = Summons(replace(context, container=container, credentials=JOB.executors), self._obey)
+        self.port = int(hall.run(self.door.open()).rpartition(":")[2])
+        self.server = self.door._server
+        self.path = f"{scratch('porch')}/door.sock"
+        hall.run(self.server.listen(f"unix:{self.path}"))
+
+    def _obey(self, summon: Summon) -> bool:
+        where = parse(summon.address)
+        assert isinstance(where, TlsAddress)
+        assert where.port
+        assert summon.address.isprintable()
+        assert 1 <= summon.attempt <= 10**6
+        self.heard.append(summon)
+        return summon.attempt >= 2
+
+
+@cache
+def _porch() -> _Porch:
+    return _Porch(_hall())
+
+
+def summons(data: bytes) -> None:
+    """Whatever comes to where an executor can be called, in pieces: nobody is obeyed who is not to be, and the next
+    application master is still heard.
+
+    The first byte says where: to a Unix socket, or to the port that speaks TLS.
+    """
+    porch = _porch()
+    _hall().run(_call(porch, bool(data[:1] == b"\x01"), data[1:].split(_PAUSE)))
+
+
+async def _call(porch: _Porch, over_tcp: bool, pieces: list[bytes]) -> None:
+    porch.heard.clear()
+    if over_tcp:
+        reader, writer = await asyncio.open_connection("127.0.0.1", porch.port)
+    else:
+        reader, writer = await asyncio.open_unix_connection(porch.path)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write_eof()
+        await reader.read()
+    except OSError:
+        pass  # it has heard enough of us
+    finally:
+        writer.close()
+    while porch.server.statistics().open or porch.server.statistics().strangers:
+        await asyncio.sleep(0)
+    assert not (over_tcp and porch.heard), "obeyed without a certificate"
+    assert len(porch.heard) <= 1, "one call, one answer"
+    honest = await connect(f"tls:127.0.0.1:{porch.port}", JOB.am, PeerKind.MASTER)
+    honest.send(Summon(attempt=2, address="tls:h:1"))
+    assert await honest.receive() == Done()
+    honest.close()
+    await honest.wait_closed()
+    while porch.server.statistics().open:
+        await asyncio.sleep(0)
+
+
 def tls(data: bytes) -> None:
     """Bytes to either end of a TLS connection: from the beginning, and in the middle of one that is open.
 
@@ -237,6 +312,24 @@ def _tls_seeds() -> list[bytes]:
     ]
 
 
+def _summons_seeds() -> list[bytes]:
+    right = encode_hello(PeerKind.MASTER, _TOKEN)
+    told = (2, "tls:h:1"), (1, "tls:h:1"), (3, "unix:/x")
+    calls = [encode(Summon(attempt=attempt, address=address)) for attempt, address in told]
+    return [
+        *(b"\x00" + right + call for call in calls),
+        b"\x00" + right + calls[0] + calls[0],
+        b"\x00" + right + encode(Summon(attempt=10**30, address="tls:h\n:1")),
+        b"\x00" + right[:9] + _PAUSE + right[9:] + calls[0][:9] + _PAUSE + calls[0][9:],
+        b"\x00" + right + framed_messages()[0],
+        b"\x00" + encode_hello(PeerKind.EXECUTOR, _TOKEN) + calls[0],
+        b"\x00" + encode_hello(PeerKind.MASTER, OTHER_JOB.am.token) + calls[0],
+        b"\x00" + right + b"\x00\x00\x20\x00" + b"x" * 50,
+        b"\x01" + right + calls[0],
+        b"\x01\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03",
+    ]
+
+
 _WIRE_WORDS = (encode_hello(PeerKind.EXECUTOR, _TOKEN), encode_answer(None), _PAUSE, b"\x00\x00\x00\x10", b'{"k":"')
 
 
@@ -251,6 +344,13 @@ TARGETS = (
     Target(name="server", run=server, errors=(), seeds=_server_seeds, tokens=_WIRE_WORDS),
     Target(
         name="client", run=client, errors=(ConnectionFailed, ProtocolError), seeds=_client_seeds, tokens=_WIRE_WORDS
+    ),
+    Target(
+        name="summons",
+        run=summons,
+        errors=(),
+        seeds=_summons_seeds,
+        tokens=(*_WIRE_WORDS, encode_hello(PeerKind.MASTER, _TOKEN), b'"k":"summon"', b'"attempt":', b'"tls:h:1"'),
     ),
     Target(
         name="meeting",
