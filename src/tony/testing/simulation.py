@@ -92,6 +92,7 @@ class Simulation:
         deaths: how often it did.
         programs: how often programs were started, by task and session.
         late: executors find a successor only when that has found out what is left.
+        cut_off: containers that nothing reaches: their executors do not find a successor.
     """
 
     def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
@@ -115,6 +116,7 @@ class Simulation:
         self.deaths = 0
         self.programs: Counter[str] = Counter()
         self.late = False
+        self.cut_off: set[str] = set()
         self._unheard: dict[str, str] = {}
         self.promises = Promises(self.app)
         self._made = 0
@@ -194,6 +196,11 @@ class Simulation:
         self.now = max(self.now, wake.at)
         self.deliver(ev.Deadline(name=wake.name))
         return True
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When the machine's next deadline is; None if it waits for none."""
+        return self._wake.at if self._wake else None
 
     def settle(self, limit: int = 10_000) -> None:
         """Runs and lets time pass until the job has ended."""
@@ -333,7 +340,7 @@ class Simulation:
     def come_back(self) -> None:
         """Executors that have lost their application master find its successor."""
         for container in list(self.executors):
-            if not self.executors[container].connected:
+            if not self.executors[container].connected and container not in self.cut_off:
                 self.reconnect(container)
 
     def _end(self, container: str, cause: str) -> None:
