@@ -42,6 +42,18 @@ def test_chance_picks_the_same_victim(lab: Lab) -> None:
     assert struck.pid not in {task["executor_pid"] for task in status["tasks"]}
 
 
+def test_the_supervisor_is_killed(lab: Lab) -> None:
+    """The master it had started goes on and ends the job."""
+    job = Rehearsal(lab, gate=False)
+    job.wait_running(2)
+    with job.striker("kill supervisor; kill watchdog worker:0") as striker:
+        assert striker.wait(CEILING)
+    job.open_gate()
+    status = lab.wait(job.job)
+    assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 2, 1), status
+    assert job.starts() == once_in(1, 2)
+
+
 def test_what_stands_still_for_a_while_or_is_slow_harms_nobody(lab: Lab) -> None:
     """Programs, executors and the master: shorter than the time-out it is no failure. Everybody lives on afterwards."""
     job = Rehearsal(lab, calm=True, gate=False, head='heartbeat_timeout = "60s"')
