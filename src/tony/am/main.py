@@ -178,8 +178,8 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     parts.master.address = parts.source.master_address = await parts.server.listen(address)
     await _show_page(parts, parts.source, parts.master)
     _announce(folder, number, parts.master.address)
-    if parts.source.capabilities.same_host:  # after we listen: whoever finds nobody keeps it for us
-        parts.requests = asyncio.get_running_loop().create_task(obey_kept(folder, parts.master.feed))
+    # After we listen: whoever finds nobody keeps it for us.
+    parts.requests = asyncio.get_running_loop().create_task(obey_kept(folder, parts.master.feed))
     return AttemptStarted(
         attempt=number,
         wall=clock.wall(),

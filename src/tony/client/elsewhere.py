@@ -55,7 +55,7 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
     if sight.alive is False:
         return await _ended(folder, record, submitter, sight)
     if not sight.address:
-        return await _unregistered(folder, record, sight)
+        return await _unregistered(folder, record, submitter, sight)
     note_master(folder, sight)
     if not folder.credentials.exists():
         await submitter.fetch(folder)
@@ -115,15 +115,21 @@ async def _from_itself(folder: JobFolder) -> JobReport | None:
     return None if by_a_signal(report) else replace(report, folder=str(folder.path))
 
 
-async def _unregistered(folder: JobFolder, record: JobRecord, sight: Sight) -> JobReport:
-    """A job that lives, and whose scheduler knows no master of it: not yet, or not again since it began anew itself."""
+async def _unregistered(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport:
+    """A job that lives, and whose scheduler knows no master of it: not yet, or not again since one of them began anew,
+    the master or the scheduler."""
+    if sight.attempt > 1:
+        with contextlib.suppress(InfraError):
+            await submitter.fetch(folder)
     if not segments(folder.path) and not folder.am.exists():
         return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
     report = await _from_itself(folder)
     if report is None:
         from tony.client.post_mortem import as_logged  # late: it loads the whole machine
 
-        waiting = sight.note or "its scheduler has not heard of its application master again"
+        again = f"attempt {sight.attempt} of its application master is to go on"
+        unheard = "its scheduler has not heard of its application master again"
+        waiting = sight.note or (again if sight.attempt > 1 else unheard)
         report = replace(await beside(as_logged, folder, record), waiting=waiting)
     return report
 

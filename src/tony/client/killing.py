@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tony import clock
 from tony.client import facts, unfinished
 from tony.client.master import PATIENCE, tell_kill, whereabouts
 from tony.client.user import user_name
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailed, InfraError
 from tony.history.record import pending_report, record_of
 from tony.history.requests import KillRequest, keep_kill
 from tony.linux.threads import beside
@@ -19,13 +20,15 @@ _LOOK_AGAIN = 0.05
 #: Seconds in which one of this machine should answer, before what is asked of it is kept; and in which one should come
 #: to obey, before we end what is left without it.
 _GAP, _COMING = 0.5, 5.0
+#: Likewise of one elsewhere, whose scheduler has to be asked first.
+_GAP_ELSEWHERE = 1.5
 
 
 async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """Asks the application master to end the job; returns once that is on its way.
 
-    A job that has ended already is left as it is. If no application master of this machine answers, it is kept for the
-    next one; and if none comes, what runs is ended from here.
+    A job that has ended already is left as it is. If no application master answers, it is kept for the next one; and if
+    none comes, what runs is ended without it, from here or by the scheduler.
 
     Args:
         now: without the grace that programs have to save something.
@@ -39,13 +42,14 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
     """
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
-    here = facts.submitter_of(home, record_of(home, job_id)).capabilities.same_host
+    submitter = facts.submitter_of(home, record_of(home, job_id))
+    here = submitter.capabilities.same_host
     kept: float | None = None
     broken = False
     while True:
         began = clock.monotonic()
         try:
-            report = await facts.report(home, job_id, _GAP if here else None)
+            report = await facts.report(home, job_id, _GAP if here else _GAP_ELSEWHERE)
             if report.state.ended:
                 folder.kill_request.unlink(missing_ok=True)
                 return report
@@ -58,13 +62,17 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
             if (hangs or clock.monotonic() > give_up) and await _ended_by_scheduler(home, job_id):
                 return pending_report(folder, record_of(home, job_id))
-            if here and kept is None and not unfinished.is_under_way(home, job_id):
+            if kept is None and (here or error.gone) and not unfinished.is_under_way(home, job_id):
                 keep_kill(folder, KillRequest(actor=user_name(), now=now))
+                with contextlib.suppress(InfraError):  # then it counts as long as we are here
+                    await submitter.keep(folder)
                 kept = clock.monotonic()
             if hangs:
                 raise _with_advice(error, folder) from error
             if error.gone and kept is not None and clock.monotonic() - kept > _COMING:
-                return await _end_from_here(home, job_id)
+                if here or not await _ended_by_scheduler(home, job_id):
+                    return await _end_from_here(home, job_id)
+                return pending_report(folder, record_of(home, job_id))
             broken = broken or not error.gone
             if clock.monotonic() > give_up:
                 raise

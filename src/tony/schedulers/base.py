@@ -354,6 +354,13 @@ class Submitter(ABC):
         """
         await self.sweep(folder)
 
+    async def keep(self, folder: JobFolder) -> None:  # noqa: B027 - nothing to do where the folder is the job's own
+        """Puts what is kept in the job's folder for its next application master where that one finds it.
+
+        Raises:
+            SchedulerError, HadoopError: it cannot be put there.
+        """
+
     async def standing(self, job_id: str) -> str:
         """Where a job stands in its queue that waits for its application master, for people; empty if nobody knows.
 

@@ -40,6 +40,8 @@ from tony.schedulers.yarn.papers import JobPapers
 _SOON, _AGAIN, _SOON_AGAIN = 0.25, 5.0, 0.5
 #: Seconds that the end of the record may take to get through.
 _LAST = 30.0
+#: Bytes of a request that somebody has left.
+_LARGEST_REQUEST = 1 << 16
 #: Bytes of the master's own log that are kept.
 _LOG_TAIL = 1 << 20
 _log = logging.getLogger(__name__)
@@ -95,6 +97,16 @@ class Publisher:
         self._files.put("access.json", to_plain(access))
         record = replace(self._papers.record, spec=redact(self._papers.record.spec))
         self._files.put("job.json", to_plain(record))
+        self._take_what_is_kept()
+
+    def _take_what_is_kept(self) -> None:
+        """Whoever found nobody to ask left it there, and finds us from now on."""
+        path = f"{self._files.path}/{self._folder.kill_request.name}"
+        if not self._listens or self._files.client.find(path) is None:
+            return
+        draft = self._folder.kill_request.with_suffix(".new")
+        draft.write_bytes(self._files.client.read(path, most=_LARGEST_REQUEST))
+        draft.rename(self._folder.kill_request)
 
     async def finish(self, journal: HdfsJournal | None) -> None:
         """Writes the rest, and the summary last: who sees that finds everything else."""
@@ -122,7 +134,7 @@ class Publisher:
             self._put_own_log,
             lambda: self._files.delete("access.json"),
             lambda: self._files.delete("am.json"),
-            lambda: self._files.delete("kill.json"),
+            lambda: self._files.delete(self._folder.kill_request.name),
             self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):

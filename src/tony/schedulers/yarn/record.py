@@ -15,7 +15,7 @@ from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.model.layout import JobFolder
 from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.job_files import local_name
+from tony.schedulers.yarn.job_files import JobFiles, local_name
 
 #: Bytes of the largest file that is fetched at once, and of an event log.
 _MOST, _MOST_EVENTS = 64 << 20, 1 << 30
@@ -66,10 +66,22 @@ class Record:
             shutil.rmtree(self._folder.secret, ignore_errors=True)
             self._folder.am.unlink(missing_ok=True)
 
+    def keep(self, request: Path) -> None:
+        """Leaves what was asked of a job whose application master does not answer, for the next one.
+
+        Raises:
+            HadoopError: the file system refuses, or is not reached.
+        """
+        files = JobFiles(self._there, lambda: self._files)
+        try:
+            files.send(request.name, request.read_bytes())
+        finally:
+            files.close()
+
     def forget_secrets(self) -> None:
         """Removes what a master that died has left for its clients. That nobody listens there is known already."""
         try:
-            for name in ("access.json", "am.json"):
+            for name in ("access.json", "am.json", self._folder.kill_request.name):
                 self._files.delete(f"{self._there}/{name}")
         except HadoopError as error:
             _log.info("%s/%s is not removed: %s", self._there, name, error)

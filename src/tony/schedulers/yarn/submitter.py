@@ -254,6 +254,11 @@ class YarnSubmitter(Submitter):
         """Only `look` knows."""
         return None
 
+    async def keep(self, folder: JobFolder) -> None:
+        cluster = self._found(folder.job_id)
+        record = Record(cluster, cluster.path(recorded_settings(folder).staging), folder)
+        await beside(record.keep, folder.kill_request)
+
     async def standing(self, job_id: str) -> str:
         async with self._found(job_id).applications() as client:
             own = await client.report(ids.application_id(job_id))
