@@ -15,7 +15,7 @@ _DEADLINES = {
     "gang-patience": "gang-patience: nothing more was granted, and containers are missing",
     "gang-pause": "gang-pause: the gang asks again for all that is missing",
     "gang-wait": "gang-wait: the gang goes without those that have no container, if there are enough",
-    "gang-room": "gang-room: tasks that the gang can do without make room, if others still lack it",
+    "gang-soon": "gang-soon: no further container has come meanwhile",
     "shrink-after": "shrink-after: the gang goes without those that have no container, if there are enough",
 }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tony.schedulers.local.claims import MAX_BYTES, Claim, blocker, decide, decode, encode
+from tony.schedulers.local.claims import MAX_BYTES, Claim, blocker, decide, decode, encode, grown
 from tony.schedulers.local.machine import Machine
 
 MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
@@ -253,3 +253,15 @@ class Line:
             others = [c for c in self.living.values() if c is not mine]
             assert isinstance(decide(mine, others, MACHINE), str), f"{ticket} sleeps"
         assert sum(behind is None for behind in self._listens.values()) <= 2
+
+
+def test_a_claim_grows_beside_all_others() -> None:
+    """Into what nobody holds and nobody waits for, older or younger; it keeps its devices and gets further ones."""
+    mine = claim("2", 20, 1, ("b",))
+    assert grown(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
+    assert grown(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grown(mine, 60, 4, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grown(mine, 60, 2, [claim("3", 50)], MACHINE) is None
+    assert grown(mine, 50, 2, [claim("3", 50, 2)], MACHINE) == claim("2", 50, 2, ("b", "a"))
+    assert grown(mine, 50, 3, [claim("3", 50, 2)], MACHINE) is None
+    assert grown(mine, 90, 1, [claim("3", 101)], MACHINE) == claim("2", 90, 1, ("b",))

@@ -24,13 +24,13 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
-def hold(place: Path, memory: int = 10) -> Holding:
+def hold(place: Path, *needs: Need) -> Holding:
     def reopen() -> Ledger:
         place.mkdir(exist_ok=True)
         return Ledger(place)
 
     record = prepared_job(place.parent / "home", two_roles()).record
-    return Holding(reopen, reopen(), record, Need(memory=memory, gpus=1), Machine(memory=10, gpus=("a",)))
+    return Holding(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
 
 
 def seen(place: Path) -> list[str]:
@@ -41,7 +41,7 @@ def test_held_and_given_back(place: Path) -> None:
     """One claim, with its devices and one open file; nothing is left of it."""
     held = hold(place)
     assert len(held.descriptors) == 0
-    assert asyncio.run(held.obtain(print)) == ("a",)
+    assert asyncio.run(held.obtain(print)).devices == ("a",)
     assert len(held.descriptors) == 1
     assert len(os.listdir(place)) == 1
     held.close()
@@ -86,7 +86,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
             while not said:
                 await asyncio.sleep(0.005)
             shutil.rmtree(place)
-            assert await waiting == ("a",)
+            assert (await waiting).devices == ("a",)
         held.close()
         other.withdraw()
         ledger.close()
@@ -95,3 +95,27 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
     said = asyncio.run(scenario())
     assert said[0].startswith("waiting for 10 bytes of memory")
     assert "was removed while it was in use; trying again" in said[-1]
+
+
+def test_as_much_as_there_is_and_more_later(place: Path) -> None:
+    """Who is content with less takes what there is, never less than the least, and grows when that is possible."""
+
+    async def scenario() -> None:
+        other, another = hold(place, Need(memory=5, gpus=0)), hold(place, Need(memory=1, gpus=0))
+        await other.obtain(print)
+        elastic = hold(place, *(Need(memory=memory, gpus=0) for memory in (9, 7, 4)))
+        assert (elastic.size, elastic.can_grow, elastic.grow()) == (0, False, None)
+        claim = await elastic.obtain(print)
+        assert (claim.memory, elastic.size, elastic.can_grow, elastic.grow()) == (4, 4, True, None)
+        await another.obtain(print)
+        other.close()
+        grown = elastic.grow()
+        assert grown is not None
+        assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
+        ledger = Ledger(place)
+        with ledger.locked():
+            assert sorted(each.memory for each in ledger.claims()) == [1, 9]
+        for each in (elastic, another, ledger):
+            each.close()
+
+    asyncio.run(scenario())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition, RoleKind
 from tony.schedulers.local import peak as peak_module
-from tony.schedulers.local.peak import Need, coexisting, exclusions, memory_of, peak
+from tony.schedulers.local.peak import Need, coexisting, exclusions, least, memory_of, needs, peak
 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
 
@@ -149,3 +149,22 @@ def over_before(name: str, roles: Mapping[str, Role]) -> set[str]:
         if condition is not STARTED:
             over.add(other)
     return over
+
+
+def test_with_fewer_tasks() -> None:
+    """Each size down to the least of every role that can do with fewer; the one with most to spare goes first."""
+    elastic = Role(instances=4, min_instances=1, resources=Resources(memory=10, gpus=1))
+    other = Role(instances=3, min_instances=2, resources=Resources(memory=1))
+    spec = job({"worker": elastic, "helper": other, "ps": role(100)})
+    assert [(need.memory, need.gpus) for need in needs(spec)] == [(143, 4), (133, 3), (123, 2), (113, 1), (112, 1)]
+    assert needs(spec)[-1] == peak(least(spec))
+    assert needs(job({"ps": role(100)})) == (Need(memory=100, gpus=0),)
+    assert needs(JobSpec(command="true")) == (peak(JobSpec(command="true")),)
+
+
+def test_thousands_of_sizes_are_tried_in_steps() -> None:
+    """Who looks for room decides in no time; the last size is the least all the same."""
+    spec = job({"worker": Role(instances=10_000, min_instances=7, resources=Resources(memory=1))})
+    found = [need.memory for need in needs(spec)]
+    assert (found[0], found[-1], found == sorted(found, reverse=True)) == (10_000, 7, True)
+    assert len(found) <= 2 * peak_module.STEPS

@@ -11,9 +11,9 @@ from tony.model.states import RoleKind
 
 #: Names of the deadlines, and of the settings that they come from.
 FIRST, LATER = "gang-wait", "shrink-after"
-#: The deadline after which more room is made for roles that cannot do with fewer.
-ROOM = "gang-room"
-TIMERS = (FIRST, LATER, ROOM)
+#: The deadline of a moment in which more may come, when the wait is over and there are enough or room was made.
+SOON = "gang-soon"
+TIMERS = (FIRST, LATER, SOON)
 
 
 def wait(state: State) -> tuple[str, float | None]:

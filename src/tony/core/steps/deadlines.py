@@ -124,7 +124,7 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "gang-pause": _gang_asks_again,
     size.FIRST: _no_more_came,
     size.LATER: _no_more_came,
-    size.ROOM: _no_more_came,
+    size.SOON: _no_more_came,
     "restart": _next_session_is_due,
     "stop-limit": _stop_was_not_proved,
     "force-limit": _force_was_not_proved,

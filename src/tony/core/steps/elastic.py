@@ -14,6 +14,8 @@ from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.units import format_duration
 
+#: Seconds without another container, when the wait is over and there are enough: containers often come together.
+TOGETHER = 1.0
 #: Seconds from giving up containers to giving up more, should others still lack room.
 ROOM_WAIT = 10.0
 
@@ -32,28 +34,28 @@ def granted(turn: Turn, event: ev.Granted) -> None:
 
 
 def settle(turn: Turn) -> None:
-    """After anything that changes who has a container: goes without the others, if they had their time."""
+    """After anything that changes who has a container: has the gang go soon, if the others had their time."""
     state = turn.state
-    name, limit = size.wait(state)
-    if limit is None or name in state.timers or not state.active or state.pausing or state.reconciling:
-        return
-    make_do(turn, f"within {format_duration(limit)} ({name.replace('-', '_')})")
+    if size.wait(state)[0] not in state.timers and state.active and not state.pausing and size.enough(state):
+        state.timers.set(size.SOON, turn.now + TOGETHER)
 
 
 def waited(turn: Turn) -> None:
-    """The time is over. If some roles have more than the least and others not all, the former make room."""
-    settle(turn)
+    """The time is over: goes without the others. If some roles have more than the least and others not all, the former
+    make room."""
     state = turn.state
+    name, limit = size.wait(state)
+    make_do(turn, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
     roles = size.forming(state)
     lacking = sum(max(0, -size.surplus(role)) for role in roles)
-    if not lacking or not size.is_elastic(state) or state.pausing:
+    if not lacking or limit is None or not size.is_elastic(state) or state.pausing:
         return
     for role in roles:
         spare = min(lacking, size.surplus(role)) if role.spec.min_instances is not None else 0
         if spare > 0:
             lacking -= spare
             _give_up(turn, role, spare)
-            state.timers.set(size.ROOM, turn.now + ROOM_WAIT)
+            state.timers.set(size.SOON, turn.now + ROOM_WAIT)
     state.chief = state.first_chief()
 
 

@@ -133,6 +133,24 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
     return f"waiting for {wants}{_behind(granted, older, gpus_only=not short_of_memory)}"
 
 
+def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
+    """A granted claim made larger, if that fits beside all that others hold and all that they wait for.
+
+    Args:
+        memory, gpus: what it would be then.
+        others: all but itself.
+    """
+    others = list(others)
+    free, devices = _free([claim, *(other for other in others if other.granted)], machine)
+    waiting = [other for other in others if not other.granted and _possible(other, claim, machine)]
+    free -= sum(other.memory for other in waiting)
+    spare = len(devices) - sum(other.gpus for other in waiting)
+    if memory - claim.memory > free or gpus - claim.gpus > spare:
+        return None
+    more = devices[: max(0, gpus - claim.gpus)]
+    return replace(claim, memory=memory, gpus=gpus, devices=(*(claim.devices or ()), *more))
+
+
 def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[list[Claim], list[Claim]]:
     """Whoever holds something, and the older ones that wait and can ever be granted."""
     granted: list[Claim] = []

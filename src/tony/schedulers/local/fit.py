@@ -8,7 +8,7 @@ from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.model.job import JobSpec, Resources
 from tony.schedulers.local.machine import Machine
-from tony.schedulers.local.peak import coexisting, gpus_of, memory_of, total
+from tony.schedulers.local.peak import coexisting, gpus_of, least, memory_of, total
 from tony.units import format_size
 
 
@@ -44,7 +44,7 @@ def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
             advice="Ask for fewer, or pretend some for a test with scheduler.local.gpus",
         ),
     )
-    return [*(problem for thing in things for problem in _misfits_of(spec, thing)), *_too_few_ports(spec)]
+    return [*(problem for thing in things for problem in _misfits_of(least(spec), thing)), *_too_few_ports(spec)]
 
 
 def _too_few_ports(spec: JobSpec) -> list[Problem]:

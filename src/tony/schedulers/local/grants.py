@@ -25,6 +25,11 @@ class Grants:
         self._memory += memory
         self._devices = [device for device in devices if device not in self._used]
 
+    def enlarge(self, memory: int, devices: Sequence[str]) -> None:
+        """The claim has grown by so many bytes; its devices are all that it has now."""
+        self._memory += memory
+        self._devices = [device for device in devices if device not in self._used]
+
     def adopt(self, role: str, devices: Sequence[str]) -> None:
         """A container lives that an earlier application master was granted; before `admit` or after it."""
         self._count(role, devices)

@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.model.record import JobRecord
+from tony.schedulers.local.claims import Claim, grown
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.line import obtain
 from tony.schedulers.local.machine import Machine
@@ -27,6 +29,7 @@ class Holding:
     Args:
         reopen: opens the ledger again, should it have gone.
         ledger: the open ledger; closed with the holding.
+        needs: with what it is content, the most first.
         inherited: descriptor of the claim's file that an earlier application master has left to us, if one has.
         hand_on: leaves it to the next one.
     """
@@ -36,7 +39,7 @@ class Holding:
         reopen: Callable[[], Ledger],
         ledger: Ledger,
         record: JobRecord,
-        need: Need,
+        needs: Sequence[Need],
         machine: Machine,
         *,
         inherited: int | None = None,
@@ -45,7 +48,9 @@ class Holding:
         self._reopen = reopen
         self._ledger = ledger
         self._machine = machine
-        self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=need.memory, gpus=need.gpus)
+        least = needs[-1]
+        self._needs = needs
+        self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
         self._held: HeldClaim | None = None
         self._earlier = None if inherited is None else ledger.taken_over(inherited, record.job_id)
         self._hand_on = hand_on
@@ -62,27 +67,64 @@ class Holding:
         """Open files that executors inherit: with them the claim outlives us, as long as it is needed."""
         return (self._held.descriptor,) if self._held else ()
 
-    async def obtain(self, say: Callable[[str], None]) -> tuple[str, ...]:
-        """Waits until the claim is granted, and answers its devices. One that was taken over keeps its place.
+    async def obtain(self, say: Callable[[str], None]) -> Claim:
+        """Waits until the claim is granted: as much as there is then, and at least the least.
+
+        One that was taken over keeps its place.
 
         Args:
             say: is told what is waited for, at each look; often the same.
         """
         if self._earlier and self._earlier.claim.granted:
             self._held, self._earlier = self._earlier, None
-            return self._held.claim.devices or ()
+            return self._held.claim
         while True:
             try:
                 held, self._earlier = self._earlier, None
+                larger = [replace(self._wanted, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
                 self._held = await obtain(
-                    self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted
+                    self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted, larger=larger
                 )
-                return self._held.claim.devices or ()
+                return self._held.claim
             except (SchedulerError, OSError) as error:
                 say(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
                 _log.warning("the ledger %s cannot be used: %s", self._ledger.path, error)
             await asyncio.sleep(_BROKEN)
             self._open_again()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return self._held.claim.memory if self._held else 0
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether the claim is granted, and for less than the job could use."""
+        return self._held is not None and self._is_more(self._needs[0], self._held.claim)
+
+    def grow(self) -> Claim | None:
+        """Makes the claim as large as it may be now; answers it if that was possible.
+
+        Raises:
+            LedgerBusy: somebody else decides just now.
+            SchedulerError, OSError: the ledger cannot be used.
+        """
+        if self._held is None:
+            return None
+        with self._ledger.locked():
+            mine = self._held.claim
+            others = [claim for claim in self._ledger.claims() if claim.ticket != mine.ticket]
+            for need in filter(lambda need: self._is_more(need, mine), self._needs):
+                found = grown(mine, need.memory, need.gpus, others, self._machine)
+                if found:
+                    self._held.update(found)
+                    return found
+        return None
+
+    @staticmethod
+    def _is_more(need: Need, claim: Claim) -> bool:
+        larger = need.memory > claim.memory or need.gpus > claim.gpus
+        return larger and need.memory >= claim.memory and need.gpus >= claim.gpus
 
     async def keep(self) -> None:
         """Keeps the claim's file from being taken for forgotten, and puts it back if it was. Runs until cancelled."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tony import clock
 from tony.schedulers.local.claims import Claim, blocker, decide
@@ -36,6 +36,7 @@ async def obtain(
     *,
     held: HeldClaim | None = None,
     posted: Callable[[HeldClaim], None] = lambda held: None,
+    larger: Sequence[Claim] = (),
 ) -> HeldClaim:
     """Writes a claim down and waits until it is granted. Cancelled, it leaves the line.
 
@@ -43,12 +44,13 @@ async def obtain(
         say: is told what is waited for, at each look; often the same.
         held: the claim, if it has been written down already.
         posted: is told of it as soon as it is.
+        larger: what it would rather be, the largest first; it becomes one of them if that may be granted just then.
 
     Raises:
         SchedulerError: the ledger went away.
         OSError: the file system refuses.
     """
-    place = _Place(ledger, claim, machine, say, held, posted)
+    place = _Place(ledger, claim, machine, say, held, posted, larger)
     try:
         return await place.wait_granted()
     except BaseException:
@@ -69,6 +71,7 @@ class _Place:
         say: Callable[[str], None],
         held: HeldClaim | None,
         posted: Callable[[HeldClaim], None],
+        larger: Sequence[Claim],
     ) -> None:
         self._ledger = ledger
         self._claim = claim
@@ -76,6 +79,7 @@ class _Place:
         self._say = say
         self._held = held
         self._posted = posted
+        self._larger = larger
         self._before: Claim | None = None
         self._news = asyncio.Event()
         self._watch: FolderWatch | None = None
@@ -148,7 +152,9 @@ class _Place:
 
     def _decide(self) -> HeldClaim | None:
         others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
-        outcome = decide(self._claim, others, self._machine)
+        outcomes = (decide(claim, others, self._machine) for claim in self._larger)
+        granted = next((found for found in outcomes if isinstance(found, Claim)), None)
+        outcome = granted or decide(self._claim, others, self._machine)
         self._before = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
         if self._held and not self._held.is_seen:  # somebody has removed the file: for others we are not in line
             self._held.withdraw()

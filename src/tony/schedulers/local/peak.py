@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from functools import cache
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
 from tony.model.job import JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 
 #: Up to so many roles in some order the peak is exact; beyond, the plain sum: never too low.
 EXACT_ROLES = 28
+#: Sizes that are tried for a job which can do with fewer tasks.
+STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,32 @@ def peak(spec: JobSpec) -> Need:
         memory=sum(total(roles[name], memory_of) for name in coexisting(spec, memory_of)),
         gpus=sum(total(roles[name], gpus_of) for name in coexisting(spec, gpus_of)),
     )
+
+
+def needs(spec: JobSpec) -> tuple[Need, ...]:
+    """What a job is content with, the most first: its peak with all tasks, then with fewer of those it can do without.
+
+    At most some `STEPS` of them, the last with the least of each role.
+    """
+    spare = {name: role.instances - (role.min_instances or 0) for name, role in spec.roles.items()}
+    spare = {name: spare[name] for name in spec.elastic_roles}
+    step = max(1, sum(spare.values()) // STEPS)
+    found = [peak(spec)]
+    left_out = dict.fromkeys(spare, 0)
+    while any(spare.values()):
+        for _ in range(step):
+            name = max(spare, key=lambda name: spare[name])
+            if spare[name]:
+                spare[name] -= 1
+                left_out[name] += 1
+        found.append(peak(spec.without({name: range(count) for name, count in left_out.items()})))
+    return tuple(found)
+
+
+def least(spec: JobSpec) -> JobSpec:
+    """The job with as few tasks as it can do with."""
+    roles = {name: replace(role, instances=role.min_instances or role.instances) for name, role in spec.roles.items()}
+    return replace(spec, roles=roles) if spec.elastic_roles else spec
 
 
 def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:

@@ -34,8 +34,9 @@ from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.fork_server import ForkServer
 from tony.schedulers.local.grants import Grants
 from tony.schedulers.local.holding import Holding
+from tony.schedulers.local.ledger import LedgerBusy
 from tony.schedulers.local.machine import measure
-from tony.schedulers.local.peak import Need, peak
+from tony.schedulers.local.peak import needs
 from tony.schedulers.local.places import open_ledger
 from tony.schedulers.local.settings import read_settings
 from tony.storage.localize import Interpreter, localize
@@ -54,6 +55,8 @@ _LAST_WAIT = 10.0
 _LAST_TRIES = 3
 #: Executors that are started at one time; each takes some open files more for that moment.
 _STARTING = 2
+#: Seconds between looks whether there is more room for a job that has less than it could use, and wants more now.
+_GROWING = 0.5
 #: Open files for clients who look on, should the limit be low.
 _CLIENTS = 100
 
@@ -117,7 +120,7 @@ class LocalSource(ContainerSource):
         self._server = ForkServer()
         self._starting = asyncio.Semaphore(_STARTING)
         self._grants = Grants(self._spec)
-        self._admitted = False
+        self._admitted = self._growing = False
         self._never = ""
         self._containers: dict[str, _Container] = {}
         self._number = 0
@@ -143,14 +146,14 @@ class LocalSource(ContainerSource):
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
-        need = peak(self._spec)
-        machine = await beside(measure, self._settings, with_gpus=need.gpus > 0)
+        wishes = needs(self._spec)
+        machine = await beside(measure, self._settings, with_gpus=wishes[0].gpus > 0)
         supervision = self._supervision
         self._holding = Holding(
             lambda: open_ledger(self._settings, self._job.home)[0],
             ledger,
             self._job.record,
-            need,
+            wishes,
             machine,
             inherited=supervision.claim if supervision else None,
             hand_on=supervision.hand_on if supervision else lambda claim: None,
@@ -158,10 +161,11 @@ class LocalSource(ContainerSource):
         if not self._holding.is_granted:
             self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
         if not self._never:
-            self._spawn(self._obtain(self._holding, need))
+            self._spawn(self._obtain(self._holding))
 
-    async def _obtain(self, holding: Holding, need: Need) -> None:
-        self._grants.admit(need.memory, await holding.obtain(self._say_queued))
+    async def _obtain(self, holding: Holding) -> None:
+        claim = await holding.obtain(self._say_queued)
+        self._grants.admit(claim.memory, claim.devices or ())
         self._admitted = True
         self._say_queued("")
         self._grant()
@@ -242,7 +246,25 @@ class LocalSource(ContainerSource):
             container = _Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
-        self._say_queued(self._grants.shortage())
+        shortage = self._grants.shortage()
+        self._say_queued(shortage)
+        if shortage and not self._growing and self._holding and self._holding.can_grow:
+            self._growing = True
+            self._spawn(self._grow(self._holding))
+
+    async def _grow(self, holding: Holding) -> None:
+        """Makes the claim of a job that has less than it could use larger, as soon as that is in nobody's way."""
+        try:
+            while self._grants.shortage() and holding.can_grow:
+                with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
+                    before, claim = holding.size, holding.grow()
+                    if claim:
+                        self._grants.enlarge(claim.memory - before, claim.devices or ())
+                        self._grant()
+                        continue
+                await asyncio.sleep(_GROWING)
+        finally:
+            self._growing = False
 
     # --- starting -------------------------------------------------------------------------------------------------
 
