@@ -162,6 +162,8 @@ class ContainerEnded(Event):
         over_memory: True if that was because it took more memory than it may have.
         presumed: True if the scheduler has given up the container's node and nobody has seen the container end: what
             runs in it may live until its lease is over.
+        contact, lease: of such a container, filled in by the application master: when its executor was heard last
+            (job time), and for how many seconds it goes on without an application master.
     """
 
     kind: ClassVar[str] = "container-ended"
@@ -172,6 +174,8 @@ class ContainerEnded(Event):
     forced: bool = False
     over_memory: bool = False
     presumed: bool = False
+    contact: float = 0.0
+    lease: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         ],
         "waiting": [list(role.waiting) for role in state.roles.values()],
         "left out": [sorted(role.left_out) for role in state.roles.values()],
-        "containers": sorted([c.id, c.role, str(c.task), c.hold.value] for c in state.containers.values()),
+        "containers": sorted([c.id, c.role, str(c.task), c.hold.value, c.presumed] for c in state.containers.values()),
         "tasks": [_task(task) for task in state.tasks.values()],
     }
 

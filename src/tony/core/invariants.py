@@ -200,6 +200,7 @@ _OF_TASKS: Mapping[str, Callable[[Task], bool]] = {
     "startup": lambda task: task.living,
     "execution": lambda task: task.living,
     "report": lambda task: task.gone_at is not None,
+    "lease": lambda task: task.living,
     "word": lambda task: task.outside is not None,
     "again": lambda task: task.again is not None and task.state in _BEFORE_A_TRY,
 }

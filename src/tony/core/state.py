@@ -112,6 +112,7 @@ class Container:
     Attributes:
         task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
         said: the attempt that has asked for its end.
+        presumed: nobody has seen its end, and nobody will; see `steps/presumed.py`.
     """
 
     id: str
@@ -120,6 +121,7 @@ class Container:
     task: TaskId | None = None
     hold: Hold = Hold.HELD
     said: int = 0
+    presumed: bool = False
 
     @property
     def given_back(self) -> bool:

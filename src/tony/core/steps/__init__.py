@@ -8,6 +8,7 @@ way, from the top of this list to its end:
     losses          containers and executors that go away or fall silent
     reports         what executors say of themselves and their programs
     sessions        a session opens
+    presumed        containers of which nobody has seen the end
     outcomes        a task is over: what follows for its role, its session, its job
     progress        what may happen next: roles become ready, groups run out of time, the job has succeeded
     failing         a failure gets its verdict

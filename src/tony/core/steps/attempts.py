@@ -64,7 +64,7 @@ def reconcile_closed(turn: Turn, event: ev.ReconcileClosed) -> None:
     state.reconciling = False
     _give_time(turn)
     for container in list(state.containers.values()):
-        if container.id not in state.found:
+        if container.id not in state.found and not container.presumed:
             _is_gone(turn, container)
     state.found.clear()
     for container in list(state.containers.values()):

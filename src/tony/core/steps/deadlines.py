@@ -14,8 +14,10 @@ from tony.core.steps import (
     ending,
     failing,
     gang,
+    losses,
     nodes,
     outcomes,
+    presumed,
     progress,
     restarting,
     standstill,
@@ -58,6 +60,12 @@ def _starts_again(turn: Turn, who: str) -> None:
 
 def _host_is_forgiven(turn: Turn, who: str) -> None:
     nodes.forgive(turn, who)
+
+
+def _lease_is_over(turn: Turn, who: str) -> None:
+    end = presumed.ended(turn, turn.state.tasks[TaskId.parse(who)])
+    if end:
+        losses.container_ended(turn, end)
 
 
 def _role_is_late(turn: Turn, who: str) -> None:
@@ -117,6 +125,7 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "word": _nobody_said_who,
     "again": _starts_again,
     "include": _host_is_forgiven,
+    "lease": _lease_is_over,
     "group": _role_is_late,
     "allocation": _containers_are_late,
     "job": partial(_job_is_late, "job"),

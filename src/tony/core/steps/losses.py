@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.state import Container, Hold, Task
-from tony.core.steps import containers, elastic, ending, gang, outcomes, restarting
+from tony.core.steps import containers, elastic, ending, gang, outcomes, presumed, restarting
 from tony.core.steps.again import is_bound
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
@@ -22,7 +22,7 @@ def container_ended(turn: Turn, event: ev.ContainerEnded) -> None:
     """A container is gone, and everything in it: the proof that its program cannot live."""
     state = turn.state
     container = state.containers.get(event.container)
-    if container is None:
+    if container is None or presumed.wait(turn, container, event):
         return
     task = containers.forget(turn, container)
     if task and event.forced:

@@ -64,7 +64,7 @@ def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
 
 def rest(turn: Turn, task: Task, at: float) -> None:
     """Nothing of a try is waited for any more; it ended at `at`."""
-    for kind in ("execution", "startup", "report", "word"):
+    for kind in ("execution", "startup", "report", "word", "lease"):
         turn.state.timers.cancel(f"{kind}:{task.name}")
     task.gone_at = task.pid = task.outside = None
     task.outside_at = 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core.state import State, Task
-from tony.core.steps import containers, outcomes, programs, progress
+from tony.core.steps import containers, outcomes, presumed, programs, progress
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.exit import ExitReason, ExitStatus
@@ -70,6 +70,7 @@ def exited(turn: Turn, event: ev.Exited) -> None:
     task = programs.current(state, event.task, event.session, event.try_)
     if task is None or task.outside is not None:
         return
+    presumed.reported(turn, task)
     status, at = event.status, min(event.at, turn.now)
     if not task.started and status.reason not in _NEVER_RAN:
         _seen_to_run(turn, task)
