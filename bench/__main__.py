@@ -22,7 +22,8 @@ ROWS = (
     "listing",
     "yarn",
     "yarn_launch",
-    "yarn_launch",
+    "lost_worker",
+    "lost_master",
 )
 
 

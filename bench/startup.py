@@ -20,11 +20,11 @@ _TASKS = 4
 _PROGRAM = 'import time; print("at", time.time_ns(), flush=True)\n'
 _NS = 1e-9
 #: Where a system's package of torch would be.
-_SYSTEM_PYTHON = "/usr/bin/python3"
+SYSTEM_PYTHON = "/usr/bin/python3"
 #: The two last options say "redirect nothing", as is the default: torch 1.13 takes its default for None on Python 3.11,
 #: and fails; what is said about a rank that is not there leaves the others at nothing.
 _TORCHRUN = (
-    *(_SYSTEM_PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", str(_TASKS), "--no_python"),
+    *(SYSTEM_PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", str(_TASKS), "--no_python"),
     *("--redirects", "9:1", "--tee", "9:1"),
 )
 
@@ -39,7 +39,7 @@ def measure(quick: bool) -> Result:
             "tony": lambda: _figures(shop, [tony("run", "-n", str(_TASKS), "--", *program)]),
             "bare": lambda: _figures(shop, [program] * _TASKS),
         }
-        reason = _no_torch()
+        reason = no_torch()
         if not reason:
             ways["torchrun"] = lambda: _figures(shop, [[*_TORCHRUN, *program]])
         rounds = interleaved(ways, 1 if quick else 11, discard=0 if quick else 1)
@@ -74,13 +74,13 @@ def _figures(shop: Workshop, commands: Sequence[Sequence[str]]) -> Figures:
     }
 
 
-def _no_torch() -> str:
+def no_torch() -> str:
     """Why torchrun cannot be measured; empty if it can."""
     try:
-        code = subprocess.run([_SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True).returncode
+        code = subprocess.run([SYSTEM_PYTHON, "-c", "import torch.distributed.run"], capture_output=True).returncode
     except OSError as error:
-        return f"{_SYSTEM_PYTHON}: {error.strerror}"
-    return f"{_SYSTEM_PYTHON} has no torch" if code else ""
+        return f"{SYSTEM_PYTHON}: {error.strerror}"
+    return f"{SYSTEM_PYTHON} has no torch" if code else ""
 
 
 BENCH = Bench(name="startup", title="A job of four one-line programs, start to end", measure=measure)
