@@ -179,6 +179,8 @@ class Life:
         cluster = self.cluster
         cluster.capacity = self.capacity
         cluster.grant()
+        if self.spec.restart_window:
+            cluster.unlaunchable.clear()  # or what is forgotten so soon would be tried for ever
         for _ in range(10_000):
             if cluster.finished:
                 return

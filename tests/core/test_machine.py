@@ -10,6 +10,7 @@ import pytest
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.policies.restart import LAUNCH_RESTARTS
 from tony.core.steps.containers import LAUNCHES
 from tony.core.steps.losses import REPORT_WAIT
 from tony.errors import InvalidTransition
@@ -281,10 +282,20 @@ def test_chief_or_all_does_not_tolerate_who_never_came() -> None:
     simulation = Simulation(spec)
     simulation.begin()
     simulation.run(until=lambda: len(simulation.executors) == 3)
-    simulation.pending = [p for p in simulation.pending if getattr(p.event, "task", None) != task("worker:2")]
-    simulation.run()
+    for _ in range(1 + LAUNCH_RESTARTS):  # two more sessions, not charged
+        session = simulation.app.state.session
+        while simulation.app.state.session == session and not simulation.finished:
+            simulation.pending = [p for p in simulation.pending if not _is_ready(p.event, "worker:2")]
+            if simulation.pending:
+                simulation.deliver_pending()
+            else:
+                simulation.advance()
     assert outcome(simulation) == ("failed", 3, "registration-timeout")
     assert made(simulation, act.Start) == []
+
+
+def _is_ready(event: ev.Event, who: str) -> bool:
+    return isinstance(event, ev.Registered) and str(event.task) == who
 
 
 def test_worker_zero_is_the_chief_without_a_chief() -> None:
@@ -526,11 +537,14 @@ def test_a_stage_that_runs_again_gets_room_from_those_after_it() -> None:
 
 
 def test_a_container_that_ends_before_registering_is_replaced() -> None:
-    """Uncharged, twice; the third time the job fails as infrastructure."""
+    """Uncharged; after three of them in each of three sessions in a row the job fails as infrastructure."""
     simulation = Simulation(workers(1))
     simulation.begin()
-    for _ in range(LAUNCHES):
+    for _ in range(LAUNCHES * (1 + LAUNCH_RESTARTS)):
         simulation.run(until=lambda: bool(simulation.executors))
+        if not simulation.executors:
+            simulation.advance()  # the back-off
+            simulation.run(until=lambda: bool(simulation.executors))
         simulation.pending.clear()
         simulation.lose(next(iter(simulation.executors)), "disk full")
     assert outcome(simulation) == ("failed", 3, "launch")
@@ -821,11 +835,16 @@ def test_time_outs() -> None:
 
 
 def test_registration_time_out() -> None:
-    """An executor that never registers fails the job as infrastructure."""
+    """An executor that never registers, in three sessions in a row, fails the job as infrastructure."""
     simulation = Simulation(workers(1, timeouts=Timeouts(registration=5.0)))
     simulation.begin()
-    simulation.run(until=lambda: bool(simulation.executors))
-    simulation.pending.clear()
+    for _ in range(1000):
+        simulation.pending = [p for p in simulation.pending if not isinstance(p.event, ev.Registered)]
+        if simulation.pending:
+            simulation.deliver_pending()
+        elif not simulation.advance():
+            break
+    assert simulation.app.state.session == 1 + LAUNCH_RESTARTS
     assert outcome(simulation) == ("failed", 3, "registration-timeout")
 
 

@@ -143,11 +143,12 @@ def unready(spec: JobSpec, who: str) -> Simulation:
     """Containers of one task end before their executor has registered, however many there are."""
     simulation = Simulation(spec)
     simulation.begin()
-    while simulation.pending:
+    while not simulation.finished and (simulation.pending or simulation.advance()):
         own = [c for c, owner in simulation.promises.launched.items() if owner == task(who)]
         for container in own:
             simulation.lose(container, "its executor could not start", silent=True)
-        simulation.deliver_pending()
+        if simulation.pending:
+            simulation.deliver_pending()
     return simulation
 
 

@@ -38,6 +38,7 @@ def ordinary_job(chance: Random) -> JobSpec:
         spec,
         roles=roles,
         max_restarts=0,
+        restart_window=None,
         timeouts=Timeouts(registration=None),
         stop_on=StopOn.ALL,
         failure_policy=FailurePolicy.ANY_TRACKED,
@@ -68,7 +69,7 @@ def collides(cluster: Simulation, chance: Random) -> str | None:
     return "" if ends_with(COLLISION)(cluster, chance) else None
 
 
-def loses(*states: TaskState, silent: bool = False) -> Fault:
+def loses(*states: TaskState, silent: bool = False, blameless: bool = False) -> Fault:
     """A container goes away while its task stands like this."""
 
     def fault(cluster: Simulation, chance: Random) -> str | None:
@@ -76,7 +77,7 @@ def loses(*states: TaskState, silent: bool = False) -> Fault:
         if not found:
             return None
         executor = chance.choice(found)
-        cluster.lose(executor.container, "its node burned", silent=silent)
+        cluster.lose(executor.container, "its node burned", silent=silent, blameless=blameless)
         if silent:  # nothing of it comes before the news
             gone = [p.event for p in cluster.pending if isinstance(p.event, ev.ContainerEnded)]
             cluster.deliver(next(e for e in gone if e.container == executor.container))
@@ -207,10 +208,11 @@ FAULTS: dict[str, tuple[Fault, str, int, str | None]] = {
     "a container is lost early": (loses(S.STARTING, S.REGISTERED, silent=True), "succeeded", 0, None),
     "a container is lost": (loses(S.RUNNING), "failed", 3, "lost"),
     "a container is lost with its reports": (loses(S.RUNNING, silent=True), "failed", 3, "lost"),
+    "a container is taken away": (loses(S.RUNNING, blameless=True), "succeeded", 0, None),
     "a container is refused": (is_refused(1), "succeeded", 0, None),
-    "containers are refused": (is_refused(LAUNCHES), "failed", 3, "launch"),
+    "containers are refused": (is_refused(LAUNCHES), "succeeded", 0, None),
     "an executor freezes early": (falls_silent(S.STARTING, S.REGISTERED), "succeeded", 0, None),
-    "an executor freezes": (falls_silent(S.RUNNING), "failed", 3, "silent"),
+    "an executor freezes": (falls_silent(S.RUNNING), "succeeded", 0, None),
     "an executor pauses": (pauses, "succeeded", 0, None),
     "a connection breaks": (is_cut_off, "succeeded", 0, None),
     "the job is killed": (is_killed, "killed", 4, "killed"),

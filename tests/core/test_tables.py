@@ -70,10 +70,14 @@ def test_a_task_that_has_ended_moves_only_into_a_new_session() -> None:
 
 
 def test_a_program_is_not_forgotten() -> None:
-    """While a program may live there is no way back to the beginning: only its end leads on."""
+    """While a program may live there is no way back to the beginning: only its end leads on, or its next try."""
+    next_try = {TaskMove.RETRY, TaskMove.REPLACE}
     for state in LIVING_TASK_STATES:
-        reached = {target for (source, _), target in TASK_TABLE.items() if source is state}
-        assert reached <= ENDED_TASK_STATES | LIVING_TASK_STATES
+        moves = {move: target for (source, move), target in TASK_TABLE.items() if source is state}
+        assert {
+            target for move, target in moves.items() if move not in next_try
+        } <= ENDED_TASK_STATES | LIVING_TASK_STATES
+        assert TaskState.PENDING not in moves.values()
 
 
 def test_every_state_can_be_reached() -> None:

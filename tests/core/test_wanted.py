@@ -39,7 +39,10 @@ def test_who_should_stop_is_told_so_and_has_to_answer_for_the_start() -> None:
     simulation = running()
     simulation.stubborn.add(task("worker:0"))
     simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
-    assert told(simulation) == [act.Stop(task=task("worker:0"), session=1, grace=3.0, reason="stopping"), START]
+    assert told(simulation) == [
+        act.Stop(task=task("worker:0"), session=1, try_=1, grace=3.0, reason="stopping"),
+        START,
+    ]
 
 
 def test_a_stop_and_a_start_that_were_both_lost_come_to_an_end_at_once() -> None:

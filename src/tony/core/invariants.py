@@ -9,7 +9,7 @@ from tony.core.machine import Application
 from tony.core.policies import size
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, AfterCondition, DistributedMode, JobState, RoleKind, TaskState
+from tony.model.states import ENDED_TASK_STATES, AfterCondition, DistributedMode, JobState, RestartScope, RoleKind, TaskState
 
 
 def broken(app: Application) -> list[str]:
@@ -112,6 +112,7 @@ def _gang(state: State) -> list[str]:
         f"{role.name} was published without all of its tasks"
         for role in state.roles.values()
         if role.version and role.kind is not RoleKind.SIDECAR
+        if state.active or role.spec.restart is RestartScope.SESSION
         if any(task.state in waiting and task.again is None for task in role.members)
     ]
 

@@ -58,7 +58,6 @@ def stop(turn: Turn, task: Task, grace: float, reason: str) -> None:
 def over(turn: Turn, task: Task, move: TaskMove, at: float) -> None:
     """The program cannot live any more: that is proved. It ended at `at`."""
     rest(turn, task, at)
-    task.again = None
     close(turn, task, move)
 
 
@@ -73,6 +72,7 @@ def rest(turn: Turn, task: Task, at: float) -> None:
 
 def close(turn: Turn, task: Task, move: TaskMove) -> None:
     """The task is over in this session, whether or not its program ever ran. What is over stays as it is."""
+    task.again = None
     if task.state not in ENDED_TASK_STATES:
         turn.state.move_task(task, move, turn.now)
         turn.state.roles[task.id.role].unstarted += not task.started
