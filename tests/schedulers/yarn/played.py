@@ -117,6 +117,23 @@ class Played:
         report = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
         return GetApplicationReportResponse(report=report)
 
+    def log(self, content: bytes = b"", attempt: int = 1) -> list[int]:
+        """Has an event log with a header begun; how many bytes of it were said to be in safety, one after the other."""
+        said: list[int] = []
+        self.job.folder.events(attempt).write_bytes(content)
+        assert self.source.journal(self.job.folder.events(attempt), said.append)
+        return said
+
+    def wrote(self, data: bytes, *, urgent: bool = False, attempt: int = 1) -> int:
+        """The log has so much more; answers how long it is."""
+        with self.job.folder.events(attempt).open("ab") as file:
+            file.write(data)
+            size = file.tell()
+        journal = self.source._journal
+        assert journal
+        journal.wrote(size, urgent=urgent)
+        return size
+
     def file(self, name: str) -> bytes | None:
         """A file of the job's record in HDFS."""
         found = self.files.files.get(f"{FOLDER}/{name}")
@@ -160,6 +177,21 @@ class Played:
 SECRET = credentials()
 
 
+async def hang_up(source: YarnSource) -> None:
+    """What the end of the process does: nothing more goes to HDFS."""
+    journal, publisher = source._journal, source._publisher
+    if publisher and publisher._work:
+        publisher._work.cancel()
+    if publisher and publisher._beginning:
+        await asyncio.wait([publisher._beginning])
+    if journal:
+        await asyncio.wait([journal._opening], timeout=1.0)
+        if journal._log:
+            journal._log.abandon()
+            journal._log._thread.join()
+    source._files.close()
+
+
 @asynccontextmanager
 async def playing(
     folder: Path,
@@ -180,3 +212,4 @@ async def playing(
             await played.source.open(played.events.append)
         yield played
         await played.source.close()
+        await hang_up(played.source)

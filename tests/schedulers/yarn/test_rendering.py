@@ -31,8 +31,6 @@ CASES: dict[str, JobRecord] = {
             "am_memory": "300m",
             "am_vcores": 2,
             "python": "own",
-            "max_attempts": 2,
-            "attempt_validity": "10m",
             "lifetime": "1h",
             "placement": "os=linux",
             "log_include": ".*[.]out",

@@ -13,7 +13,7 @@ from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
 from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import replace
-from tony.errors import AttemptLost, SchedulerError
+from tony.errors import AttemptLost, NotInCharge, SchedulerError
 from tony.hadoop.ids import container_id
 from tony.hadoop.wire.application_master import (
     NegotiablePreemption,
@@ -27,7 +27,7 @@ from tony.history.record import pending_report, write_summary
 from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.report import JobReport
 from tony.model.states import JobState
-from tony.schedulers.yarn import containers, demand, last_word
+from tony.schedulers.yarn import containers, demand, journal, last_word
 from tony.schedulers.yarn import publisher as publishing
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
@@ -458,7 +458,7 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
 
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """YARN tells that it runs until it has ended it: killed. The same if it does not tell."""
+    """YARN tells that it runs until it has ended it: killed. If it does not tell, another master may have the job."""
     monkeypatch.setattr(last_word, "_ASK_AGAIN", 0.01)
     async with playing(tmp_path) as played:
         played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
@@ -466,19 +466,19 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
         await played.until(lambda: played.of(UserCommand))
     monkeypatch.setattr(last_word, "_ASKED", 0.1)
     async with playing(tmp_path / "other") as played:
+        (container,) = await played.launched(1)
         await played.clients_door.stop()
         played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(UserCommand))
+        with pytest.raises(NotInCharge, match="why is not known: no answer in time"):
+            await played.source.watch()
+        assert (played.of(UserCommand), played.running()) == ([], [container])
 
 
-@pytest.mark.parametrize(
-    ("state", "attempt"), [(ApplicationState.FAILED, 1), (ApplicationState.ACCEPTED, 2), (ApplicationState.RUNNING, 2)]
-)
-async def test_yarn_gives_the_master_up(tmp_path: Path, state: ApplicationState, attempt: int) -> None:
-    """Nobody had it killed, and another attempt is to begin, or none: its own failure, with YARN's words."""
+async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
+    """Nobody had it killed, and no other attempt is to begin: its own failure, with YARN's words."""
     async with playing(tmp_path) as played:
         await played.launched(1)
-        number = ApplicationAttemptId(number=attempt)
+        number, state = ApplicationAttemptId(number=1), ApplicationState.FAILED
         played.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
         played.manager.server.order(GONE, times=1000)
         with pytest.raises(
@@ -488,6 +488,20 @@ async def test_yarn_gives_the_master_up(tmp_path: Path, state: ApplicationState,
         assert played.of(UserCommand) == []
         await played.source.close()
         assert played.running() == []
+
+
+@pytest.mark.parametrize(
+    "state", [ApplicationState.ACCEPTED, ApplicationState.RUNNING, ApplicationState.FINISHED, ApplicationState.KILLED]
+)
+async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationState) -> None:
+    """Then nothing of it is touched, neither by a master that was cut off nor by one that slept."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched(1)
+        played.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
+        played.manager.server.order(GONE, times=1000)
+        with pytest.raises(NotInCharge, match=r"attempt 2 of the application master has the job"):
+            await played.source.watch()
+        assert (played.of(UserCommand), played.running()) == ([], [container])
 
 
 async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:
@@ -581,12 +595,13 @@ async def test_finish(tmp_path: Path) -> None:
 
 
 async def test_events_are_there_while_it_runs(tmp_path: Path) -> None:
-    """Whole lines only; the rest when it is whole, and all of it at the end."""
+    """After a moment if nobody waits; and in the end all that the file has."""
     async with playing(tmp_path) as played:
-        log = played.job.folder.events(1)
-        log.write_bytes(b'{"a":1}\n{"b"')
+        played.log()
+        played.wrote(b'{"a":1}\n')
         await played.until(lambda: played.file("events.1.jsonl") == b'{"a":1}\n')
-        log.write_bytes(b'{"a":1}\n{"b":2}\n')
+        with played.job.folder.events(1).open("ab") as file:
+            file.write(b'{"b":2}\n')
         await played.source.close()
         await played.source.finish(_report(played))
         assert played.file("events.1.jsonl") == b'{"a":1}\n{"b":2}\n'
@@ -595,7 +610,7 @@ async def test_events_are_there_while_it_runs(tmp_path: Path) -> None:
 async def test_it_ends_before_the_record_was_begun(tmp_path: Path) -> None:
     """A job can be that short."""
     async with playing(tmp_path) as played:
-        played.job.folder.events(1).write_bytes(b'{"a":1}\n')
+        played.log(b'{"a":1}\n')
         await played.source.close()
         await played.source.finish(_report(played))
         assert played.file("events.1.jsonl") == b'{"a":1}\n'
@@ -614,9 +629,10 @@ async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
 async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN hears how it ended, whatever happens to the record; and one thing that fails hinders no other."""
     monkeypatch.setattr(publishing, "_LAST", 1.0)
-    monkeypatch.setattr(publishing, "_LAST_EVENTS", 0.5)
+    monkeypatch.setattr(journal, "_SOON", 0.1)
     async with playing(tmp_path) as played:
-        await played.until(lambda: played.file("events.1.jsonl") is not None)
+        played.log()
+        await played.until(lambda: played.file("events.1.jsonl") is not None and played.file("job.json"))
         played.job.folder.events(1).write_bytes(b'{"a":1}\n')
         await played.source.close()
         played.files.fail_next(operation, *[Trouble.FORBIDDEN] * 100)
@@ -630,7 +646,7 @@ async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypat
 async def test_hdfs_is_away_for_a_moment_at_the_end(tmp_path: Path, operation: str) -> None:
     """The record waits for it, and is whole."""
     async with playing(tmp_path) as played:
-        await played.until(lambda: played.file("events.1.jsonl") is not None)
+        await played.until(lambda: played.file("job.json"))
         await played.source.close()
         played.files.fail_next(operation, Trouble.SAFE_MODE)
         await played.source.finish(_report(played))
@@ -640,13 +656,14 @@ async def test_hdfs_is_away_for_a_moment_at_the_end(tmp_path: Path, operation: s
 
 async def test_more_events_than_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While HDFS takes none they stay in the container's file; all of them are there in the end, in order."""
-    monkeypatch.setattr(publishing, "_PIECE", 100)
-    monkeypatch.setattr(publishing, "_WAITING", 500)
+    monkeypatch.setattr(journal, "_PIECE", 100)
+    monkeypatch.setattr(journal, "_WAITING", 500)
     lines = b"".join(b'{"number":%d}\n' % number for number in range(1000))
     async with playing(tmp_path) as played:
+        played.log()
         await played.until(lambda: played.file("events.1.jsonl") is not None)
         played.files.fail_next("APPEND", *[Trouble.QUOTA] * 3)
-        played.job.folder.events(1).write_bytes(lines)
+        played.wrote(lines, urgent=True)
         await played.until(lambda: (played.file("events.1.jsonl") or b"").startswith(b'{"number":0}'))
         await played.source.close()
         await played.source.finish(_report(played))
@@ -677,7 +694,7 @@ async def test_it_never_began(tmp_path: Path, attempt: int) -> None:
 async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even then YARN is told."""
 
-    async def stumble(_: object) -> None:
+    async def stumble(*_: object) -> None:
         raise RuntimeError("a bug")
 
     async with playing(tmp_path) as played:
@@ -686,36 +703,6 @@ async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(RuntimeError, match="a bug"):
             await played.source.finish(_report(played))
         assert played.manager.final is not None
-
-
-# --- a second attempt ------------------------------------------------------------------------------------------------
-
-
-async def test_a_second_attempt_tells_that_the_first_was_lost(tmp_path: Path) -> None:
-    """It registers, says so, and asks for nothing; the first one's events stay as they are."""
-    async with playing(tmp_path, attempt=2, opens=False) as played:
-        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
-        with pytest.raises(SchedulerError, match=r"the application master of attempt 1 was lost.*Submit it again"):
-            await played.source.open(played.events.append)
-        assert played.manager.is_registered
-        await played.source.close()
-        await played.source.finish(replace(_report(played), state=JobState.FAILED))
-        assert played.manager.final is not None
-        assert played.manager.final.final_status is FinalStatus.FAILED
-        assert played.file("events.1.jsonl") == b"kept\n"
-        assert played.file("summary.json")
-        assert played.manager.asks == {}
-
-
-async def test_a_second_attempt_after_the_end(tmp_path: Path) -> None:
-    """The first had told how the job ended before it was lost: that stays."""
-    async with playing(tmp_path, attempt=2, opens=False) as played:
-        played.files.files[f"{scene.FOLDER}/summary.json"] = PlayedFile(content=b"succeeded")
-        with pytest.raises(SchedulerError):
-            await played.source.open(played.events.append)
-        await played.source.close()
-        await played.source.finish(replace(_report(played), state=JobState.FAILED))
-        assert played.file("summary.json") == b"succeeded"
 
 
 def _report(played: Played, *, write: bool = True) -> JobReport:

@@ -39,7 +39,7 @@ async def who_ended_it(error: AttemptOver, configuration: Configuration, papers:
         async with asyncio.timeout(_ASKED):
             report = await _last_word(configuration, papers, inside)
     except (InfraError, TimeoutError) as unknown:
-        raise NotInCharge(f"{error}; why is not known: {unknown or 'no answer in time'}") from error
+        raise NotInCharge(f"{error}; why is not known: {str(unknown) or 'no answer in time'}") from error
     if _number(report) > inside.attempt or report.state not in (ApplicationState.KILLED, ApplicationState.FAILED):
         raise NotInCharge(f"attempt {_number(report)} of the application master has the job") from error
     settings, _ = read_settings(papers.record.spec.scheduler_settings)
