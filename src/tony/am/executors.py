@@ -158,7 +158,10 @@ class Executors:
         peer.listens = message.listens if is_callable(message.listens) else ""
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
-        connection.send(msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked))
+        renews = self._renews(peer)
+        connection.send(
+            msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked, renews=renews)
+        )
         if self._level:
             connection.send(msg.SetLogLevel(level=self._level))
         self.logs.attached(task)
@@ -174,7 +177,7 @@ class Executors:
             age = message.last_output_age
             peer.output_at = None if age is None else peer.heard - max(0.0, age)
             peer.last_line = message.last_line[:200]
-            if message.asks:
+            if message.asks and self._renews(peer):
                 connection.send(msg.Ack(n=peer.acked, heard=message.mono))
         elif isinstance(message, msg.Reported):
             self._reported(peer, connection, message)
@@ -302,6 +305,17 @@ class Executors:
         peer.ended = clock.monotonic()
         return True
 
+    def contact(self, container: str) -> float:
+        """When the executor in a container was heard last, in the job's time; now, of one of which nothing is known."""
+        peer = self._by_container.get(container)
+        silence = clock.monotonic() - peer.heard if peer else 0.0
+        return round(max(0.0, self._now() - max(0.0, silence)), 6)
+
+    def _renews(self, peer: Peer) -> bool:
+        """Whether the lease of an executor is renewed: its container is still counted on."""
+        held = self._app.state.containers.get(peer.container)
+        return held is not None and not held.presumed
+
     def _drop(self, peer: Peer) -> None:
         if self._peers.get(peer.task) is peer:
             del self._peers[peer.task]
@@ -323,6 +337,8 @@ class Executors:
         stood_still = stood_still or self._app.state.reconciling  # nobody is judged before it is known who is left
         self._checked = now
         for peer in list(self._by_container.values()):
+            if peer.ended is None and peer.container not in self._app.state.containers:
+                peer.ended = now  # it was given up, and nobody counts on it any more
             if peer.ended is not None:
                 if now - peer.ended > _LAST_REPORTS and not stood_still:
                     self._drop(peer)

@@ -6,6 +6,7 @@ from tony.core.actions import Launch
 from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
+from tony.model.job import JobSpec
 from tony.model.record import JobRecord
 from tony.model.staged import Placement
 from tony.model.states import Meeting
@@ -57,7 +58,7 @@ def task_part(
         board=str(board) if changes else None,
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
-        lease=lease if spec.orphan_grace is None else spec.orphan_grace,
+        lease=own_lease(spec, lease),
         connect_timeout=CONNECT_TIMEOUT,
         log_limit=spec.log_limit,
         meeting=_meeting(record, framework, task),
@@ -65,6 +66,16 @@ def task_part(
         container_env=spec.container_env,
         hadoop_classpath=spec.hadoop_classpath,
     )
+
+
+def own_lease(spec: JobSpec, lease: float) -> float:
+    """Seconds that programs outlive their application master."""
+    return lease if spec.orphan_grace is None else spec.orphan_grace
+
+
+def executor_lease(spec: JobSpec, lease: float) -> float:
+    """Seconds after which an executor that hears of no application master has given up, whatever it sees."""
+    return max(own_lease(spec, lease), CONNECT_TIMEOUT)
 
 
 def _meeting(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:

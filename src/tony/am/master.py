@@ -17,7 +17,7 @@ from tony import clock
 from tony.am.barrier import Barrier
 from tony.am.executors import Executors
 from tony.am.job_clock import JobClock
-from tony.am.launching import preparation, task_part
+from tony.am.launching import executor_lease, preparation, task_part
 from tony.am.starts import Starts
 from tony.am.taking_over import known_containers
 from tony.am.watchers import Watchers
@@ -156,14 +156,24 @@ class Master:
         actions: list[act.Action] = []
         while self._inbox:
             event = self._inbox.popleft()
-            if isinstance(event, ev.ContainerEnded) and not self.executors.container_ended(event.container):
-                event = replace(event, silent=True)
+            if isinstance(event, ev.ContainerEnded):
+                event = self._informed(event)
             self._log_event(event)
             actions += self._handle(event)
         if self._since_snapshot >= self._snapshot_every:
             actions += self._handle(ev.Snapshot(digest=self.app.digest()))
             self._since_snapshot = 0
         return actions
+
+    def _informed(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
+        """What only we know of a container's end."""
+        if event.presumed:  # its executor may live, and even talk with us
+            spec = self.job.record.spec
+            lease = executor_lease(spec, self._source.lease)
+            return replace(event, contact=self.executors.contact(event.container), lease=lease)
+        if not self.executors.container_ended(event.container):
+            return replace(event, silent=True)
+        return event
 
     def _handle(self, event: ev.Event) -> list[act.Action]:
         now = self._clock.now()

@@ -14,7 +14,7 @@ from tony.executor.dialog import Dialog, Stance, Wish
 from tony.executor.lease import Backoff, Lease
 from tony.protocol.errors import Code
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram
+from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
 from tony.rpc.transport import connect
 
 log = logging.getLogger(__name__)
@@ -235,7 +235,8 @@ class Link:
         if welcome:
             log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
             self._attached_at = began
-            self._lease.renew(began)
+            if isinstance(message, Welcome) and message.renews:
+                self._lease.renew(began)
             self._welcome.set()
             self._gone, self._missed, self._why = False, False, ""
             self._backoff.reset()

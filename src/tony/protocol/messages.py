@@ -146,12 +146,15 @@ class Welcome(Message):
     Attributes:
         heartbeat_interval: seconds between heartbeats; stretches with the number of tasks.
         acked: the highest report number of this incarnation that the AM has.
+        renews: whether this renews the executor's lease. Not in a container that was given up: another may come in its
+            place when the lease is over.
     """
 
     kind: ClassVar[str] = "welcome"
     attempt: int
     heartbeat_interval: float
     acked: int
+    renews: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def silent(turn: Turn, event: ev.Silent) -> None:
     state = turn.state
     task = state.tasks.get(event.task)
     container = containers.held_by(state, task) if task else None
-    if task is None or container is None or container.hold is Hold.KILLED:
+    if task is None or container is None or container.hold is Hold.KILLED or container.presumed:
         return
     if not gang.may_speak_for(state, task.id, event.container or container.id, event.incarnation):
         return
