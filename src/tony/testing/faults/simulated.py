@@ -67,7 +67,7 @@ class _Rehearsal:
         self._lasting: dict[int, Blow] = {}
         self._hit: dict[int, str] = {}
         self._silent_at: dict[str, float] = {}
-        self._stopped: set[TaskId] = set()
+        self._stopped: set[str] = set()  # containers
         simulation.dies = self._dies
 
     def run(self, limit: int) -> Finish:
@@ -150,7 +150,7 @@ class _Rehearsal:
     def _end_program(self) -> bool:
         for program in sorted(self._simulation.running(), key=lambda each: (each.task, each.session, each.try_)):
             executor = self._executor(program.task)
-            if executor is None or executor.frozen or program.task in self._stopped:
+            if executor is None or executor.frozen or executor.container in self._stopped:
                 continue
             if status := self._ends(program):
                 self._simulation.exit(program.task, status)
@@ -192,7 +192,7 @@ class _Rehearsal:
             case Kill(), Part.EXECUTOR:
                 self._simulation.lose(executor.container, _EXECUTOR_KILLED)
             case Stop(), Part.PROGRAM:
-                self._stopped.add(executor.task)
+                self._stopped.add(executor.container)
             case Stop(), Part.EXECUTOR:
                 self._simulation.freeze(executor.container)
                 self._expect_silence(executor)
@@ -219,7 +219,7 @@ class _Rehearsal:
         others = [self._lasting[n] for n, hit in self._hit.items() if hit == container]
         match blow.strike.harm, blow.target.part:
             case Stop(), Part.PROGRAM:
-                self._stopped.discard(executor.task)
+                self._stopped.discard(container)
             case Stop(), Part.EXECUTOR if not any(isinstance(each.strike.harm, Stop) for each in others):
                 self._simulation.thaw(container)
                 self._silent_at.pop(container, None)
