@@ -172,12 +172,21 @@ class Lab:
         (job,) = self.jobs()
         return job
 
+    def masters(self, job: str) -> tuple[int, int]:
+        """The application master of a job on this machine, and its supervisor, as they are now or were last."""
+        there = json.loads((self.home / "jobs" / job / "am.json").read_text())
+        return int(there["pid"]), int(there["supervisor"])
+
+    def end_for_good(self, job: str) -> None:
+        """Kills a job's supervisor and its application master: nobody goes on."""
+        for pid in reversed(self.masters(job)):
+            kill(pid)
+
     def processes(self, job: str) -> list[int]:
         """Every process of ours and of the user's programs that a job has now."""
-        am = self.home / "jobs" / job / "am.json"
         found = set(with_marker(f"TONY_TASK={job}/")) | set(with_marker(f"TONY_EXECUTOR={job}/"))
         with contextlib.suppress(OSError, ValueError, KeyError):
-            found.add(int(json.loads(am.read_text())["pid"]))
+            found.update(self.masters(job))
         return sorted(pid for pid in found if _lives(pid))
 
     def wait_gone(self, job: str, ceiling: float = CEILING) -> None:

@@ -442,9 +442,9 @@ class LocalSource(ContainerSource):
 
     async def close(self) -> None:
         if self._sink is None:
-            if not self._closed and self._job.folder.remains.exists():  # not opened; but earlier attempts were
-                await self._end_rest()
-            self._closed = True
+            if not self._closed:  # nor opened; but earlier attempts may have been
+                self._closed = True
+                await self._close_unopened()
             return
         self._sink, self._closed = None, True
         for task in self._tasks:
@@ -463,6 +463,18 @@ class LocalSource(ContainerSource):
         self._job.folder.remains.unlink(missing_ok=True)
         if self._holding:
             self._holding.close()
+
+    async def _close_unopened(self) -> None:
+        if self._job.folder.remains.exists():
+            await self._end_rest()
+            self._job.folder.remains.unlink(missing_ok=True)
+        claim = self._supervision.claim if self._supervision else None
+        if claim is not None:
+            ledger, _ = open_ledger(self._settings, self._job.home)
+            held = ledger.taken_over(claim, self._job.folder.job_id)
+            if held:
+                held.withdraw()
+            ledger.close()
 
     async def _end_rest(self) -> None:
         noted = remains.noted(self._job.folder.remains)

@@ -1,0 +1,400 @@
+"""The application master of a job on this machine is killed, and nothing of the user's with it: another one goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.lab import CEILING, Lab, kill, until
+from tony.linux import process
+
+pytestmark = pytest.mark.e2e
+
+#: Counts until the gate is open. Every line is told apart from every other.
+COUNT = (
+    'trap "echo told to end; exit 7" TERM; echo up; n=0; '
+    "until test -e {params.gate}; do n=$((n+1)); echo line $n; sleep 0.05; done; echo over"
+)
+DIED = "the application master died; attempt {} goes on"
+
+
+def counting(lab: Lab, head: str = "", role: str = "", tasks: int = 4) -> Path:
+    """A job file of tasks that count until the gate is open."""
+    return lab.job_file(
+        f"command = '''{COUNT}'''\nstop_grace = \"1s\"\n{head}\n"
+        f'[roles.worker]\ninstances = {tasks}\n{role}\n[params]\ngate = "{lab.root / "gate"}"\n'
+    )
+
+
+def submitted(lab: Lab, *arguments: Any, **more: Any) -> str:
+    """Such a job, running; answers its id."""
+    job = lab.detach(counting(lab, *arguments, **more))
+    pids(lab, job)
+    return job
+
+
+def pids(lab: Lab, job: str) -> dict[str, tuple[int, int]]:
+    """Waits until every task runs; answers task -> its program and its executor."""
+
+    def all_run() -> dict[str, tuple[int, int]] | None:
+        tasks = lab.tasks(job)
+        if all(task["pid"] and task["executor_pid"] for task in tasks.values()):
+            return {name: (task["pid"], task["executor_pid"]) for name, task in tasks.items()}
+        return None
+
+    found: dict[str, tuple[int, int]] = until(all_run, f"every task of {job} runs")
+    return found
+
+
+def strike(lab: Lab, job: str) -> int:
+    """Kills the application master; returns once another one has come, and answers which attempt that is."""
+    master, _ = lab.masters(job)
+    kill(master)
+    until(lambda: lab.masters(job)[0] != master, "another one has come")
+    return int(lab.status(job)["attempt"])
+
+
+def finish(lab: Lab, job: str) -> dict[str, Any]:
+    """Opens the gate; the job succeeds, its log can be replayed, every line of every task is there, nothing is left."""
+    (lab.root / "gate").touch()
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0), (status, log_of(lab, job))
+    replayed = lab.tony("replay", job)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    for task in lab.tasks(job):
+        check_lines(lab.tony("logs", job, task).stdout.splitlines())
+    gone(lab, job)
+    return status
+
+
+def check_lines(lines: list[str]) -> None:
+    """Nothing is missing, nothing twice."""
+    assert (lines[0], lines[-1]) == ("up", "over")
+    assert lines[1:-1] == [f"line {number}" for number in range(1, len(lines) - 1)]
+
+
+def gone(lab: Lab, job: str) -> None:
+    """Nothing of the job is left: no process, no claim, no file of those that are for the living."""
+    lab.wait_gone(job, 60)
+    until(lambda: not naming(job), "no process names it")
+    folder = lab.home / "jobs" / job
+    assert not [name for name in ("am.json", "am.sock", "remains", "secret", "kill.json") if (folder / name).exists()]
+    until(lambda: not [name for name in claims(lab) if job in (lab.root / "ledger" / name).read_text()], "no claim")
+
+
+def naming(job: str) -> list[int]:
+    """Processes whose command line names the job's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if f"jobs/{job}".encode() in text and text.startswith(b"tony."):
+                found.append(int(entry.name))
+    return found
+
+
+def claims(lab: Lab) -> list[str]:
+    return [path.name for path in (lab.root / "ledger").glob("*.claim")]
+
+
+def log_of(lab: Lab, job: str) -> str:
+    return (lab.home / "jobs" / job / "am.log").read_text()
+
+
+def events(lab: Lab, job: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """A process stands still."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+# --- nothing is lost --------------------------------------------------------------------------------------------------
+
+
+def test_four_programs_do_not_notice(lab: Lab) -> None:
+    """The same processes go on in the same session; those who look on are told in one sentence, and lose no line."""
+    follower = lab.follow("submit", counting(lab))
+    job = until(lab.jobs, "a job is there")[0]
+    before = pids(lab, job)
+    reader = lab.follow("logs", job, "--follow", "worker:2")
+    for attempt in (2, 3):
+        assert strike(lab, job) == attempt
+        assert pids(lab, job) == before
+        lab.wait_output(job, "worker:3", f"line {attempt * 20}\n")
+    status = lab.status(job)
+    assert (status["state"], status["session"], status["attempt"]) == ("running", 1, 3)
+    assert "attempt 3" in lab.tony("status", job).stdout
+    ended = finish(lab, job)
+    assert Counter(task["try"] for task in ended["tasks"]) == {1: 4}
+    out, err = follower.communicate(timeout=CEILING)
+    assert follower.returncode == 0, out + err
+    said = [line for line in (out + err).splitlines() if "application master" in line or "connect" in line]
+    assert [line.split(" ", 1)[1] for line in said] == [DIED.format(2), DIED.format(3)]
+    check_lines(reader.communicate(timeout=CEILING)[0].splitlines())
+    starts = [entry for entry in events(lab, job) if entry["event"] == "started"]
+    assert len(starts) == 4
+
+
+def test_killed_again_before_it_has_gathered_anybody(lab: Lab) -> None:
+    """Three masters die within a moment; the fourth goes on all the same."""
+    job = submitted(lab)
+    before = pids(lab, job)
+    for _ in range(3):
+        master, _supervisor = lab.masters(job)
+        kill(master)
+        until(lambda dead=master: lab.masters(job)[0] != dead, "another one has come")
+    assert pids(lab, job) == before
+    finish(lab, job)
+
+
+@pytest.mark.parametrize("event", [1, 3, 5, 6, 8, 9])
+def test_killed_while_the_job_comes_up(lab: Lab, event: int) -> None:
+    """At any moment before everything runs: the job comes up all the same, and no program is started twice."""
+    master = f"scheduler.local.master=tony.testing.struck_master kill master amid the effects of event {event}"
+    job = lab.detach(counting(lab, tasks=2), "--set", master)
+    pids(lab, job)
+    assert lab.status(job)["attempt"] == 2
+    ended = finish(lab, job)
+    assert [task["session"] for task in ended["tasks"]] == [1, 1]
+    for task in ("worker-0", "worker-1"):
+        assert len(list((lab.home / "jobs" / job / "logs").glob(f"{task}.*.out"))) == 1
+
+
+def test_killed_during_a_restart(lab: Lab) -> None:
+    """A program fails and session 2 opens: whoever comes after the dead master opens it, and charges nothing twice."""
+    command = "echo up; test -e failed || { touch failed; exit 3; }"
+    struck = "scheduler.local.master=tony.testing.struck_master kill master before the effects of event {}"
+    first = lab.detach(restarting(lab, command))
+    assert lab.wait(first)["state"] == "succeeded"
+    opened = next(e["seq"] for e in events(lab, first) if e["event"] == "session-opened" and e["data"]["session"] == 2)
+    for number in (opened - 1, opened, opened + 2):
+        job = lab.detach(restarting(lab, command), "--set", struck.format(number))
+        ended = lab.wait(job)
+        assert (ended["state"], ended["session"], ended["attempt"]) == ("succeeded", 2, 2), log_of(lab, job)
+        assert lab.tony("replay", job).returncode == 0
+        gone(lab, job)
+
+
+def restarting(lab: Lab, command: str) -> Path:
+    return lab.job_file(
+        f"command = '''{command}'''\nmax_restarts = 1\nbackoff = \"10ms\"\nstop_grace = \"1s\"\n"
+        "[roles.worker]\ninstances = 2\n"
+    )
+
+
+def test_an_executor_dies_while_nobody_looks(lab: Lab) -> None:
+    """The next master learns of it, and replaces it as ever; what the others hold of the machine stays theirs."""
+    head = 'max_restarts = 1\nbackoff = "10ms"'
+    job = lab.detach(counting(lab, head, "gpus = 1"), "--set", "scheduler.local.gpus=4")
+    before = pids(lab, job)
+    master, supervisor = lab.masters(job)
+    with frozen(supervisor):
+        kill(master)
+        kill(before["worker:1"][1])
+        until(lambda: not process.is_alive(before["worker:1"][0]), "its program is ended by its watchdog")
+    until(lambda: lab.status(job)["session"] == 2, "session 2")
+    after = pids(lab, job)
+    for task in ("worker:0", "worker:2", "worker:3"):
+        assert after[task][1] == before[task][1]
+    assert after["worker:1"][1] != before["worker:1"][1]
+    noted = [json.loads(line.partition(" ")[2]) for line in remains_of(lab, job) if line.startswith("launched")]
+    devices = {held["container"]: held["devices"] for held in noted}
+    assert len(devices) == 5  # no number is given twice
+    assert (
+        Counter(map(tuple, devices.values())) == {("0",): 1, ("1",): 2, ("2",): 1, ("3",): 1}
+        or len({tuple(each) for each in devices.values()}) == 4
+    )
+    finish_restarted(lab, job)
+
+
+def remains_of(lab: Lab, job: str) -> list[str]:
+    return (lab.home / "jobs" / job / "remains").read_text().splitlines()
+
+
+def finish_restarted(lab: Lab, job: str) -> None:
+    (lab.root / "gate").touch()
+    assert lab.wait(job)["state"] == "succeeded"
+    assert lab.tony("replay", job).returncode == 0
+    gone(lab, job)
+
+
+def test_its_place_in_the_line_is_kept(lab: Lab) -> None:
+    """A job that waits for memory waits on before those that came later, whoever dies; and what runs keeps its own."""
+    room = "[scheduler.local]\nmemory = '1g'\n"
+    first = lab.detach(holding(lab, "first", room))
+    pids(lab, first)
+    second = lab.detach(holding(lab, "second", room))
+    lab.wait(second, "queued")
+    third = lab.detach(holding(lab, "third", room))
+    lab.wait(third, "queued")
+    before = sorted(claims(lab))
+    assert strike(lab, first) == 2
+    assert strike(lab, second) == 2
+    assert lab.wait(second, "queued")
+    assert sorted(claims(lab)) == before
+    (lab.root / "first").touch()
+    pids(lab, second)
+    assert lab.status(third)["state"] == "queued"
+    (lab.root / "second").touch()
+    (lab.root / "third").touch()
+    for job in (first, second, third):
+        assert lab.wait(job)["state"] == "succeeded"
+        gone(lab, job)
+
+
+def holding(lab: Lab, name: str, room: str) -> Path:
+    command = f"until test -e {lab.root / name}; do sleep 0.05; done"
+    return lab.job_file(f"name = '{name}'\ncommand = '{command}'\n[roles.worker]\nmemory = '1g'\n{room}")
+
+
+# --- the end of a job -------------------------------------------------------------------------------------------------
+
+
+def test_killed_while_it_stops_the_job(lab: Lab) -> None:
+    """The next one goes on with that; who had asked for it stays known."""
+    command = "trap '' TERM; echo up; while true; do sleep 0.1; done"
+    job = lab.detach(lab.job_file(f'command = "{command}"\nstop_grace = "3s"\n'))
+    lab.wait_output(job, "main:0", "up")
+    assert lab.tony("kill", job).returncode == 0
+    lab.wait(job, "stopping")
+    began = time.monotonic()
+    kill(lab.masters(job)[0])
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("killed", 4, "killed")
+    assert time.monotonic() - began < 3 + 10 + 10  # and a slow machine
+    assert lab.tony("replay", job).returncode == 0
+    gone(lab, job)
+
+
+@pytest.mark.parametrize("back", range(4))
+def test_killed_at_the_end(lab: Lab, back: int) -> None:
+    """At one of its last events, up to the very last: the result is the result."""
+    first = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'))
+    assert lab.wait(first)["state"] == "succeeded"
+    last = events(lab, first)[-1]["seq"]
+    struck = f"scheduler.local.master=tony.testing.struck_master kill master amid the effects of event {last - back}"
+    job = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), "--set", struck)
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0), log_of(lab, job)
+    assert lab.tony("replay", job).returncode == 0
+    gone(lab, job)
+
+
+def test_the_supervisor_is_killed(lab: Lab) -> None:
+    """Nobody notices. If the master follows, nobody goes on: the next who asks closes the record, and ends the rest."""
+    job = submitted(lab)
+    before = pids(lab, job)
+    master, supervisor = lab.masters(job)
+    kill(supervisor)
+    until(lambda: not process.is_alive(supervisor), "it is dead")
+    assert pids(lab, job) == before
+    assert lab.masters(job)[0] == master
+    assert lab.status(job)["state"] == "running"
+    kill(master)
+    assert_lost(lab, job)
+
+
+def test_both_are_killed(lab: Lab) -> None:
+    """Supervisor and master: the job is lost, and nothing of it is left."""
+    job = submitted(lab)
+    lab.end_for_good(job)
+    assert_lost(lab, job)
+
+
+def assert_lost(lab: Lab, job: str) -> dict[str, Any]:
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
+    gone(lab, job)
+    return status
+
+
+def test_attempts_are_used_up(lab: Lab) -> None:
+    """`am_attempts` within ten minutes, and no more; programs are told to end by who gives up."""
+    job = submitted(lab, "am_attempts = 2")
+    assert strike(lab, job) == 2
+    master, supervisor = lab.masters(job)
+    kill(master)
+    lab.wait_output(job, "worker:0", "told to end")
+    until(lambda: not process.is_alive(supervisor), "it has given up")
+    failure = assert_lost(lab, job)["failure"]
+    assert "2 of 2 attempts (am_attempts) have died within 10 minutes" in failure["tail"][-1]
+
+
+# --- tony kill in the gap ---------------------------------------------------------------------------------------------
+
+
+def test_a_kill_while_no_master_answers_is_kept(lab: Lab) -> None:
+    """The next one obeys it before anything else: programs have their grace, and who asked is known."""
+    job = submitted(lab)
+    master, supervisor = lab.masters(job)
+    with frozen(supervisor):
+        kill(master)
+        killing = lab.follow("kill", job)
+        kept = lab.home / "jobs" / job / "kill.json"
+        until(kept.exists, "it is kept")
+        assert kept.stat().st_mode & 0o777 == 0o600
+    assert killing.communicate(timeout=CEILING)[1] == ""
+    assert killing.returncode == 0
+    assert_killed(lab, job, graceful=True)
+
+
+def test_a_kill_that_nobody_comes_to_obey(lab: Lab) -> None:
+    """What runs is ended all the same, within the grace and ten seconds; whoever comes later finds it so."""
+    job = submitted(lab)
+    running = [pid for pair in pids(lab, job).values() for pid in pair]
+    master, supervisor = lab.masters(job)
+    with frozen(supervisor):
+        kill(master)
+        began = time.monotonic()
+        done = lab.tony("kill", job)
+        assert (done.returncode, done.stderr) == (0, "")
+        until(lambda: not any(map(process.is_alive, running)), "nothing of it runs")
+        assert time.monotonic() - began < 1 + 10 + 10  # and a slow machine
+    assert_killed(lab, job)
+
+
+def test_a_kill_of_a_master_that_stands_still(lab: Lab) -> None:
+    """That is said, with what to do; and once it goes on it obeys."""
+    job = submitted(lab)
+    master, _ = lab.masters(job)
+    with frozen(master):
+        done = lab.tony("kill", job)
+        assert done.returncode == 3
+        assert f"kill -9 {master}" in done.stderr
+        assert "the next one obeys" in done.stderr
+    assert_killed(lab, job, graceful=True)
+
+
+def assert_killed(lab: Lab, job: str, *, graceful: bool = False) -> None:
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("killed", 4, "killed"), log_of(
+        lab, job
+    )
+    asked = [entry["data"] for entry in events(lab, job) if entry["event"] == "user-command"]
+    assert [each["what"] for each in asked] == ["kill"]
+    if graceful:
+        said = [lab.tony("logs", job, f"worker:{n}", "--stdout").stdout.splitlines()[-1] for n in range(4)]
+        assert said == ["told to end"] * 4
+    gone(lab, job)
