@@ -43,8 +43,12 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
+        ev.Judged(task=TASK, failure="worker:1 died", decision="restart", reason="restart 1 of 2"),
+        "worker:1 died -> restart (restart 1 of 2)",
+    ),
+    (
         ev.Gathered(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
-        "session 2 has 3 of 4 worker (without worker:0), all 2 extra",
+        "session 2 has 3 of 4 tasks of worker (without worker:0), all 2 tasks of extra",
     ),
     (ev.UserCommand(actor="ann", what="kill"), "ann asked for kill"),
     (ev.Deadline(name="job"), "job"),

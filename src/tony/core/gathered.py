@@ -25,13 +25,13 @@ def gathered(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
 
 
 def sizes_text(tasks: Mapping[str, int], absent: Mapping[str, Sequence[int]]) -> str:
-    """`3 of 4 worker (without worker:3)`."""
+    """`3 of 4 tasks of worker (without worker:3)`."""
     return ", ".join(_one(role, count, absent.get(role, ())) for role, count in tasks.items())
 
 
 def _one(role: str, count: int, absent: Sequence[int]) -> str:
     if not absent:
-        return f"all {count} {role}"
+        return f"all {count} tasks of {role}"
     more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
     names = ", ".join(f"{role}:{index}" for index in absent[:_NAMED])
-    return f"{count} of {count + len(absent)} {role} (without {names}{more})"
+    return f"{count} of {count + len(absent)} tasks of {role} (without {names}{more})"

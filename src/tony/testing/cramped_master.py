@@ -1,0 +1,50 @@
+"""An application master on a machine with room for only so many containers as a file says: jobs shrink and grow there.
+
+    --set 'scheduler.local.master=tony.testing.cramped_master /tmp/room'
+
+The file holds a number, which may change at any time; without it there is room for all. What lives keeps its place, so
+a container that is lost while there is room for one less is not replaced. Everything else is as in production.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tony.am import main as am
+from tony.schedulers.local import source
+from tony.schedulers.local.source import LocalSource
+
+
+class CrampedSource(LocalSource):
+    """Grants as production does, within that room."""
+
+    room: Path
+
+    def set_demand(self, role: str, total: int) -> None:
+        self._asked = {**getattr(self, "_asked", {}), role: total}
+        super().set_demand(role, total)
+
+    def _grant(self) -> None:
+        living = Counter(container.role for container in self._containers.values())
+        left = _read(self.room) - living.total()
+        for role, total in getattr(self, "_asked", {}).items():
+            more = max(0, min(total - living[role], left))
+            left -= more
+            self._grants.want(role, min(total, living[role] + more))
+        super()._grant()
+
+
+def _read(room: Path) -> int:
+    try:
+        return int(room.read_text())
+    except (FileNotFoundError, ValueError):
+        return sys.maxsize
+
+
+def main() -> int:
+    """Runs one attempt."""
+    CrampedSource.room = Path(sys.argv.pop(1))
+    vars(source)["LocalSource"] = CrampedSource  # in this process: production has no door for it
+    return am.main()
