@@ -237,7 +237,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
         executor.exit(OK)
 
     _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert (codes, finish.exit_code) == (["stale"], 0)
+    assert (codes, finish.exit_code) == (["superseded"], 0)
 
 
 def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:

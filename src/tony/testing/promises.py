@@ -72,7 +72,8 @@ class Promises:
             if not (isinstance(event, ev.ContainersFound) and isinstance(action, act.Kill)):  # of whatever was found
                 self._check(action)
         if isinstance(event, ev.ReconcileClosed):
-            self._ended |= self._known - self._seen
+            waited_for = {held.id for held in self._app.state.containers.values() if held.presumed}
+            self._ended |= self._known - self._seen - waited_for
         wrong = broken(self._app)
         after = _Moment(self._app)
         wrong += _wrong_moves(self._before, after, event)
@@ -93,6 +94,10 @@ class Promises:
             case ev.ContainersFound(containers=containers):
                 self._known.update(containers)
                 self._seen.update(containers)
+            case ev.ContainerEnded(presumed=True, container=container) if container in self._app.state.containers:
+                pass  # nobody has seen that
+            case ev.Deadline(name=name) if name.startswith("lease:"):
+                self._ended.update({self._container[TaskId.parse(name[6:])]} - self._app.state.containers.keys())
             case ev.ContainerEnded(container=container) | ev.ActionFailed(container=str(container)):
                 if container in self._known:
                     self._ended.add(container)
@@ -179,7 +184,9 @@ class Promises:
         self._usable(action.container, action)
         _must(action.container not in self.launched, f"a second executor in one container: {action}")
         before = self._container.get(action.task)
-        _must(before is None or before in self._ended | self.returned | self._left, f"{before} is still there: {action}")
+        _must(
+            before is None or before in self._ended | self.returned | self._left, f"{before} is still there: {action}"
+        )
         self.launched[action.container] = action.task
         self._container[action.task] = action.container
 

@@ -234,6 +234,24 @@ class Simulation:
             self._send(ended)
             self.grant()
 
+    def give_up(self, container: str, lease: float, contact: float) -> None:
+        """The scheduler gives up a node: nobody sees its container end, whose executor may live, connected or not."""
+        if self.containers.pop(container, None) is not None:
+            ended = ev.ContainerEnded(
+                container=container,
+                cause="its node is lost",
+                blameless=True,
+                presumed=True,
+                contact=contact,
+                lease=lease,
+            )
+            self._send(ended)
+            self.grant()
+
+    def expire(self, container: str) -> None:
+        """The lease of an executor that nobody hears of is over: it has ended its program, and itself."""
+        del self.executors[container]
+
     def hear(self) -> None:
         """The scheduler does what it was asked for while it was deaf."""
         self.deaf = False

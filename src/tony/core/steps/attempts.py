@@ -101,8 +101,8 @@ def _is_gone(turn: Turn, container: Container) -> None:
 
 def _go_on(turn: Turn, container: Container) -> None:
     """A container that has outlived our predecessor."""
-    if container.said == turn.state.attempt:
-        return  # by us, meanwhile
+    if container.said == turn.state.attempt or container.presumed:
+        return  # by us, meanwhile; or nobody would hear it
     if container.hold is Hold.RELEASED:
         turn.ask(act.Release(container=container.id))
     elif container.hold is Hold.KILLED:

@@ -148,9 +148,14 @@ def held_by(state: State, task: Task) -> Container | None:
 def give_back(turn: Turn, container: Container) -> None:
     """Asks the executor to end and the scheduler to take the container, once."""
     if container.hold is Hold.HELD:
-        container.hold, container.said = Hold.RELEASED, turn.state.attempt
-        _no_longer_held(turn, container)
+        disown(turn, container)
         turn.ask(act.Release(container=container.id))
+
+
+def disown(turn: Turn, container: Container) -> None:
+    """Counts on a held container no more; if its executor comes back, it is told to end."""
+    container.hold, container.said = Hold.RELEASED, turn.state.attempt
+    _no_longer_held(turn, container)
 
 
 def give_back_all(turn: Turn, role: RoleState) -> None:

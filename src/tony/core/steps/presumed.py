@@ -6,10 +6,11 @@ executor that has no contact to us stops its program when its lease is over. Onl
 
 from __future__ import annotations
 
+from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.policies.presumed import lives_until
-from tony.core.state import Container, Task
+from tony.core.state import Container, Hold, Task
 from tony.core.steps import containers, outcomes
 from tony.core.turn import Turn
 from tony.model.report import FailureClass
@@ -30,7 +31,8 @@ def wait(turn: Turn, container: Container, event: ev.ContainerEnded) -> bool:
         return False
     container.presumed = True
     state.timers.set(f"lease:{task.name}", until)
-    containers.give_back(turn, container)  # if its executor still hears us, it reports its end
+    if container.hold is Hold.HELD:
+        containers.disown(turn, container)
     task.gone_why = event.cause
     reason = f"{task.id} was lost: {event.cause}"
     if task.state is TaskState.RUNNING and not task.judged:
@@ -44,10 +46,12 @@ def wait(turn: Turn, container: Container, event: ev.ContainerEnded) -> bool:
 
 
 def reported(turn: Turn, task: Task) -> None:
-    """Its program has told its end: the container is of no further interest, and nobody will tell the end of that."""
+    """Its program has told its end: so may the executor, and nobody will tell the container's."""
     held = containers.held_by(turn.state, task)
     if held and held.presumed:
         containers.forget(turn, held)
+        if held.hold is Hold.RELEASED:
+            turn.ask(act.Release(container=held.id))
 
 
 def ended(turn: Turn, task: Task) -> ev.ContainerEnded | None:

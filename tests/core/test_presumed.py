@@ -1,0 +1,191 @@
+"""A node is given up, and nobody has seen what ran on it end: no other takes its place while it may live."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.specs import OK, task, with_restarts, workers
+from tony.core import events as ev
+from tony.core.policies.presumed import DRIFT, SLACK, lives_until
+from tony.model.states import JobState, TaskState
+from tony.testing.simulation import Simulation
+
+#: Seconds of an executor's lease, and the stop grace of the job.
+LEASE, GRACE = 100.0, 5.0
+OVER = lives_until(0.0, LEASE, GRACE)
+LOST = task("worker:0")
+
+
+def running(*, until: float = 50.0) -> Simulation:
+    """Two programs run; it is later."""
+    simulation = Simulation(with_restarts(workers(2, stop_grace=GRACE), 1))
+    simulation.begin()
+    simulation.run()
+    simulation.now = until
+    return simulation
+
+
+def given_up(simulation: Simulation, contact: float | None = None) -> str:
+    """The node of the first worker; nobody hears of its executor any more."""
+    container = simulation.app.state.tasks[LOST].container
+    assert container is not None
+    simulation.disconnect(container)
+    simulation.give_up(container, LEASE, simulation.now if contact is None else contact)
+    simulation.run()
+    return container
+
+
+def until(simulation: Simulation, end: float) -> None:
+    """Lets time pass, with all deadlines that come meanwhile."""
+    simulation.run()
+    while simulation.wakes_at is not None and simulation.wakes_at <= end:
+        simulation.advance()
+        simulation.run()
+    simulation.now = end
+
+
+def test_the_arithmetic() -> None:
+    """The lease by a clock that is 5 % too slow, the stop grace, and time to notice."""
+    assert lives_until(1000.0, 600.0, 30.0) == 1000.0 + 600.0 * (1 + DRIFT) + 30.0 + SLACK
+    assert pytest.approx(1690.0) == lives_until(1000.0, 600.0, 30.0)
+
+
+def test_the_next_session_waits_until_the_lease_is_over() -> None:
+    """The other tasks are stopped at once, the lost one's program counts as living; people are told for how long."""
+    simulation = running()
+    container = given_up(simulation)
+    state = simulation.app.state
+    assert state.job is JobState.RESTARTING
+    assert [state.tasks[LOST].state, state.tasks[task("worker:1")].state] == [TaskState.STOPPING, TaskState.STOPPED]
+    assert state.tasks[LOST].note == (
+        "worker:0 was lost: its node is lost; its program may live there for another 2 m 20 s"
+    )
+    assert simulation.demand == {"worker": 1}
+    until(simulation, 50.0 + OVER - 1.0)
+    assert (state.session, state.job) == (1, JobState.RESTARTING)
+    simulation.expire(container)
+    until(simulation, 50.0 + OVER + 5.0)
+    assert (state.session, state.job) == (2, JobState.RUNNING)
+    assert len(simulation.running()) == 2
+    assert state.restarts_charged == 0
+
+
+def test_time_counts_from_the_last_contact() -> None:
+    """The cluster takes minutes to give up a node: they have passed already."""
+    simulation = running(until=80.0)
+    container = given_up(simulation, contact=20.0)
+    simulation.expire(container)
+    until(simulation, 20.0 + OVER - 1.0)
+    assert simulation.app.state.session == 1
+    until(simulation, 20.0 + OVER + 5.0)
+    assert simulation.app.state.session == 2
+
+
+def test_a_lease_that_is_over_is_a_proof() -> None:
+    """Nothing is waited for."""
+    simulation = running(until=200.0)
+    container = simulation.app.state.tasks[LOST].container
+    assert container is not None
+    simulation.disconnect(container)
+    simulation.expire(container)
+    simulation.give_up(container, LEASE, contact=10.0)
+    until(simulation, 205.0)
+    assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
+
+
+def test_an_executor_that_hears_us_proves_it_at_once() -> None:
+    """Only the node's daemon has died: the program is told to stop, and reports its end."""
+    simulation = running()
+    container = simulation.app.state.tasks[LOST].container
+    assert container is not None
+    simulation.give_up(container, LEASE, simulation.now)
+    until(simulation, 55.0)
+    assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
+    assert container not in simulation.app.state.containers
+
+
+def test_an_executor_that_comes_back_is_released() -> None:
+    """The network was cut, and is whole again: it reports what became of its program, and goes."""
+    simulation = running()
+    container = given_up(simulation)
+    until(simulation, 70.0)
+    simulation.reconnect(container)
+    until(simulation, 75.0)
+    assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
+
+
+def test_a_late_proof_is_a_proof() -> None:
+    """The node comes back, and the scheduler says that the container has ended."""
+    simulation = running()
+    container = given_up(simulation)
+    simulation.expire(container)
+    for _ in range(2):
+        simulation.deliver(ev.ContainerEnded(container=container, cause="killed by its node", silent=True))
+    until(simulation, 55.0)
+    assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
+
+
+def test_said_twice_is_said_once() -> None:
+    """The second time tells nothing new, whatever it says of times."""
+    simulation = running()
+    container = given_up(simulation)
+    before = simulation.app.digest()
+    again = ev.ContainerEnded(container=container, cause="again", presumed=True, contact=60.0, lease=900.0)
+    simulation.deliver(again)
+    assert simulation.app.digest() == before
+
+
+def test_where_nothing_ran_nothing_is_waited_for() -> None:
+    """The program had not been started: another container takes its place at once."""
+    simulation = Simulation(with_restarts(workers(2, stop_grace=GRACE), 1))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    container = simulation.app.state.tasks[LOST].container
+    assert container is not None
+    simulation.disconnect(container)
+    simulation.pending = [each for each in simulation.pending if each.source != container]
+    simulation.give_up(container, LEASE, simulation.now)
+    simulation.expire(container)
+    simulation.run()
+    assert len(simulation.running()) == 2
+    assert simulation.app.state.session == 1
+
+
+def test_the_successor_waits_as_long() -> None:
+    """The application master dies meanwhile. That no scheduler knows the container is still no proof."""
+    simulation = running()
+    container = given_up(simulation)
+    until(simulation, 60.0)
+    simulation.cut_off.add(container)
+    simulation.die()
+    simulation.run()
+    until(simulation, 50.0 + OVER - 1.0)
+    assert simulation.app.state.session == 1
+    simulation.expire(container)
+    until(simulation, 50.0 + OVER + 5.0)
+    assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
+
+
+def test_a_job_that_ends_does_not_wait_for_it() -> None:
+    """Nothing takes its place, so nothing has to be proved: the record is closed, as with any end nobody confirms."""
+    simulation = running()
+    given_up(simulation)
+    simulation.deaf = True  # of its program nobody knows
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    until(simulation, 50.0 + GRACE + 25.0)
+    assert simulation.finished
+    assert simulation.app.state.job is JobState.KILLED
+
+
+def test_it_may_have_succeeded() -> None:
+    """An executor that comes back says so; its word counts like any other's."""
+    simulation = Simulation(workers(1, stop_grace=GRACE))
+    simulation.begin()
+    simulation.run()
+    container = simulation.app.state.tasks[LOST].container
+    assert container is not None
+    simulation.disconnect(container)
+    simulation.exit(LOST, OK)
+    simulation.reconnect(container)
+    simulation.settle()
+    assert simulation.app.state.job is JobState.SUCCEEDED
