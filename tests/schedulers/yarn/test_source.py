@@ -31,7 +31,7 @@ from tony.schedulers.yarn import containers, demand, journal, last_word
 from tony.schedulers.yarn import publisher as publishing
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
-from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
+from tony.testing.hadoop.webhdfs import Trouble
 from tony.testing.jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")

@@ -180,11 +180,12 @@ def _too_many(want: Want, spec: JobSpec, offer: Offer) -> str:
         return ""
     nodes = nodes_for(want, offer)
     most = sum(min(node.has.get(kind, 0) // amount for kind, amount in amounts.items()) for node in nodes)
-    if not 0 < most < role.instances:
+    least = role.min_instances or role.instances
+    if not 0 < most < least:
         return ""
     asked = ", ".join(amount_text(kind, amount) for kind, amount in amounts.items())
     return (
-        f"All {role.instances} tasks of {name} start together ({asked} each), and the nodes hold {most} at one time, "
+        f"{'All' if least == role.instances else 'At least'} {least} tasks of {name} start together ({asked} each), and the nodes hold {most} at one time, "
         "were they empty. Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
     )
 

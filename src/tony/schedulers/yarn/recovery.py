@@ -87,7 +87,7 @@ class Recovery:
 
     def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
         """Those that live, or whose end is told: by the events. The others have ended, and nobody knows how."""
-        found = [name for name in self._known if self._containers.has(name) or name in self._ends]
+        found = [name for name in self._known if name not in self._missing or name in self._ends]
         return found, tuple(self._ends.values())
 
     async def settle(self) -> None:
