@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.lab import Lab, until
+from tony.history.record import read_job
 from tony.model.layout import Home, JobFolder
 from tony.testing.faults.striker import Striker
 from tony.testing.faults.text import parse_plan
@@ -34,16 +35,17 @@ while task == "ps:0" or not (out / "gate").exists():
     time.sleep(0.02)
 """
 JOB = """
-command = "{python} x.py"
+command = "python3 x.py"
 max_restarts = {restarts}
 stop_grace = "2s"
 backoff = "50ms"
 env = {{ OUT = "{out}" }}
 {head}
 [roles.ps]
-instances = 1
+memory = "128m"
 kind = "untracked"
 [roles.worker]
+memory = "128m"
 instances = 3
 """
 
@@ -65,7 +67,7 @@ class Rehearsal:
         gate: bool = True,
         restarts: int = 1,
         head: str = "",
-        name: str = "out",
+        name: str = "rehearsed",
     ) -> None:
         self.lab = lab
         self.out = lab.root / name
@@ -74,7 +76,7 @@ class Rehearsal:
             (self.out / "calm").touch()
         if gate:
             self.open_gate()
-        text = JOB.format(python="python", restarts=restarts, out=self.out, head=head)
+        text = JOB.format(restarts=restarts, out=self.out, head=head)
         more = [word for setting in settings for word in ("--set", setting)]
         self.job = lab.detach(lab.job_file(text, {"x.py": PROGRAM}), *more)
 
@@ -85,7 +87,11 @@ class Rehearsal:
 
     def striker(self, plan: str) -> Striker:
         """Carries out a plan on it."""
-        return Striker(self.folder, parse_plan(plan))
+        return Striker(self.masters_folder(), parse_plan(plan), record=read_job(self.folder))
+
+    def masters_folder(self) -> JobFolder:
+        """Where its application master writes."""
+        return self.folder
 
     def open_gate(self) -> None:
         """Its last session may end."""

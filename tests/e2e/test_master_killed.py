@@ -92,3 +92,21 @@ def test_the_master_is_killed_while_programs_run_restart_and_stop(lab: Lab) -> N
     assert (status["state"], status["session"]) == ("succeeded", 2), f"{status}\n{job.said()[-6000:]}"
     assert job.starts() == once_in(1, 2)
     assert job.replays() == ""
+
+
+def test_the_disk_is_full_in_the_midst_of_an_event(lab: Lab) -> None:
+    """Half a line in the log and no room for the rest: the job ends with that as its cause, programs and all."""
+    job = Rehearsal(lab, struck_by("fill disk of master while event 20 is logged"), gate=False)
+    status = lab.wait(job.job)
+    assert (status["state"], status["exit_code"]) == ("failed", 3), status
+    assert "No space left on device" in status["failure"]["reason"]
+    lab.wait_gone(job.job)
+    assert len(struck(job.folder)) == 1
+    assert job.replays() == ""
+
+
+def test_a_plan_that_cannot_be_carried_out_is_refused(lab: Lab) -> None:
+    """Before anything runs, with what the plan's words should be."""
+    refused = lab.submit(lab.job_file('command = "true"\n'), "--set", struck_by("kill master after lunch"))
+    assert refused.returncode != 0
+    assert "'after lunch' is no moment" in refused.stderr

@@ -147,6 +147,7 @@ class StruckWriter(LogWriter):
         try:
             self.fates.strike(number, seq)
         except OSError as error:
+            self._pending.clear()  # as it is with a real one
             raise StorageError(f"cannot write the event log {self._path}: {error.strerror}") from error
 
 

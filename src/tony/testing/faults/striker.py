@@ -27,6 +27,7 @@ from tony.history.event_tail import EventTail
 from tony.history.record import record_of
 from tony.linux.inotify import Change, Inotify
 from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
 from tony.testing.faults import processes
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.orders import give
@@ -68,8 +69,9 @@ class Striker:
     then, so that nobody is left standing still.
 
     Args:
-        folder: of the job; its log comes here while the job runs, wherever the job is.
+        folder: of the job, where its application master writes it.
         tell: is told of each strike that falls, on the striker's thread.
+        record: of the job; None if it is in that folder.
 
     Attributes:
         struck: those that have fallen, in order.
@@ -78,12 +80,18 @@ class Striker:
         UnknownJobError: there is no such job.
     """
 
-    def __init__(self, folder: JobFolder, plan: Plan, tell: Callable[[Struck], None] = lambda struck: None) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        plan: Plan,
+        tell: Callable[[Struck], None] = lambda struck: None,
+        record: JobRecord | None = None,
+    ) -> None:
         self.struck: list[Struck] = []
         self._folder = folder
         self._plan = plan
         self._tell = tell
-        record = record_of(Home(folder.path.parent.parent), folder.job_id)
+        record = record or record_of(Home(folder.path.parent.parent), folder.job_id)
         self._submitted = record.submitted
         self._app = Application(record.job_id, record.spec)
         self._tail = EventTail(folder)
@@ -138,7 +146,10 @@ class Striker:
                 self._undo(self._lasting[number])
 
     def _over(self) -> bool:
-        return (self._conductor.is_done and not self._lasting) or self._folder.summary.exists()
+        return (self._conductor.is_done and not self._lasting) or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        return self._folder.summary.exists() or not self._folder.path.exists()
 
     def _follow(self) -> None:
         for entry in self._tail.new():
