@@ -48,13 +48,17 @@ def runs(lab: Lab, job: str, session: int, count: int) -> dict[str, Any]:
     return status
 
 
-def said(status: dict[str, Any], session: int) -> dict[str, tuple[dict[str, str], str]]:
-    """Task -> what its program printed in a session: its variables, and its placeholders."""
-    found = {}
-    for path in sorted((Path(status["folder"]) / "logs").glob(f"*.s{session}.t1.out")):
-        variables, end, words = path.read_text().partition("} ")
-        found[path.name.partition(".")[0]] = json.loads(variables + end), words.strip()
-    return found
+def said(status: dict[str, Any], session: int, count: int) -> dict[str, tuple[dict[str, str], str]]:
+    """Task -> what its program printed in a session: its variables, and its placeholders. Waits for so many."""
+    logs = Path(status["folder"]) / "logs"
+
+    def all_of_them() -> dict[str, str]:
+        texts = {path.name.partition(".")[0]: path.read_text() for path in sorted(logs.glob(f"*.s{session}.t1.out"))}
+        return texts if len(texts) == count and all(text.endswith("\n") for text in texts.values()) else {}
+
+    texts = until(all_of_them, f"{count} programs of session {session} have printed")
+    split = {name: text.partition("} ") for name, text in texts.items()}
+    return {name: (json.loads(variables + end), words.strip()) for name, (variables, end, words) in split.items()}
 
 
 def test_three_of_four_and_then_four_again(lab: Lab) -> None:
@@ -73,8 +77,7 @@ def test_three_of_four_and_then_four_again(lab: Lab) -> None:
         "pending",
         "left out of session 2: no container within 0.3 s (shrink_after)",
     )
-    until(lambda: len(said(status, 2)) == 3 and all(words for _, words in said(status, 2).values()), "all have printed")
-    seen = said(status, 2)
+    seen = said(status, 2, 3)
     assert list(seen) == ["worker-1", "worker-2", "worker-3"]
     assert [words for _, words in seen.values()] == ["0 of 3", "1 of 3", "2 of 3"]
     assert [v["TASK_INDEX"] for v, _ in seen.values()] == [v["RANK"] for v, _ in seen.values()] == ["0", "1", "2"]
@@ -86,9 +89,59 @@ def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     room.write_text("4")
     kill(status["tasks"][2]["pid"])
     assert lab.wait(job)["exit_code"] == 0
-    seen = said(status, 3)
+    seen = said(status, 3, 4)
     assert [(v["RANK"], v["WORLD_SIZE"]) for v, _ in seen.values()] == [(str(rank), "4") for rank in range(4)]
     told(lab, job)
+
+
+#: Adds up a number of each process; in session 1 it only waits, in session 2 it goes on when it has.
+PSUM = """
+import os, time
+from functools import partial
+
+session = int(os.environ["SESSION_ID"])
+if session > 1:
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    world, me = int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"])
+    jax.distributed.initialize(num_processes=world, process_id=me)
+    mesh = Mesh(jax.devices(), ("all",))
+    numbers = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("all")), np.array([me + 1.0]))
+    add_up = partial(jax.lax.psum, axis_name="all")
+    total = jax.jit(jax.shard_map(add_up, mesh=mesh, in_specs=PartitionSpec("all"), out_specs=PartitionSpec()))(numbers)
+    said = float(total.addressable_data(0)[0])
+    print(f"process {jax.process_index()} of {jax.process_count()}: sum {said}", flush=True)
+while session < 3:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.framework
+@pytest.mark.slow
+def test_a_collective_of_fewer_and_of_all_again(lab: Lab) -> None:
+    """JAX itself adds up over two of three processes, for the first is gone, and over three in the next session."""
+    room = lab.root / "room"
+    text = (
+        JOB.replace("pytorch", "jax")
+        .replace("max = 4", "max = 3")
+        .replace("64m", "1g")
+        .replace("SAID", "JAX_PLATFORMS")
+    )
+    text = text.replace('"{index} of {num_tasks}"', '"cpu"').replace("who.py", "psum.py")
+    master = f"scheduler.local.master=tony.testing.cramped_master {room}"
+    job = lab.detach(lab.job_file(text, {"psum.py": PSUM}), "--set", master)
+    status = runs(lab, job, 1, 3)
+    room.write_text("2")
+    kill(status["tasks"][0]["executor_pid"])
+    lab.wait_output(job, "worker:1", "process 0 of 2: sum 3.0")
+    lab.wait_output(job, "worker:2", "process 1 of 2: sum 3.0")
+    room.unlink()
+    kill(lab.tasks(job)["worker:2"]["pid"])
+    assert lab.wait(job)["exit_code"] == 0
+    for index in range(3):
+        assert f"process {index} of 3: sum 6.0" in lab.wait_output(job, f"worker:{index}", "of 3")
 
 
 def told(lab: Lab, job: str) -> None:

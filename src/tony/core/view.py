@@ -121,7 +121,7 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
         again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
         return f"the gang was not complete for too long and gave its containers back; it asks again in {again}"
     if state.queue_reason and not state.final:
-        return state.queue_reason
+        return state.queue_reason + _for_how_long(state, now)
     if state.job is JobState.RESTARTING:
         due = state.timers.all.get("restart")
         if state.living:

@@ -63,8 +63,12 @@ class Grants:
         self._devices.extend(devices)
         self._used.difference_update(devices)
 
-    def shortage(self) -> str:
-        """What is wanted and has no room until other containers of the job end; empty if nothing."""
+    def shortage(self, *, grows: bool = False) -> str:
+        """What is wanted and has no room until other containers of the job end; empty if nothing.
+
+        Args:
+            grows: what the job holds may become more.
+        """
         missing = {role: self._demand[role] - self._living[role] for role in self._roles}
         short = " and ".join(f"{count} of {role}" for role, count in missing.items() if count > 0)
         if not short:
@@ -73,7 +77,7 @@ class Grants:
         gpus = f"{len(self._devices)} GPU{'' if len(self._devices) == 1 else 's'}"
         return (
             f"no room for {short} within what the job holds ({format_size(self._memory)} of memory and {gpus} free) "
-            f"until containers of {holders} end"
+            f"until containers of {holders} end{', or other jobs on this machine' if grows else ''}"
         )
 
     def _count(self, role: str, devices: Sequence[str]) -> None:

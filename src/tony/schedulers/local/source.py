@@ -246,9 +246,10 @@ class LocalSource(ContainerSource):
             container = _Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
-        shortage = self._grants.shortage()
+        grows = self._holding is not None and self._holding.can_grow
+        shortage = self._grants.shortage(grows=grows)
         self._say_queued(shortage)
-        if shortage and not self._growing and self._holding and self._holding.can_grow:
+        if shortage and not self._growing and self._holding and grows:
             self._growing = True
             self._spawn(self._grow(self._holding))
 
