@@ -14,6 +14,7 @@ from tests.e2e.lab import Lab, until
 class Parts:
     """Process ids; those of tasks by the task's name."""
 
+    supervisor: int
     master: int
     executors: dict[str, int]
     watchdogs: dict[str, int]
@@ -36,7 +37,8 @@ def parts_of(lab: Lab, job: str) -> Parts:
             if len(others) != 1:
                 return None
             watchdogs[name] = others[0]
-        return Parts(master=int(status["am"]["pid"]), executors=executors, watchdogs=watchdogs, programs=programs)
+        master, supervisor = lab.masters(job)
+        return Parts(supervisor=supervisor, master=master, executors=executors, watchdogs=watchdogs, programs=programs)
 
     parts: Parts = until(all_run, f"every program of {job} runs")
     return parts

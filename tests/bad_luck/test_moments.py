@@ -192,11 +192,14 @@ def lost(lab: Lab, job: str, cause: str, state: str = "failed", code: int = 3) -
 
 
 def test_the_master_is_killed_before_anybody_has_registered(lab: Lab) -> None:
-    """The executors find nobody, and end."""
-    late = "scheduler.local.executor=tony.testing.executors delay-ready=30"
-    job = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), "--set", late)
+    """Another one goes on, with executors of its own or those that there are; nobody starts anything twice."""
+    late = "scheduler.local.executor=tony.testing.executors delay-ready=2"
+    job = lab.detach(lab.job_file('command = "echo ran"\n[roles.worker]\ninstances = 2\n'), "--set", late)
     os.kill(until(lambda: lab.status(job)["am"], "it lives")["pid"], signal.SIGKILL)
-    lost(lab, job, "am-lost")
+    status = lab.wait(job)
+    assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 1, 2)
+    assert lab.tony("logs", job).stdout.count("ran\n") == 2
+    lab.wait_gone(job, 60)
 
 
 def test_the_master_is_killed_while_it_stops_a_job(lab: Lab) -> None:
@@ -214,7 +217,7 @@ def test_master_and_executors_are_killed_at_once(lab: Lab) -> None:
     """Nobody of ours is left to clean up but the watchdogs; and the next one who asks."""
     job = family(lab)
     parts = parts_of(lab, job)
-    for pid in (parts.master, *parts.executors.values()):
+    for pid in (parts.supervisor, parts.master, *parts.executors.values()):
         os.kill(pid, signal.SIGKILL)
     lost(lab, job, "am-lost")
 
@@ -250,12 +253,13 @@ def test_whoever_starts_the_executors_is_killed(lab: Lab) -> None:
 
 
 def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
-    """Follower, master, executors, watchdogs, as when a machine's memory is full: the next command finds the end."""
+    """Follower, supervisor, master, executors, watchdogs, as when a machine's memory is full: the next command finds
+    the end."""
     text = 'command = "sleep 3600 & echo up; wait"\nstop_grace = "1s"\n[roles.worker]\ninstances = 2\n'
     follower = lab.follow("submit", lab.job_file(text))
     job = until(lab.jobs, "a job is there")[0]
     parts = parts_of(lab, job)
-    everybody = [follower.pid, parts.master, *parts.watchdogs.values(), *parts.executors.values()]
+    everybody = [follower.pid, parts.supervisor, parts.master, *parts.watchdogs.values(), *parts.executors.values()]
     for pid in everybody:
         os.kill(pid, signal.SIGSTOP)  # so that none of them sees another one's end
     for pid in everybody:
@@ -264,9 +268,9 @@ def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
     lost(lab, job, "am-lost")
 
 
-def test_the_follower_of_a_killed_master(lab: Lab) -> None:
+def test_the_follower_of_a_master_after_whom_none_comes(lab: Lab) -> None:
     """It ends by itself with the verdict, what happened, where to look, and exit code 3."""
-    follower = lab.follow("run", "--source", "", "--", "sleep", "3600")
+    follower = lab.follow("run", "--source", "", "--set", "am_attempts=1", "--", "sleep", "3600")
     job = until(lab.jobs, "a job is there")[0]
     parts = parts_of(lab, job)
     os.kill(parts.master, signal.SIGKILL)

@@ -74,10 +74,10 @@ def test_a_program_is_killed(lab: Lab) -> None:
     lab.wait_gone(job, 30)
 
 
-def test_the_master_is_killed(lab: Lab) -> None:
-    """Executors stop their programs and end; whoever looks next closes the record."""
+def test_the_master_is_killed_for_good(lab: Lab) -> None:
+    """And whoever would have another one begin: the next who looks closes the record, and ends what is left."""
     job = family(lab)
-    os.kill(lab.status(job)["am"]["pid"], signal.SIGKILL)
+    lab.end_for_good(job)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["am"]) == ("failed", 3, None)
     assert status["failure"]["cause"] == "am-lost"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -75,7 +74,7 @@ def test_two_jobs_never_hold_one_gpu(lab: Lab) -> None:
 
 
 def test_a_claim_dies_with_its_job(lab: Lab) -> None:
-    """The holder's application master is killed: the next job in line gets the room once nothing of it lives."""
+    """The holder's application master is killed for good: who looks ends the rest, and the next in line has room."""
     text = (
         'command = "sleep 3600"\nstop_grace = "1s"\n[roles.worker]\nmemory = "1g"\n[scheduler.local]\nmemory = "1g"\n'
     )
@@ -83,7 +82,8 @@ def test_a_claim_dies_with_its_job(lab: Lab) -> None:
     until(lambda: lab.tasks(first)["worker:0"]["pid"], "the first one runs")
     second = lab.detach(lab.job_file(text.replace("sleep 3600", "true")))
     lab.wait(second, "queued")
-    os.kill(lab.status(first)["am"]["pid"], 9)
+    lab.end_for_good(first)
+    assert lab.wait(first)["failure"]["cause"] == "am-lost"
     assert lab.wait(second)["state"] == "succeeded"
 
 

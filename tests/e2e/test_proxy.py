@@ -113,14 +113,18 @@ def test_the_port_of_the_task_is_found_again(lab: Lab) -> None:
 
 
 def test_the_end_of_the_master(lab: Lab) -> None:
-    """It is killed: callers see it at once, and the proxy ends as any follower of such a job."""
-    job = served(lab)
+    """It is killed: callers see it at once, and the next come through to the same program. After the last one the proxy
+    ends as any follower of such a job."""
+    job = served(lab, "am_attempts = 2\n")
     with proxied(lab, job, "main:0") as (process, port):
-        with call(port, "echo") as caller:
-            echo(caller, b"hello")
-            os.kill(lab.status(job)["am"]["pid"], signal.SIGKILL)
-            with pytest.raises(ConnectionResetError):
-                caller.recv(1)
+        for attempt in (1, 2):
+            wait_port(port)
+            with call(port, "echo") as caller:
+                echo(caller, b"hello")
+                assert lab.status(job)["attempt"] == attempt
+                os.kill(lab.status(job)["am"]["pid"], signal.SIGKILL)
+                with pytest.raises(ConnectionResetError):
+                    caller.recv(1)
         process.wait(CEILING)
         assert process.returncode == 3
 

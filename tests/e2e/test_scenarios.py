@@ -109,8 +109,8 @@ def test_e9_pytorch_variables(lab: Lab) -> None:
 
 
 def test_e10_a_master_that_dies_fails_the_job(lab: Lab) -> None:
-    """The application master is killed: the follower ends with a verdict and exit code 3, nothing is left."""
-    follower = lab.follow("submit", roles(lab, FOREVER, "[roles.worker]\n"))
+    """The last application master is killed: the follower ends with a verdict and exit code 3, nothing is left."""
+    follower = lab.follow("submit", roles(lab, FOREVER, "[roles.worker]\n", "am_attempts = 1"))
     job = until(lab.jobs, "a job is there")[0]
     status = lab.wait(job, "running")
     os.kill(status["am"]["pid"], 9)

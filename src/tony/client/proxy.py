@@ -19,7 +19,7 @@ from tony.client import facts
 from tony.client.failure import outcome
 from tony.client.log_names import named_tasks
 from tony.client.tunnels import opened
-from tony.errors import TonyError, UserError
+from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.record import record_of
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
@@ -29,6 +29,8 @@ from tony.rpc.tunnel import carry, reset
 
 #: Seconds in which the same sentence is not said again: a browser tries again and again.
 _QUIET = 5.0
+#: Seconds that a caller waits for an application master if there is none, and between tries.
+_GAP, _LOOK_AGAIN = 3.0, 0.05
 #: Connections that wait until they are taken.
 _BACKLOG = 512
 #: Ports below belong to the system.
@@ -99,10 +101,17 @@ class Proxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         carried = False
+        give_up = clock.monotonic() + _GAP
         try:
-            async with opened(self._folder, self.task, self.far_port) as (connection, _):
-                carried = True
-                await carry(connection, reader, writer)
+            while not carried:
+                try:
+                    async with opened(self._folder, self.task, self.far_port) as (connection, _):
+                        carried = True
+                        await carry(connection, reader, writer)
+                except ConnectionFailed as error:
+                    if carried or not error.gone or clock.monotonic() > give_up:
+                        raise
+                    await asyncio.sleep(_LOOK_AGAIN)  # between two application masters
         except TonyError as error:
             self._tell(str(error))
         finally:
