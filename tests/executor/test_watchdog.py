@@ -1,11 +1,19 @@
 """The watchdog by itself: what it does when its pipe ends."""
 
+import os
+import secrets
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.executor.master import wait_until
+from tony import clock
 from tony.bootstrap import command
+from tony.executor.watchdog import Watchdog
+from tony.linux import process
 
 
 @pytest.mark.parametrize("farewell", [b"bye\n", b""])
@@ -21,3 +29,73 @@ def test_control_group_is_removed_whether_or_not_the_executor_lived(tmp_path: Pa
         timeout=60,
     )
     assert list(tmp_path.glob("*/tony")) == []
+
+
+class Kennel:
+    """A watchdog of this process, and a program that it minds."""
+
+    def __init__(self) -> None:
+        self.marker = f"TONY_TASK=test-{os.getpid()}/{secrets.token_hex(8)}"
+        self.dog = Watchdog(self.marker, ())
+        self.dog.replace()
+        self.pids: list[int] = []
+
+    def program(self) -> subprocess.Popen[bytes]:
+        name, _, value = self.marker.partition("=")
+        started = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, name: value}
+        )
+        self.pids.append(started.pid)
+        return started
+
+    def close(self) -> None:
+        self.dog.dismiss()
+        process.sweep(self.marker)
+        for pid in [self.dog.pid, *self.pids]:
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                pass
+
+
+@pytest.fixture
+def kennel() -> Iterator[Kennel]:
+    """Leaves nothing behind."""
+    made = Kennel()
+    yield made
+    made.close()
+
+
+def test_an_executor_that_stands_still_cannot_keep_its_program(kennel: Kennel) -> None:
+    """Its lease is over, it says nothing, and it is not dead: whoever froze it did not freeze the program."""
+    program = kennel.program()
+    kennel.dog.lease(clock.monotonic() + 0.1, patience=0.1)
+    assert program.wait(30) == -9
+
+
+def test_a_machine_that_has_slept_has_time(kennel: Kennel) -> None:
+    """The lease is over when it wakes up; the executor is given time to renew it."""
+    program = kennel.program()
+    kennel.dog.lease(clock.monotonic() - 3600, patience=60.0)
+    other = Kennel()
+    try:
+        hasty = other.program()
+        other.dog.lease(clock.monotonic() - 3600, patience=0.2)
+        assert hasty.wait(30) == -9
+    finally:
+        other.close()
+    assert program.poll() is None
+    kennel.dog.lease(clock.monotonic() + 3600, patience=60.0)
+    kennel.dog.lease(clock.monotonic() - 1.0, patience=0.0)
+    assert program.wait(30) == -9
+
+
+def test_the_next_watchdog_knows_the_lease(kennel: Kennel) -> None:
+    """One that was killed is replaced, and what it knew is told again."""
+    program = kennel.program()
+    kennel.dog.lease(clock.monotonic() + 2.0, patience=0.0)
+    os.kill(kennel.dog.pid, 9)
+    os.waitpid(kennel.dog.pid, 0)
+    kennel.dog.replace()
+    wait_until(lambda: program.poll() is not None)
+    assert program.returncode == -9

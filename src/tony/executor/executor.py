@@ -28,7 +28,7 @@ from tony.executor.dialog import (
 from tony.executor.environment import MARKER, has_board
 from tony.executor.family import Family
 from tony.executor.lease import Lease
-from tony.executor.link import Connect, Link, Reach
+from tony.executor.link import LAST_CHANCE, Connect, Link, Reach
 from tony.executor.log_readers import LogReaders
 from tony.executor.meeting import MeetingPoint, NoMeeting
 from tony.executor.pen import Pen
@@ -51,6 +51,8 @@ log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0
 #: Seconds after that for those who read what the programs printed to get the rest.
 _LAST_OUTPUT = 1.0
+#: Seconds that we may take to end a program that does not end by itself, before the watchdog does so in our place.
+_WATCHDOG_PATIENCE = 10.0
 #: Seconds between two watchdogs, at least.
 _WATCHDOG_PAUSE = 1.0
 #: Seconds that the watchdog may take to remove the control group and end: who starts us finds a clean house at our end.
@@ -115,8 +117,10 @@ class Executor:
         )
         self._reach = reach
         self._dialog = Dialog(attach, task.session)
-        lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
-        self._link = Link(self._dialog, lease, connect, clock, self._beat, self._perform, self._readers.forget)
+        self._lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
+        self._link = Link(
+            self._dialog, self._lease, connect, clock, self._beat, self._perform, self._readers.forget, self._renewed
+        )
         self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
         self._trial: Trial | None = None
         self._stop_early: StopTry | None = None
@@ -135,6 +139,7 @@ class Executor:
         if self._classpath:
             self._classpath.ask()  # while we register
         self._todo.put_nowait(PrepareSession(session=self._dialog.session))
+        self._renewed()
         if self._summons:
             self._dialog.listens(await self._summons.open())
         try:
@@ -277,6 +282,9 @@ class Executor:
             await asyncio.sleep(0.005)
         if self._link.is_connected:
             await self._readers.finish(_LAST_OUTPUT)
+
+    def _renewed(self) -> None:
+        self._watchdog.lease(self._lease.ends, self._context.task.stop_grace + LAST_CHANCE + _WATCHDOG_PATIENCE)
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

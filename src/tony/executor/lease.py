@@ -47,6 +47,11 @@ class Lease:
         return now - self._proof >= self.pulse
 
     @property
+    def ends(self) -> float:
+        """When it is over in any case, unless it is renewed."""
+        return self._proof + self.term
+
+    @property
     def pulse(self) -> float:
         """Seconds between two answers that are asked for: while all is well, so much of the term is used up."""
         return self.term / _RENEWALS

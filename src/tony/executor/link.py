@@ -88,6 +88,7 @@ class Link:
         beat: Callable[[], Heartbeat],
         perform: Callable[[Wish], None],
         apart: Callable[[], None] = lambda: None,
+        renewed: Callable[[], None] = lambda: None,
     ) -> None:
         """Connects to nobody yet.
 
@@ -95,6 +96,7 @@ class Link:
             beat: makes a heartbeat.
             perform: is told what the application master wants.
             apart: is called when a conversation has ended.
+            renewed: is called when the lease has been renewed.
         """
         self._dialog = dialog
         self._lease = lease
@@ -103,6 +105,7 @@ class Link:
         self._beat = beat
         self._perform = perform
         self._apart = apart
+        self._renewed = renewed
         self._connection: Connection | None = None
         self._welcome = asyncio.Event()
         self._backoff = Backoff()
@@ -236,17 +239,21 @@ class Link:
             log.info("attached; heartbeats every %g s", self._dialog.heartbeat_interval)
             self._attached_at = began
             if isinstance(message, Welcome) and message.renews:
-                self._lease.renew(began)
+                self._renew(began)
             self._welcome.set()
             self._gone, self._missed, self._why = False, False, ""
             self._backoff.reset()
         elif isinstance(message, Ack) and message.heard is not None:
-            self._lease.renew(min(message.heard, self._clock.monotonic()))
+            self._renew(min(message.heard, self._clock.monotonic()))
             if self._missed and self._left() > 0:
                 self._break_off()  # on a new connection it tells us all that we must know
         for wish in wishes:
             self._perform(wish)
         self.flush()
+
+    def _renew(self, sent: float) -> None:
+        self._lease.renew(sent)
+        self._renewed()
 
     async def _beat_on(self, connection: Connection) -> None:
         await self._welcome.wait()

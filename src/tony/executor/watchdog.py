@@ -2,7 +2,8 @@
 
 It reads from a pipe whose other end only the executor has. If that ends without a farewell, the executor was killed:
 then everything it had started is killed, until nothing is left, by every handle there is: control group, marker in the
-environment, and processes that the executor has pointed out because they carry no marker.
+environment, and processes that the executor has pointed out because they carry no marker. The same is done if the
+executor stands still beyond its lease: it may be frozen, and its program not.
 
 It also removes the control group in the end: whoever made it may be dead by then.
 """
@@ -16,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterable, Sequence
 
 from tony.bootstrap import command
@@ -24,6 +26,9 @@ from tony.linux import cgroup, oom, process
 log = logging.getLogger(__name__)
 
 _FAREWELL = b"bye\n"
+_LEASE = b"lease"
+#: Seconds between two looks at the clock. What waits for a time does not notice that the machine has slept meanwhile.
+_LOOK = 10.0
 #: Seconds to go on killing what does not die (stuck in the kernel).
 _PATIENCE = 600.0
 #: Signals that are meant for the executor or its program; the watchdog ends with them or when it is killed.
@@ -49,6 +54,7 @@ class Watchdog:
         self._folders = tuple(folders)
         self._pipe = -1
         self._told: dict[int, int] = {}
+        self._lease = b""
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self) -> None:
@@ -76,6 +82,7 @@ class Watchdog:
         self._open(writing)
         told, self._told = self._told, {}
         self._tell(told)  # it waits in the pipe: the new one knows all from its first moment
+        self._write(self._lease)
         try:
             with oom.own().children(oom.Share.KEEPER):
                 self._process = subprocess.Popen(
@@ -93,6 +100,16 @@ class Watchdog:
         """Names processes of the program that carry no marker. Repeating one does nothing."""
         found = {pid: started for pid in pids if (started := process.start_time(pid)) is not None}
         self._tell({pid: started for pid, started in found.items() if self._told.get(pid) != started})
+
+    def lease(self, until: float, patience: float) -> None:
+        """We live, and are to have ended our program by then: an executor that says no more stands still.
+
+        Args:
+            until: by the clock that goes on while the machine sleeps (CLOCK_BOOTTIME).
+            patience: seconds, in which the machine does not sleep, that we may take for it afterwards.
+        """
+        self._lease = b"%s %d %d\n" % (_LEASE, int(until * 1000), int(patience * 1000))
+        self._write(self._lease)
 
     def dismiss(self, patience: float = 0.0) -> None:
         """Everything has ended in good order: so may the watchdog. May be called twice.
@@ -125,9 +142,14 @@ class Watchdog:
 
     def _tell(self, told: dict[int, int]) -> None:
         self._told.update(told)
+        for pid, started in told.items():
+            self._write(b"%d %d\n" % (pid, started))
+
+    def _write(self, line: bytes) -> None:
+        if self._pipe < 0 or not line:
+            return  # there is none, or there is none yet
         try:
-            for pid, started in told.items():
-                os.write(self._pipe, b"%d %d\n" % (pid, started))
+            os.write(self._pipe, line)
         except OSError as error:
             log.warning("the watchdog does not listen: %s", error)
 
@@ -146,24 +168,76 @@ def main() -> int:
 def _watch(pipe: int, marker: str, folders: Sequence[str]) -> None:
     for signum in _IGNORED:
         signal.signal(signum, signal.SIG_IGN)
-    heard = b""
-    while chunk := os.read(pipe, 65536):
-        heard += chunk
-    if not heard.endswith(_FAREWELL):
-        killed = _end_all(marker, folders, _parse(heard))
-        text = f"the executor died; the watchdog ended {killed} process{'' if killed == 1 else 'es'} of its program\n"
-        with contextlib.suppress(OSError):
-            os.write(2, text.encode())
+    heard = _Heard()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while True:
+        if not poll.poll(heard.waiting()):
+            if heard.is_over():
+                _end_and_say("the executor stands still", marker, folders, heard.told)
+        elif chunk := os.read(pipe, 65536):
+            heard.take(chunk)
+        else:
+            break
+    if not heard.farewell:
+        _end_and_say("the executor died", marker, folders, heard.told)
     cgroup.remove(folders)
 
 
-def _parse(heard: bytes) -> dict[int, int]:
-    told = {}
-    for line in heard.split(b"\n"):
-        pid, _, started = line.partition(b" ")
-        if pid.isdigit() and started.isdigit():
-            told[int(pid)] = int(started)
-    return told
+class _Heard:
+    """What the executor has said.
+
+    Attributes:
+        told: processes that it has pointed out, and when each was started.
+        farewell: that it ends in good order.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[int, int] = {}
+        self.farewell = False
+        self._rest = b""
+        self._lease: tuple[float, float] | None = None
+        self._patience_from: float | None = None
+
+    def take(self, chunk: bytes) -> None:
+        """More of it came."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            match line.split():
+                case [word, until, patience] if word == _LEASE and until.isdigit() and patience.isdigit():
+                    self._lease, self._patience_from = (int(until) / 1000, int(patience) / 1000), None
+                case [pid, started] if pid.isdigit() and started.isdigit():
+                    self.told[int(pid)] = int(started)
+                case _:
+                    self.farewell = line + b"\n" == _FAREWELL
+
+    def waiting(self) -> float | None:
+        """Milliseconds to wait for more of it; None: for ever."""
+        if self._lease is None:
+            return None
+        until, patience = self._lease
+        left = until - time.clock_gettime(time.CLOCK_BOOTTIME)
+        if left <= 0:
+            if self._patience_from is None:
+                self._patience_from = time.monotonic()
+            left = self._patience_from + patience - time.monotonic()
+        return max(0.0, min(left, _LOOK)) * 1000 + 1
+
+    def is_over(self) -> bool:
+        """Whether it should have ended its program by now. Said once for each lease."""
+        if self._lease is None or self._patience_from is None:
+            return False
+        is_over = time.monotonic() - self._patience_from >= self._lease[1]
+        if is_over:
+            self._lease = None
+        return is_over
+
+
+def _end_and_say(why: str, marker: str, folders: Sequence[str], told: dict[int, int]) -> None:
+    killed = _end_all(marker, folders, told)
+    text = f"{why}; the watchdog ended {killed} process{'' if killed == 1 else 'es'} of its program\n"
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode())
 
 
 def _end_all(marker: str, folders: Sequence[str], told: dict[int, int]) -> int:
