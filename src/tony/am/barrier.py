@@ -6,13 +6,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tony.core.actions import Action
+from tony.dataclass import dataclass
 from tony.schedulers.base import Journal
+
+
+@dataclass(slots=True)
+class _Held:
+    """What waits for the first `size` bytes of the log."""
+
+    size: int
+    actions: Sequence[Action]
+    told: Callable[[], None]
 
 
 class Barrier:
     """Between the machine's actions and the world.
 
-    What does not show passes, unless something waits before it: actions keep their order.
+    What does not show passes, unless an action waits before it: actions keep their order. Acknowledgements wait for
+    themselves alone; nobody is in a hurry for them, and what follows from a report must not wait until one is.
 
     Args:
         perform: does actions, and then what goes with them.
@@ -22,7 +33,8 @@ class Barrier:
         self._perform = perform
         self._journal: Journal | None = None
         self._safe = 0
-        self._held: deque[tuple[int, Sequence[Action], Callable[[], None]]] = deque()
+        self._held: deque[_Held] = deque()
+        self._acting = 0  # of these, how many have actions
 
     def keep_to(self, journal: Journal | None) -> None:
         """From now on a log is in safety only where a journal says so; without one at once."""
@@ -40,14 +52,33 @@ class Barrier:
             return
         urgent = any(action.shows for action in actions)
         self._journal.wrote(size, urgent=urgent)
-        if (urgent or news or self._held) and size > self._safe:
-            self._held.append((size, actions, told))
-        else:
+        if size <= self._safe or not (urgent or news or self._acting):
             self._perform(actions, told)
+        elif urgent or self._acting:
+            self._hold(size, actions, told)
+        else:
+            self._hold(size, (), told)
+            self._perform(actions, _nobody)
 
     def safe(self, size: int) -> None:
         """So many bytes are in safety."""
         self._safe = max(self._safe, size)
-        while self._held and self._held[0][0] <= self._safe:
-            _, actions, told = self._held.popleft()
-            self._perform(actions, told)
+        while self._held and self._held[0].size <= self._safe:
+            held = self._held.popleft()
+            self._acting -= bool(held.actions)
+            self._perform(held.actions, held.told)
+        for held in list(self._held) if self._acting else ():
+            if any(action.shows for action in held.actions):
+                break
+            if held.actions:  # they have waited for those before them only
+                actions, held.actions = held.actions, ()
+                self._acting -= 1
+                self._perform(actions, _nobody)
+
+    def _hold(self, size: int, actions: Sequence[Action], told: Callable[[], None]) -> None:
+        self._held.append(_Held(size, actions, told))
+        self._acting += bool(actions)
+
+
+def _nobody() -> None:
+    """Nobody has to be told."""

@@ -1,0 +1,104 @@
+"""What waits for the log's safety, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tony.am.barrier import Barrier
+from tony.core.actions import Action, OpenSession, Stop, WakeAt
+from tony.model.ids import TaskId
+from tony.schedulers.base import Journal
+
+STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0, reason="it is over")
+OPEN = OpenSession(session=2, reason="worker:0 failed")
+WAKE = WakeAt(at=3.0, name="backoff")
+
+
+class FakeJournal(Journal):
+    """Takes everything; says nothing by itself."""
+
+    def __init__(self) -> None:
+        self.urgent = 0
+
+    def wrote(self, size: int, *, urgent: bool) -> None:
+        self.urgent = size if urgent else self.urgent
+
+    async def finish(self) -> None:
+        """Nothing is left."""
+
+
+class Seen:
+    """A barrier with a journal, and all that came out of it."""
+
+    def __init__(self) -> None:
+        self.journal = FakeJournal()
+        self.done: list[Action | str] = []
+        self.barrier = Barrier(self._perform)
+        self.barrier.keep_to(self.journal)
+
+    def pass_on(self, size: int, *actions: Action, told: str = "") -> None:
+        """`told` is what is acknowledged, if anything is."""
+        say = (lambda: self.done.append(told)) if told else (lambda: None)
+        self.barrier.pass_on(size, actions, say, news=bool(told))
+
+    def _perform(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
+        told()
+        self.done += actions
+
+
+def test_what_shows_waits_and_is_urgent() -> None:
+    """An effect is seen when its cause is in safety, and the acknowledgement with it."""
+    seen = Seen()
+    seen.pass_on(10, STOP, told="exit")
+    assert ([], 10) == (seen.done, seen.journal.urgent)
+    seen.barrier.safe(10)
+    assert ["exit", STOP] == seen.done
+
+
+def test_what_does_not_show_does_not_wait_for_acknowledgements() -> None:
+    """The next session opens at once although the exits before it wait to be acknowledged, which is not urgent."""
+    seen = Seen()
+    seen.pass_on(10, told="first")
+    seen.pass_on(20, OPEN, told="second")
+    assert ([OPEN], 0) == (seen.done, seen.journal.urgent)
+    seen.barrier.safe(15)
+    assert [OPEN, "first"] == seen.done
+    seen.barrier.safe(20)
+    assert [OPEN, "first", "second"] == seen.done
+
+
+def test_actions_keep_their_order() -> None:
+    """What does not show waits behind what does; behind that, nothing waits any more."""
+    seen = Seen()
+    seen.pass_on(10, STOP)
+    seen.pass_on(20, WAKE, told="exit")
+    assert [] == seen.done
+    seen.barrier.safe(10)
+    assert [STOP, WAKE] == seen.done
+    seen.barrier.safe(20)
+    assert [STOP, WAKE, "exit"] == seen.done
+    seen.pass_on(30, OPEN)
+    assert [STOP, WAKE, "exit", OPEN] == seen.done
+
+
+def test_every_action_that_shows_waits_for_its_own_cause() -> None:
+    """Whatever stands between two of them."""
+    seen = Seen()
+    seen.pass_on(10, STOP)
+    seen.pass_on(20, WAKE)
+    seen.pass_on(30, STOP)
+    seen.pass_on(40, OPEN)
+    seen.barrier.safe(10)
+    assert [STOP, WAKE] == seen.done
+    seen.barrier.safe(29)
+    assert [STOP, WAKE] == seen.done
+    seen.barrier.safe(30)
+    assert [STOP, WAKE, STOP, OPEN] == seen.done
+
+
+def test_without_a_journal_nothing_waits() -> None:
+    """The kernel has the bytes: that is all the safety there is."""
+    seen = Seen()
+    seen.barrier.keep_to(None)
+    seen.pass_on(10, STOP, told="exit")
+    assert ["exit", STOP] == seen.done
