@@ -7,7 +7,6 @@ the moment at which all four run again is taken in the same way: the latest of t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -224,8 +223,3 @@ def came_back(log: Path) -> list[int]:
 def events_of(folder: JobFolder, kind: str) -> Sequence[float]:
     """When events of a kind were logged, by all attempts, in seconds since 1970."""
     return [entry.wall for entry in read(segments(folder.path)) if entry.event.kind == kind]
-
-
-def as_json(text: bytes) -> object:
-    """What a command of ours has printed."""
-    return json.loads(text)

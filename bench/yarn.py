@@ -230,7 +230,7 @@ class _Runs:
         try:
             submission.read(r"\| at \d{19}\b", _TASKS)
             time.sleep(min(2.0, seconds))
-            kinds = {"client": [submission.program.pid], **{kind: _running(name) for kind, name in _MODULES.items()}}
+            kinds = {"client": [submission.program.pid], **{kind: running(name) for kind, name in _MODULES.items()}}
             before = {kind: [processor_time(pid) for pid in pids] for kind, pids in kinds.items()}
             begin = time.monotonic()
             time.sleep(seconds)
@@ -292,7 +292,7 @@ def _beside(line: Line, figure: str) -> Line:
     return replace(line, against=_ORIGINAL, theirs=theirs, ratio=line.ours / theirs)
 
 
-def _running(module: str) -> list[int]:
+def running(module: str) -> list[int]:
     """Processes in containers that run one of our programs, without those they have forked."""
     mine = descendants(os.getpid())
     found = {pid: status for pid in mine if module in command_line(pid) and (status := status_of(pid))}
