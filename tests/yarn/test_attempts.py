@@ -1,0 +1,194 @@
+"""The application master is killed, alone or with a part of the cluster: another attempt goes on with what runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.yarn.lab import CEILING, YarnLab, until, user
+from tony.history import log
+from tony.history.record import record_of
+from tony.history.replay import replay
+from tony.model.layout import Home
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: Says which session and process it is, and goes on until the gate opens.
+WAITS = """
+import os, time
+out = os.environ["OUT"]
+open(f"{out}/{os.environ['TASK_INDEX']}.{os.environ['SESSION_ID']}.{os.getpid()}", "w")
+print("program", os.environ["TASK_INDEX"], "runs", flush=True)
+while not os.path.exists(out + "/gate"):
+    time.sleep(0.05)
+print("program", os.environ["TASK_INDEX"], "is done", flush=True)
+"""
+FOUR = "[roles.worker]\ninstances = 4\n"
+
+
+def started(lab: YarnLab) -> set[str]:
+    """Every start of a program: task, session, pid."""
+    return {path.name for path in lab.out.iterdir() if path.name != "gate"}
+
+
+def begin(lab: YarnLab, *arguments: str, tasks: int = 4, head: str = "") -> tuple[str, set[str]]:
+    """A job whose programs all run, and these."""
+    job = lab.detach(lab.roles(WAITS, f"[roles.worker]\ninstances = {tasks}\n", head), *arguments)
+    until(lambda: len(started(lab)) == tasks, "all programs run")
+    lab.wait(job, "running")
+    until(lambda: all(each["state"] == "running" for each in lab.tasks(job).values()), "that is known")
+    return job, started(lab)
+
+
+def strike(lab: YarnLab, job: str) -> None:
+    """Kills the application master."""
+    os.kill(lab.master_of(job), signal.SIGKILL)
+
+
+def wait_attempt(lab: YarnLab, job: str, attempt: int) -> dict[str, Any]:
+    """Waits until an attempt has the job and sees all of it."""
+
+    def there() -> bool:
+        status = lab.status(job)
+        seen = all(each["state"] == "running" for each in status["tasks"])
+        return status["attempt"] == attempt and status["state"] == "running" and seen
+
+    until(there, f"attempt {attempt} goes on")
+    return lab.status(job)
+
+
+def finish(lab: YarnLab, job: str) -> dict[str, Any]:
+    """Lets the programs end, and the job with them."""
+    (lab.out / "gate").touch()
+    return lab.wait(job)
+
+
+def events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+
+
+@contextlib.contextmanager
+def away(lab: YarnLab, daemon: str) -> Iterator[None]:
+    """A daemon is killed, and comes back."""
+    lab.cluster.kill(daemon)
+    try:
+        yield
+    finally:
+        lab.cluster.restart(daemon)
+
+
+def test_the_master_is_killed(lab: YarnLab) -> None:
+    """No program notices; those who follow go on; one log tells it all, and replays."""
+    job, programs = begin(lab)
+    follower = lab.follow("logs", job, "--follow")
+    executors = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
+    strike(lab, job)
+    status = wait_attempt(lab, job, 2)
+    assert {each["task"]: each["executor_pid"] for each in status["tasks"]} == executors
+    assert lab.elsewhere("there").status(job)["attempt"] == 2
+    status = finish(lab, job)
+    assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
+    said, err = follower.communicate(timeout=CEILING)
+    assert (follower.returncode, said.count("is done")) == (0, 4), err
+    told = events(lab, job)
+    assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
+    assert [each["attempt"] for each in told] == sorted(each["attempt"] for each in told)
+    home = Home(lab.home)
+    segments = log.segments(home.job(job).path)
+    result = replay(job, record_of(home, job).spec, log.read(segments))
+    assert (len(segments), result.app.state.final is not None) == (2, True)
+    assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
+    there = lab.listed(f"/user/{user()}/.tony/jobs/{job}")
+    assert {"events.1.closed.jsonl", "events.2.jsonl", "summary.json"} <= there.keys()
+
+
+def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
+    """The last one's death ends the job with its cause, whoever looks, and nothing of it lives on."""
+    job, programs = begin(lab, "--set", "am_attempts=2", tasks=2)
+    strike(lab, job)
+    wait_attempt(lab, job, 2)
+    strike(lab, job)
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
+    assert lab.elsewhere("there").status(job)["failure"]["cause"] == "am-lost"
+    lab.wait_gone(job)
+    assert started(lab) == programs
+
+
+def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
+    """Both come back, and each node tells the new one what it runs."""
+    job, programs = begin(lab, tasks=2)
+    with away(lab, "rm"):
+        strike(lab, job)
+    wait_attempt(lab, job, 2)
+    status = finish(lab, job)
+    assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
+
+
+def test_killed_while_hdfs_takes_nothing(lab: YarnLab) -> None:
+    """The next one waits for the log of the first; programs run on all the while."""
+    job, programs = begin(lab, tasks=2)
+    with away(lab, "dn1"):
+        strike(lab, job)
+        until(lambda: lab.application(job)["state"] != "RUNNING", "YARN has noticed")
+    wait_attempt_of_any_number(lab, job)
+    status = finish(lab, job)
+    assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
+
+
+def wait_attempt_of_any_number(lab: YarnLab, job: str) -> None:
+    """One whose files a node cannot fetch meanwhile is no attempt of ours: the next one may be the third."""
+    until(lambda: lab.status(job)["attempt"] > 1 and lab.status(job)["state"] == "running", "another attempt goes on")
+
+
+def test_hdfs_is_away_while_events_come(lab: YarnLab) -> None:
+    """A job does not hang on it: a session begins anew meanwhile. All its events are there in the end."""
+    job, _ = begin(lab, tasks=2, head="max_restarts = 1")
+    with away(lab, "dn1"):
+        os.kill(lab.pid_of(job, "worker:0"), signal.SIGKILL)
+        until(lambda: len(started(lab)) == 4, "the second session runs")
+    status = finish(lab, job)
+    assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 2, 1)
+    told = events(lab, job)
+    assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
+    assert told[-1]["event"] == "snapshot"
+
+
+def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
+    """Nobody answers, and whoever asked goes away: the next attempt obeys."""
+    job, programs = begin(lab, tasks=2)
+    nodes = [f"nm{number + 1}" for number in range(lab.cluster.state.options.nodes)]
+    for node in nodes:  # so that none comes
+        lab.cluster.kill(node, signal.SIGSTOP)
+    try:
+        strike(lab, job)
+        killer = lab.follow("kill", job)
+        record = f"/user/{user()}/.tony/jobs/{job}"
+        until(lambda: "kill.json" in lab.listed(record), "it is kept")
+        killer.kill()
+        killer.communicate()
+    finally:
+        for node in nodes:
+            lab.cluster.kill(node, signal.SIGCONT)
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("killed", 4)
+    assert user() in status["failure"]["reason"]
+    lab.wait_gone(job)
+    assert (started(lab), "kill.json" in lab.listed(record)) == (programs, False)
+
+
+def test_an_executor_is_killed(lab: YarnLab) -> None:
+    """Its container goes, and is replaced; the three others stay, with what they have."""
+    job, _ = begin(lab, head="max_restarts = 1")
+    before = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
+    os.kill(lab.executor_of(job, "worker:2"), signal.SIGKILL)
+    until(lambda: len(started(lab)) == 8, "the second session runs")
+    after = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
+    assert [task for task in before if before[task] != after[task]] == ["worker:2"]
+    assert finish(lab, job)["state"] == "succeeded"
