@@ -179,7 +179,11 @@ class Master:
         now = self._clock.now()
         self._writer.append(event, now, clock.wall())
         self._since_snapshot += 1
-        return self.app.handle(event, now)
+        actions = self.app.handle(event, now)
+        for action in actions:
+            if isinstance(action, act.Verdict):
+                actions = [*actions, *self._handle(_judged(action))]
+        return actions
 
     def _log_event(self, event: ev.Event) -> None:
         match event:
@@ -386,3 +390,9 @@ class Master:
             self.watchers.aged()
             if not len(self.executors) and not len(self.watchers):
                 self._company.clear()
+
+
+def _judged(verdict: act.Verdict) -> ev.Judged:
+    failure = verdict.failure
+    task = TaskId.parse(failure.task) if failure.task else None
+    return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)

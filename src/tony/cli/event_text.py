@@ -76,6 +76,8 @@ def describe(event: ev.Event) -> str:
             return f"session {event.session}: {event.reason}"
         case ev.Gathered():
             return f"session {event.session} has {sizes_text(event.tasks, event.absent)}"
+        case ev.Judged():
+            return f"{event.failure} -> {event.decision} ({event.reason})"
         case ev.UserCommand():
             return f"{event.actor} asked for {event.what}"
         case ev.Deadline():

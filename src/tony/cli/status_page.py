@@ -29,7 +29,7 @@ def status_page(
         sessions: further session -> why it began.
     """
     now = clock.wall()
-    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report), *_restarts(sessions)]
+    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report), *_restarts(report, sessions)]
     if report.waiting:
         lines += ["", safe(report.waiting)]
     verdict = page(report)
@@ -65,13 +65,22 @@ def _sizes(report: JobReport) -> list[str]:
     return ["", f"session {report.session}:", *map(safe, said)]
 
 
-def _restarts(sessions: Mapping[int, str]) -> list[str]:
-    if not sessions:
+def _budget(report: JobReport) -> list[str]:
+    said = report.restarts
+    if said is None:
         return []
+    free = f", {said.free} not charged" if said.free else ""
+    return ["", f"restarts: {said.charged} of {said.most} (max_restarts){free}"]
+
+
+def _restarts(report: JobReport, sessions: Mapping[int, str]) -> list[str]:
+    if not sessions:
+        return _budget(report)
     often = "once" if len(sessions) == 1 else f"{len(sessions)} times"
     last = list(sessions.items())[-_LAST_SESSIONS:]
     shown = f", the last {len(last)} of them" if len(last) < len(sessions) else ""
-    return ["", f"restarted {often}{shown}:", *(safe(f"  session {number}: {reason}") for number, reason in last)]
+    said = (safe(f"  session {number}: {reason}") for number, reason in last)
+    return ["", f"restarted {often}{shown}:", *said, *_budget(report)[1:]]
 
 
 def headline(report: JobReport, now: float) -> str:

@@ -76,7 +76,7 @@ class Story:
         if report.state.ended:
             return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
         if report.state is JobState.RESTARTING and report.failure:
-            return [f"restarting, because {report.failure.reason}"]
+            return [f"restarting, because {report.restarting or report.failure.reason}"]
         if report.state is JobState.STOPPING:
             return [f"stopping, because {report.failure.reason}"] if report.failure else []
         return []

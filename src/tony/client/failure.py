@@ -10,6 +10,9 @@ from tony.model.report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
 
+#: The verdict on a job that was never to restart: nobody needs to be told.
+_NO_BUDGET = "max_restarts = 0"
+
 _ERRORS: dict[FailureClass, type[TonyError]] = {
     FailureClass.USER: ProgramError,
     FailureClass.INFRASTRUCTURE: InfraError,
@@ -71,7 +74,9 @@ def _facts(failure: Failure) -> str:
 
 def _reason(failure: Failure) -> list[str]:
     plain = f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}"
-    return [] if failure.reason == plain else [f"  {failure.reason}"]
+    said = [] if failure.reason == plain else [f"  {failure.reason}"]
+    known = not failure.verdict or failure.verdict == _NO_BUDGET
+    return said if known else [*said, f"  not started again: {failure.verdict}"]
 
 
 def _evidence(report: JobReport, failure: Failure) -> list[str]:

@@ -218,6 +218,24 @@ class Gathered(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(Event):
+    """A failure has got its verdict. For the record only: it follows from what stands before it.
+
+    Attributes:
+        task: who failed; None if it was no single task.
+        failure: what happened, one sentence.
+        decision: `tolerate`, `retry` (only that task starts again), `restart` (the gang does) or `fail` (the job).
+        reason: why that, and what was charged for it.
+    """
+
+    kind: ClassVar[str] = "judged"
+    task: TaskId | None
+    failure: str
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserCommand(Event):
     """Somebody asked for something: `kill`, or `kill-now` (no grace)."""
 
@@ -274,6 +292,7 @@ EVENTS: Mapping[str, type[Event]] = {
         Silent,
         SessionOpened,
         Gathered,
+        Judged,
         UserCommand,
         Deadline,
         ActionFailed,

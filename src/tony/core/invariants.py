@@ -9,7 +9,15 @@ from tony.core.machine import Application
 from tony.core.policies import size
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, AfterCondition, DistributedMode, JobState, RestartScope, RoleKind, TaskState
+from tony.model.states import (
+    ENDED_TASK_STATES,
+    AfterCondition,
+    DistributedMode,
+    JobState,
+    RestartScope,
+    RoleKind,
+    TaskState,
+)
 
 
 def broken(app: Application) -> list[str]:

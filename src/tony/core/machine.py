@@ -35,6 +35,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.ReconcileClosed: attempts.reconcile_closed,
     ev.SessionOpened: sessions.opened,
     ev.Gathered: _nothing,
+    ev.Judged: _nothing,
     ev.Queued: containers.queued,
     ev.Unsatisfiable: failing.unsatisfiable,
     ev.Granted: elastic.granted,

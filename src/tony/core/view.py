@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from tony.core.machine import Application
 from tony.core.policies import size
+from tony.core.policies.restart import counting
 from tony.core.state import RoleState, State, Task
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.report import AmReport, JobReport, RoleSize, TaskReport
+from tony.model.report import AmReport, JobReport, Restarts, RoleSize, TaskReport
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.units import format_duration
 
@@ -72,8 +73,17 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         submitted=around.submitted,
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
         waiting=_waiting(state, now, around.live),
+        restarts=_restarts(state, now),
+        restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
         sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
     )
+
+
+def _restarts(state: State, now: float) -> Restarts | None:
+    free = state.restarts_for_ports + state.restarts_free
+    if not state.restarts_charged and not free:
+        return None
+    return Restarts(charged=len(counting(state, now)), most=state.spec.max_restarts, free=free)
 
 
 def _size(role: RoleState) -> RoleSize:
@@ -98,17 +108,19 @@ def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=_why(state, task, live) or task.note,
+        note=_why(state, task, now, live) or task.note,
     )
 
 
-def _why(state: State, task: Task, live: Live) -> str:
+def _why(state: State, task: Task, now: float, live: Live) -> str:
     """Why a task does not run yet; empty when there is nothing to say."""
     if task.state is TaskState.PENDING and state.session and state.active:
         role = state.roles[task.id.role]
         waits = [f"{name} {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
         never = "can never start: it " if role.blocked else ""
         return f"{never}waits until {', '.join(waits)}" if waits else ""
+    if task.again is not None and task.state is TaskState.REGISTERED:
+        return f"starts again in {format_duration(max(0.0, task.again - now))}: {task.note}"
     why = _WAITS.get(task.state, "")
     if task.state is TaskState.STARTING and live.preparing:
         why = f"container is prepared: {live.preparing}"
@@ -139,7 +151,7 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     first = missing[0]
     seen = live.get(first.id, _NO_LIVE)
     said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
-    said += _why(state, first, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    said += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
     return said + _for_how_long(state, now)
 
 

@@ -32,7 +32,7 @@ class Failure:
         log: path of that task's stderr file, relative to the job's folder.
         others: one line for each further failure.
         blameless: it went through no fault of the job: no restart is charged for it.
-        verdict: why nothing was started again, of a job that it ended; else empty.
+        verdict: why nothing was started again, of a failure that ended the job although it may restart; else empty.
     """
 
     failure_class: FailureClass
@@ -99,6 +99,20 @@ class RoleSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """How often something started again, be it the gang or one task alone.
+
+    Attributes:
+        charged: those that count against `most` now; free: all those that were not charged.
+        most: `max_restarts`.
+    """
+
+    charged: int
+    most: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmReport:
     """The living application master."""
 
@@ -118,6 +132,8 @@ class JobReport:
         submitted, ended: wall-clock seconds since 1970.
         waiting: who is missing and why, one sentence; empty when nothing is waited for.
         sizes: of the roles that may have fewer tasks than they ask for.
+        restarts: how often something started again; None before anything did.
+        restarting: why the next session opens and what is charged for it; empty unless the job is restarting.
     """
 
     job: str
@@ -137,3 +153,5 @@ class JobReport:
     ended: float | None = None
     waiting: str = ""
     sizes: tuple[RoleSize, ...] = ()
+    restarts: Restarts | None = None
+    restarting: str = ""

@@ -32,7 +32,7 @@ def decide(turn: Turn, task: Task, failure: Failure) -> bool:
     nodes.blame(turn, failure)
     restarting.book(turn, failure, decision, alone=task)
     task.again = turn.now + decision.delay
-    task.note = f"{failure.reason}; only this task starts again ({decision.reason})"
+    task.note = f"{failure.reason} ({decision.reason})"
     turn.ask(act.Verdict(failure=failure, decision="retry", reason=f"only {task.name}: {decision.reason}"))
     if failure.cause == "port-collision":  # its ports are of no use: others are reserved in another container
         held = containers.held_by(state, task)

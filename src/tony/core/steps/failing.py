@@ -47,7 +47,7 @@ def _reconsider(turn: Turn, failure: Failure) -> None:
     first = turn.state.failures[0]
     never = restart_policy.never(turn.state, failure)
     if never and failure.at < first.at:
-        _fail_job(turn, failure, never)
+        _fail_job(turn, failure, never, never)
 
 
 def of_all(turn: Turn) -> None:
@@ -93,9 +93,9 @@ def _fail_session(turn: Turn, failure: Failure, why: str) -> None:
         turn.ask(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
         restarting.restart(turn, failure, decision)
     else:
-        _fail_job(turn, failure, f"{why}; {decision.reason}")
+        _fail_job(turn, failure, f"{why}; {decision.reason}", decision.reason)
 
 
-def _fail_job(turn: Turn, failure: Failure, why: str) -> None:
+def _fail_job(turn: Turn, failure: Failure, why: str, verdict: str = "") -> None:
     turn.ask(act.Verdict(failure=failure, decision="fail", reason=why))
-    ending.finish(turn, JobState.FAILED, failure, failure.reason, verdict=why)
+    ending.finish(turn, JobState.FAILED, failure, failure.reason, verdict=verdict)

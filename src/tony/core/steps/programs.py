@@ -25,7 +25,8 @@ def start(turn: Turn, tasks: Iterable[Task], version: int) -> None:
         state.move_task(task, TaskMove.START, turn.now)
         task.try_ = task.try_ + 1 if task.session == state.session else 1
         task.session, task.version, task.began = state.session, version, turn.now
-        task.note, task.again = "", None
+        task.note = f"try {task.try_}, for before: {task.note}" if task.try_ > 1 else ""
+        task.again = None
         if limit:
             state.timers.set(f"execution:{task.name}", turn.now + limit)
         role = task.id.role
