@@ -106,10 +106,10 @@ def test_a_partition_longer_than_the_time_out_costs_a_session(lab: Lab) -> None:
 
 
 def test_the_masters_disk_is_full(lab: Lab) -> None:
-    """It cannot write its log any more: the job ends with that as its cause, and nothing is left running."""
+    """It cannot write its log any more: the job ends with that as its cause, as soon as there is room to say so."""
     job = Rehearsal(lab, gate=False)
     job.wait_running(1)
-    with job.striker("fill disk of master"):
+    with job.striker("fill disk of master for 2s"):
         status = lab.wait(job.job)
         lab.wait_gone(job.job)
-    assert (status["state"], status["exit_code"]) == ("failed", 3), status
+    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "storage"), status

@@ -29,7 +29,7 @@ from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
 from tony.dataclass import dataclass
-from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, TonyError
+from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
 from tony.history.files import write_json
@@ -56,6 +56,8 @@ log = logging.getLogger("tony.am")
 GOODBYE = 5.0
 #: Seconds that a scheduler may take to give everything back; what does not die by then is stuck in the kernel.
 CLOSING = 60.0
+#: Seconds that a full disk may take to have room for the summary, and between two tries.
+ROOM, ROOM_PAUSE = 10.0, 0.2
 
 
 def main() -> int:
@@ -256,6 +258,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.master:
         with _whatever_happens("telling those who watch"):
             await parts.master.watchers.finish(report, GOODBYE)
+    if not folder.summary.exists():
+        with _whatever_happens("writing the summary, after all"):
+            await _write_later(folder, report)
     if parts.server:
         with _whatever_happens("closing the connections"):
             await parts.server.close()
@@ -265,6 +270,21 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.source:
         with _whatever_happens("telling the scheduler"):
             await parts.source.finish(report)
+
+
+async def _write_later(folder: JobFolder, report: JobReport) -> None:
+    """A disk that was full may have room in a moment: without a summary the job counts as lost with us."""
+    deadline = clock.monotonic() + ROOM
+    while True:
+        await asyncio.sleep(ROOM_PAUSE)
+        try:
+            write_summary(folder, report)
+        except StorageError:
+            if clock.monotonic() > deadline:
+                raise
+        else:
+            log.info("the job %s", report.state.value)
+            return
 
 
 @contextlib.contextmanager
