@@ -93,6 +93,16 @@ def test_one_task_gets_a_port_for_tensorboard(tmp_path: Path, extra: dict[str, R
     assert wants == [who]
 
 
+def test_whoever_may_be_the_chief_has_that_port(tmp_path: Path) -> None:
+    """Of a role of which some may be left out, the first that takes part shows the board: each keeps a port for it."""
+    spec = JobSpec(command="train", roles={"worker": Role(instances=3, min_instances=1), "ps": Role()})
+    parts = {str(each): part(tmp_path, str(each), spec) for each in spec.task_ids}
+    assert {who: (told.wants_tb_port, told.board) for who, told in parts.items()} == {
+        **{f"worker:{index}": (True, "worker:0") for index in range(3)},
+        "ps:0": (False, None),
+    }
+
+
 def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
     """On that task's port and nobody else's."""
     spec = JobSpec(command="train", framework="horovod", roles={"worker": Role(instances=2)})

@@ -66,6 +66,9 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     roles = {name: _possible(name, role, roles) for name, role in roles.items()}
     most = draw(st.integers(0, 1_000_000))
     roles = {name: replace(role, max_restarts=draw(st.none() | st.integers(0, most))) for name, role in roles.items()}
+    mode = draw(st.sampled_from(DistributedMode))
+    if mode is not DistributedMode.GANG:
+        roles = {name: replace(role, min_instances=None) for name, role in roles.items()}
     aside = (RoleKind.SIDECAR, RoleKind.SETUP)
     chief = any(name in ("chief", "worker") for name, role in roles.items() if role.kind not in aside)
     sidecars = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is RoleKind.SIDECAR)
@@ -86,7 +89,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         no_retry_on=draw(_codes),
         min_uptime=draw(_limits),
         restart_grace=draw(st.none() | durations),
-        distributed_mode=draw(st.sampled_from(DistributedMode)),
+        distributed_mode=mode,
         stop_on=draw(st.sampled_from(StopOn)) if chief and not sidecars else StopOn.ALL,
         failure_policy=draw(st.sampled_from(FailurePolicy)),
         stop_grace=draw(durations),
@@ -96,6 +99,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         heartbeat_interval=draw(st.sampled_from([0.05, 0.5, 1.0])),
         heartbeat_timeout=draw(st.sampled_from([1.5, 25.0])),
         gang_patience=draw(_limits),
+        gang_wait=draw(_limits),
+        shrink_after=draw(_limits),
         timeouts=Timeouts(**{name: draw(_limits) for name in Timeouts.__dataclass_fields__}),
         log_limit=draw(st.integers(1024, 2**50)),
         tls=draw(st.sampled_from(TlsMode)),
@@ -119,7 +124,8 @@ def _possible(name: str, role: Role, roles: dict[str, Role]) -> Role:
     limit = None if role.kind is RoleKind.SETUP else role.timeout_after
     alone = role.restart is RestartScope.TASK and not role.stop_on_failure
     scope = RestartScope.TASK if alone else RestartScope.SESSION
-    return replace(role, after=after, exports=exports, timeout_after=limit, restart=scope)
+    least = None if role.kind in (RoleKind.SETUP, RoleKind.SIDECAR) else role.min_instances
+    return replace(role, after=after, exports=exports, timeout_after=limit, restart=scope, min_instances=least)
 
 
 @st.composite
@@ -130,8 +136,10 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
     if possible and draw(st.sampled_from([True, False])):
         group = draw(st.sampled_from(possible))
         limit = TimeoutAfter(group=group, limit=draw(durations), on_timeout=draw(st.sampled_from(OnTimeout)))
+    instances = draw(st.integers(1, 10_000))
     return Role(
-        instances=draw(st.integers(1, 10_000)),
+        instances=instances,
+        min_instances=draw(st.none() | st.integers(1, instances - 1)) if instances > 1 else None,
         command=draw(st.none() | commands),
         kind=draw(st.sampled_from(RoleKind)),
         resources=Resources(
@@ -175,6 +183,8 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "restart_window": "off" if spec.restart_window is None else exact_duration(spec.restart_window),
         "min_uptime": "off" if spec.min_uptime is None else exact_duration(spec.min_uptime),
         "gang_patience": "off" if spec.gang_patience is None else exact_duration(spec.gang_patience),
+        "gang_wait": "off" if spec.gang_wait is None else exact_duration(spec.gang_wait),
+        "shrink_after": "off" if spec.shrink_after is None else exact_duration(spec.shrink_after),
         "distributed_mode": spec.distributed_mode.value,
         "stop_on": spec.stop_on.value,
         "failure_policy": spec.failure_policy.value,
@@ -219,7 +229,9 @@ def _role(role: Role) -> dict[str, Any]:
     limit = role.timeout_after
     tables = {
         **_common(role),
-        "instances": role.instances,
+        "instances": role.instances
+        if role.min_instances is None
+        else {"min": role.min_instances, "max": role.instances},
         "kind": role.kind.value,
         "memory": exact_size(role.resources.memory),
         "vcores": role.resources.vcores,

@@ -14,7 +14,7 @@ from tony.executor.environment import (
     load_framework,
     view,
 )
-from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.none import NoFramework
 from tony.model.cluster import ClusterSpec
 from tony.model.ids import TaskId
@@ -223,3 +223,18 @@ def test_variables_of_the_container() -> None:
     own = {"LIB": "/opt/lib", "MODE": "container", "SECRET": "of the node"}
     (env,) = built(own, container_env=given, inherit_env=False)
     assert (env["LIB"], env["MODE"], "ROOT" in env, "SECRET" in env) == ("/opt/lib", "container", False, False)
+
+
+def test_of_a_session_without_some_a_task_sees_the_others_only() -> None:
+    """Its index is its place among them; the board is the first one's, and so is being the chief."""
+    task = replace(
+        TASK, role="worker", index=2, instances={"worker": 4}, chief="worker:0", board="worker:0", num_tasks=4
+    )
+    order = replace(START, absent={"worker": (0, 1)}, instances={"worker": 2}, num_tasks=2)
+    seen = view(task, order, "h1:5000", 6006)
+    assert (str(seen.task), dict(seen.instances), seen.num_tasks, seen.tb_port) == ("worker:0", {"worker": 2}, 2, 6006)
+    assert common_environment(seen)["IS_CHIEF"] == "true"
+    assert view(replace(task, index=3), order, "h1:5000", 6007).tb_port is None
+    assert view(task, START, "h1:5000", 6006).tb_port is None
+    placed = replace(task, command="run {index} of {num_tasks}")
+    assert command_line(placed, seen) == ["bash", "-c", "run 0 of 2"]

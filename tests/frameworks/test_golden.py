@@ -11,8 +11,9 @@ import pytest
 
 from tony.frameworks.base import TaskView, common_environment
 from tony.frameworks.registry import home_of, load, names
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster import ClusterSpec, place_among
 from tony.model.codec import Json, from_plain
+from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frameworks"
@@ -23,23 +24,26 @@ def outputs(case: Json) -> Json:
     spec = from_plain(JobSpec, case["job"])
     cluster = from_plain(ClusterSpec, case["cluster"])
     framework = load(home_of(spec.framework))
-    shared = json.loads(json.dumps(framework.shared(spec, cluster)))
+    job = spec.without(cluster.absent)
+    shared = json.loads(json.dumps(framework.shared(job, cluster)))
     environments = {}
     for task in spec.task_ids:
-        if task.role in cluster.roles:
+        absent = cluster.absent.get(task.role, ())
+        if task.role in cluster.roles and task.index not in absent:
+            seen = TaskId(task.role, place_among(task.index, absent))
             view = TaskView(
                 job_id="job-1",
-                task=task,
+                task=seen,
                 session=cluster.session,
                 attempt=1,
                 try_=1,
-                instances={name: role.instances for name, role in spec.effective_roles.items()},
+                instances={name: role.instances for name, role in job.effective_roles.items()},
                 procs={name: role.procs_per_task for name, role in spec.effective_roles.items()},
                 chief=spec.chief,
-                num_tasks=spec.tracked_count,
+                num_tasks=job.tracked_count,
                 mode=spec.distributed_mode,
-                address=cluster.roles[task.role][task.index],
-                tb_port=6006 if task == spec.tensorboard_task else None,
+                address=cluster.roles[seen.role][seen.index],
+                tb_port=6006 if seen == spec.tensorboard_task else None,
             )
             own = framework.environment(shared, view)
             environments[str(task)] = [{**common_environment(view), **variables} for variables in own]

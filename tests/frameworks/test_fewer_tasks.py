@@ -1,0 +1,140 @@
+"""A session that is without some tasks looks, to its programs, like one of a job that never had them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.am.launching import task_part
+from tony.am.starts import Starts
+from tony.config.load import from_spec
+from tony.core.actions import Launch, Start
+from tony.errors import ConfigError
+from tony.executor.environment import view
+from tony.frameworks.base import common_environment
+from tony.frameworks.horovod import Horovod
+from tony.frameworks.registry import home_of, load, names
+from tony.model.cluster import ClusterSpec
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.staged import StagedJob
+from tony.model.states import DistributedMode, Meeting, RoleKind
+from tony.protocol.framing import MAX_FROM_AM, Decoder
+from tony.protocol.messages import StartProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Framework -> its roles beside the workers.
+BESIDE: Mapping[str, dict[str, Role]] = {
+    "tensorflow": {"chief": Role(), "ps": Role(kind=RoleKind.UNTRACKED, instances=2)},
+    "mxnet": {"scheduler": Role(), "server": Role()},
+}
+
+
+def job(framework: str, most: int, least: int) -> JobSpec:
+    """A job whose workers can be fewer."""
+    workers = Role(instances=most, min_instances=least)
+    return JobSpec(framework=framework, command="x", roles={**BESIDE.get(framework, {}), "worker": workers})
+
+
+def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
+    """Address -> everything that the program there is told, by way of the order to start that all get."""
+    framework = load(home_of(spec.framework))
+    record = JobRecord(
+        version=RECORD_VERSION,
+        job_id="j",
+        user="ann",
+        host="h",
+        submitted=0.0,
+        tony_version="0",
+        spec=spec,
+        staged=StagedJob(),
+        framework_module=home_of(spec.framework),
+    )
+    starts = Starts(record, framework, 1)
+    starts.publish(cluster)
+    found = {}
+    for role, addresses in cluster.roles.items():
+        present = [i for i in range(spec.roles[role].instances) if i not in cluster.absent.get(role, ())]
+        for index, address in zip(present, addresses, strict=True):
+            task = TaskId(role, index)
+            decoder = Decoder(MAX_FROM_AM)
+            decoder.feed(starts.frame(Start(task=task, session=1, try_=1, version=1)))
+            order = decoder.next_message()
+            assert isinstance(order, StartProgram)
+            part = task_part(record, framework, 1, Launch(container="c", task=task, session=1), "unix:/x", 1.0)
+            seen = view(part, order, address, 6006 if part.wants_tb_port else None)
+            found[address] = common_environment(seen), framework.environment(order.shared, seen), dict(seen.instances)
+    return found
+
+
+@pytest.mark.parametrize("framework", sorted(set(names()) - {"standalone"}))
+@given(data=st.data())
+def test_programs_cannot_tell(framework: str, data: st.DataObject) -> None:
+    """Whoever is left out, all variables of all others are those of a smaller job, with no gap in any count."""
+    most = data.draw(st.integers(2, 6))
+    absent = data.draw(st.sets(st.integers(0, most - 1), min_size=1, max_size=most - 1))
+    spec = job(framework, most, most - len(absent))
+    smaller = {**spec.roles, "worker": Role(instances=most - len(absent))}
+    addresses = {
+        name: tuple(f"10.0.0.{9 * number + i}:5{i:03}" for i in range(role.instances))
+        for number, (name, role) in enumerate(smaller.items())
+    }
+    whole = ClusterSpec(session=1, version=1, roles=addresses)
+    assert told(spec, replace(whole, absent={"worker": tuple(sorted(absent))})) == told(
+        replace(spec, roles=smaller), whole
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "role", "why"),
+    [
+        ("tensorflow", "ps", "each ps keeps a part of the model"),
+        ("mxnet", "server", "each server keeps a part of the model"),
+    ],
+)
+def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
+    """A role that keeps what others need is refused, with the key, the value and the way out."""
+    spec = job(framework, 3, 1)
+    own = replace(spec.roles[role], instances=3, min_instances=2)
+    with pytest.raises(ConfigError) as error:
+        from_spec(replace(spec, roles={**spec.roles, role: own}), environ={}, site_files=[])
+    (problem,) = error.value.problems
+    assert (problem.key, problem.value) == (f"roles.{role}.instances.min", "2")
+    assert why in problem.message
+    assert problem.message.endswith("Write how many it has: instances = 3.")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"kind": RoleKind.SIDECAR}, "nobody waits for a sidecar"),
+        ({"kind": RoleKind.SETUP}, "each task of a setup role starts by itself"),
+        ({"distributed_mode": DistributedMode.FCFS}, 'with distributed_mode = "fcfs" each task starts by itself'),
+    ],
+    ids=["sidecar", "setup", "fcfs"],
+)
+def test_where_there_is_no_gang(more: dict[str, Any], said: str) -> None:
+    """Whoever starts by himself needs no leave to do so."""
+    spec = job("none", 3, 1)
+    kind = more.pop("kind", RoleKind.TRACKED)
+    roles = {"chief": Role(), "worker": replace(spec.roles["worker"], kind=kind)}
+    with pytest.raises(ConfigError) as error:
+        from_spec(replace(spec, roles=roles, **more), environ={}, site_files=[])
+    (problem,) = error.value.problems
+    assert problem.key == "roles.worker.instances.min"
+    assert said in problem.message
+
+
+def test_any_worker_may_keep_the_meeting_point() -> None:
+    """Horovod's programs meet at the first that takes part, whichever that is; a whole gang at its first task."""
+    spec = job("horovod", 3, 1)
+    assert [Horovod().meeting(spec, task) for task in spec.task_ids] == [Meeting.STORE] * 3
+    whole = replace(spec, roles={"worker": Role(instances=3)})
+    assert [Horovod().meeting(whole, task) for task in whole.task_ids] == [Meeting.STORE, None, None]
