@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tony.am import summoning
-from tony.am.summoning import AT_ONCE, Summoning, is_callable, summon
+from tony.am.summoning import AT_ONCE, Summoning, summon
 from tony.client.certificates import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Done, Message, Summon
 from tony.rpc import Connection, Server
+from tony.rpc.address import is_callable
 
 JOB = make_credentials(tls=True)
 HERE = "tls:10.0.0.7:4711"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from tony import clock
 from tony.am.log_relay import LogRelay
-from tony.am.summoning import is_callable
 from tony.am.tunnels import Tunnels
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import Application
@@ -23,6 +22,7 @@ from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
+from tony.rpc.address import is_callable
 from tony.rpc.connection import Connection
 
 log = logging.getLogger(__name__)

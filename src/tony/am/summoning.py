@@ -18,7 +18,6 @@ from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Done, Summon
-from tony.rpc.address import TlsAddress, parse
 from tony.rpc.transport import connect
 
 log = logging.getLogger(__name__)
@@ -31,19 +30,8 @@ AT_ONCE = 64
 _FIRST, _MOST = 0.2, 5.0
 #: Seconds in which one that has answered should have come.
 _ON_ITS_WAY = 2.0
-#: Characters of an address where an executor says that it can be called.
-_LONGEST = 300
 
 Who = TypeVar("Who", bound=Hashable)
-
-
-def is_callable(address: str) -> bool:
-    """Whether what an executor says is an address at which it could be called; else take it as empty."""
-    try:
-        where = parse(address)
-    except ValueError:
-        return False
-    return isinstance(where, TlsAddress) and where.port > 0 and len(address) <= _LONGEST and address.isprintable()
 
 
 async def summon(address: str, credentials: Credentials, attempt: int, own_address: str) -> bool:

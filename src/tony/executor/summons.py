@@ -15,7 +15,7 @@ from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message, Summon
-from tony.rpc.address import TlsAddress, parse
+from tony.rpc.address import TlsAddress, is_callable, parse
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
 from tony.rpc.sockets import EVERYWHERE
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 _MOST_STRANGERS = 8
 #: Seconds that each of them has for it.
 _PATIENCE = 5.0
-#: Characters of an address; lives of an application master. A scheduler gives up after a few.
-_LONGEST, _MOST_ATTEMPTS = 300, 10**6
+#: Lives of an application master. A scheduler gives up after a few.
+_MOST_ATTEMPTS = 10**6
 
 
 class Summons:
@@ -87,12 +87,7 @@ class Summons:
 
 def is_sound(summon: Summon) -> bool:
     """Whether a summons makes sense: attempts count from 1, and nobody is sent to a place that speaks no TLS."""
-    try:
-        where = parse(summon.address)
-    except ValueError:
-        return False
-    is_place = isinstance(where, TlsAddress) and where.port > 0 and len(summon.address) <= _LONGEST
-    return is_place and 1 <= summon.attempt <= _MOST_ATTEMPTS and summon.address.isprintable()
+    return is_callable(summon.address) and 1 <= summon.attempt <= _MOST_ATTEMPTS
 
 
 def _places(host: str) -> tuple[str, ...]:

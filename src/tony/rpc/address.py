@@ -33,6 +33,17 @@ class TlsAddress:
 
 
 Address = UnixAddress | TlsAddress
+#: Characters of an address that a peer names.
+_LONGEST = 300
+
+
+def is_callable(text: str) -> bool:
+    """Whether a peer's word for where it listens can be used, and kept: a port that speaks TLS, and nothing else."""
+    try:
+        where = parse(text)
+    except ValueError:
+        return False
+    return isinstance(where, TlsAddress) and where.port > 0 and len(text) <= _LONGEST and text.isprintable()
 
 
 def parse(text: str) -> Address:
