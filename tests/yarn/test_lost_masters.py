@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 
 import pytest
 
@@ -16,20 +14,6 @@ from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-
-def test_a_second_master_tells_that_the_first_was_lost(lab: YarnLab) -> None:
-    """It begins nothing anew; the first one's events are kept, and the first one's containers are ended."""
-    job = lab.detach(lab.roles(FAMILY), "--set", "scheduler.yarn.max_attempts=2")
-    lab.wait_wrote("0")
-    os.kill(lab.master_of(job), signal.SIGKILL)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"], status["attempt"]) == ("failed", 3, 2)
-    assert status["failure"]["cause"] == "am-lost"
-    assert "the application master of attempt 1 was lost" in status["failure"]["reason"]
-    assert "attempt 1 was lost" in lab.wait_application(job)["diagnostics"]
-    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 1
-    lab.wait_gone(job)
 
 
 def test_killed_through_yarn(lab: YarnLab) -> None:
@@ -65,7 +49,7 @@ async def _kill(lab: YarnLab, job: str) -> None:
 
 def test_given_up_by_yarn(lab: YarnLab) -> None:
     """As when the master's node is missed: nobody killed the job, the cluster failed it, and that is what is said."""
-    job = lab.detach(lab.roles(FAMILY))
+    job = lab.detach(lab.roles(FAMILY), "--set", "am_attempts=1")
     lab.wait_wrote("0")
     follower = lab.follow("logs", job, "--follow")
     cli = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
