@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +163,14 @@ def test_killed_again_before_it_has_gathered_anybody(lab: Lab) -> None:
     job = submitted(lab)
     before = pids(lab, job)
     for _ in range(3):
-        master, _supervisor = lab.masters(job)
-        kill(master)
-        until(lambda dead=master: lab.masters(job)[0] != dead, "another one has come")
+        kill(dead := lab.masters(job)[0])
+        until(partial(differs, lab, job, dead), "another one has come")
     assert pids(lab, job) == before
     finish(lab, job)
+
+
+def differs(lab: Lab, job: str, dead: int) -> bool:
+    return lab.masters(job)[0] != dead
 
 
 @pytest.mark.parametrize("event", [1, 3, 5, 6, 8, 9])

@@ -18,6 +18,11 @@ class Box:
     def __init__(self) -> None:
         self._inlet, self._outlet = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
+    def close(self) -> None:
+        """Lets go of it, and of what is in it unless somebody else has the box."""
+        self._inlet.close()
+        self._outlet.close()
+
     def put(self, descriptor: int) -> None:
         """Puts an open file in. The descriptor stays the caller's.
 

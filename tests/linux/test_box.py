@@ -1,0 +1,57 @@
+"""A letter box for an open file keeps it, whatever becomes of who put it in."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from tony.linux.box import Box
+
+
+def locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def put_by_a_fork(box: Box, *paths: Path) -> None:
+    """A process locks files, puts them in and is over."""
+    pid = os.fork()
+    if pid == 0:
+        for path in paths:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            box.put(file)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_lock_outlives_who_took_it(tmp_path: Path) -> None:
+    """In the box, and as the descriptor that is taken out; programs that are started do not get that."""
+    box = Box()
+    put_by_a_fork(box, tmp_path / "a")
+    assert locked(tmp_path / "a")
+    found = box.take_last()
+    assert found is not None
+    assert not os.get_inheritable(found)
+    assert locked(tmp_path / "a")
+    os.close(found)
+    assert not locked(tmp_path / "a")
+    box.close()
+
+
+def test_the_last_one_counts(tmp_path: Path) -> None:
+    """Those before it are let go of; an empty box is empty."""
+    box = Box()
+    assert box.take_last() is None
+    put_by_a_fork(box, tmp_path / "a", tmp_path / "b")
+    found = box.take_last()
+    assert found is not None
+    assert (locked(tmp_path / "a"), locked(tmp_path / "b")) == (False, True)
+    os.close(found)
+    assert box.take_last() is None
+    put_by_a_fork(box, tmp_path / "a")
+    box.close()
+    assert not locked(tmp_path / "a")

@@ -1,0 +1,75 @@
+"""A lock that says "I live", shared with forks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tony.linux import life_lock
+
+#: Takes the lock and says whether it could; holds it until its input ends.
+OTHER = """
+import sys
+from pathlib import Path
+from tony.linux import life_lock
+life_lock._TRIES = 2
+print(life_lock.take(Path(sys.argv[1])), flush=True)
+sys.stdin.read()
+"""
+
+
+def other(path: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def could_take(path: Path) -> bool:
+    return other(path).communicate("")[0] == "True\n"
+
+
+def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
+    """Who has it has it; somebody else does not get it before it is given back."""
+    path = tmp_path / "lock"
+    assert life_lock.taken_by(path) is None
+    assert life_lock.take(path)
+    assert life_lock.take(path)
+    assert life_lock.taken_by(path) == os.getpid()
+    assert not could_take(path)
+    life_lock.let_go(path)
+    life_lock.let_go(path)
+    assert life_lock.taken_by(path) is None
+    assert could_take(path)
+
+
+def test_held_by_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is said, after some tries."""
+    monkeypatch.setattr(life_lock, "_TRIES", 2)
+    holder = other(tmp_path / "lock")
+    assert holder.stdout
+    assert holder.stdout.readline() == "True\n"
+    assert not life_lock.take(tmp_path / "lock")
+    holder.communicate("")
+    assert life_lock.take(tmp_path / "lock")
+    life_lock.let_go(tmp_path / "lock")
+
+
+def test_it_lives_as_long_as_a_fork(tmp_path: Path) -> None:
+    """A fork has it as well, knows who took it, and keeps it when that one has given it back."""
+    path = tmp_path / "lock"
+    assert life_lock.take(path)
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        right = life_lock.take(path) and life_lock.taken_by(path) == os.getppid()
+        os.close(theirs)
+        os.read(ours, 1)
+        os._exit(0 if right else 1)
+    os.close(ours)
+    life_lock.let_go(path)
+    assert not could_take(path)
+    os.close(theirs)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert could_take(path)
