@@ -12,6 +12,7 @@ From what is said to one job (`load`):
     sheet, convert, after           each value made canonical, every mistake noted
     paths, addresses                paths of this machine, and what lies in a cluster's file system
     check, providers                mistakes that no single value shows; what framework and scheduler say
+    elastic                         roles that may have fewer tasks than they ask for
     build                           the JobSpec
     original                        jobs of the original TonY: XML and flags -> values as a job file has them; a package
     notes                           what is worth knowing of settings, and is no mistake
