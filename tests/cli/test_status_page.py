@@ -13,7 +13,7 @@ from tests.client.played_master import FAILURE
 from tony import clock
 from tony.cli.live_table import live_table
 from tony.cli.status_page import status_page
-from tony.model.report import FailureClass, JobReport
+from tony.model.report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 
 #: 2026-01-31, 12:00:00 UTC.
@@ -57,6 +57,13 @@ def test_a_job_that_comes_up(running: JobReport) -> None:
         "",
         "waiting 12 s for worker:1: container started, not registered",
     ]
+
+
+def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
+    """How many each such role has in this session, below the tasks."""
+    sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=("worker:1",)),)
+    lines = status_page(replace(running, waiting="", sizes=sizes))
+    assert lines[-3:] == ["", "session 1:", "  worker has 1 of 2 tasks (min 1)"]
 
 
 def test_a_job_that_failed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.played_master import FAILURE
 from tony.cli.story import Story, ranges
-from tony.model.report import JobReport, TaskReport
+from tony.model.report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
 
@@ -91,6 +91,18 @@ def test_many_tasks_are_told_together(story: Story) -> None:
     """A line for each of a thousand would tell nothing."""
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
     assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 run"]
+
+
+def test_who_is_left_out_is_told_once_a_session(story: Story) -> None:
+    """And how many the role has then; a session that has all says nothing."""
+    tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
+    small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
+    first = report(tasks=tasks, sizes=(small,))
+    said = "goes without worker:1-2, worker:4: worker has 2 of 5 tasks (min 2)"
+    assert story.tell(first, 1.0) == [f"session 1 {said}"]
+    assert story.tell(first, 2.0) == []
+    assert story.tell(replace(first, session=2, sizes=(replace(small, tasks=5, left_out=()),)), 3.0) == []
+    assert story.tell(replace(first, session=3), 4.0) == [f"session 3 {said}"]
 
 
 def test_ranges() -> None:

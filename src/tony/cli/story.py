@@ -46,6 +46,7 @@ class Story:
         self._shape_since = 0.0
         self._told_shape = ""
         self._told_at = 0.0
+        self._told_sizes: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def tell(self, report: JobReport, now: float) -> list[str]:
         """What is new in a report.
@@ -55,6 +56,7 @@ class Story:
         """
         lines = [
             *self._beginning(report),
+            *self._sizes(report),
             *self._tasks(report.tasks),
             *self._waiting(report.waiting, now),
             *self._state(report),
@@ -68,6 +70,18 @@ class Story:
         count = len(report.tasks)
         tasks = f"{count} task{'s' if count != 1 else ''}"
         return [f"job {report.job} ({report.name}): {tasks} on {report.scheduler}; its record: {report.folder}"]
+
+    def _sizes(self, report: JobReport) -> list[str]:
+        """Who is left out of a session, once."""
+        lines = []
+        for size in report.sizes:
+            told = report.session, size.left_out
+            if size.left_out and self._told_sizes.get(size.role) != told:
+                self._told_sizes[size.role] = told
+                left_out = ranges(task for task in report.tasks if task.task in size.left_out)
+                has = f"session {report.session} goes without {left_out}"
+                lines.append(f"{has}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
+        return lines
 
     def _state(self, report: JobReport) -> list[str]:
         before = self._last.state if self._last else JobState.SUBMITTED
