@@ -291,3 +291,66 @@ def test_the_dead_say_nothing(scene: Scene) -> None:
     scene.desk.closed(wire.me)
     check_for(scene, 20)
     assert scene.fed == []
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
+def asks(mono: float) -> msg.Heartbeat:
+    """A heartbeat that wants to know whether it is heard."""
+    return msg.Heartbeat(mono=mono, asks=True)
+
+
+def test_who_asks_is_told_what_was_heard(scene: Scene) -> None:
+    """In the executor's own time, from which on its lease runs anew; who does not ask costs nothing."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, msg.Heartbeat(mono=1.0))
+    scene.desk.received(wire.me, asks(2.5))
+    welcome = msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=True)
+    assert wire.sent == [welcome, msg.Ack(n=0, heard=2.5)]
+
+
+def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> None:
+    """Its executor may be heard, and is told to end; but that another takes its place is reckoned with."""
+    wire = scene.attach()
+    scene.desk.received(wire.me, ready(1))
+    scene.simulation.app.state.containers["c-1"].presumed = True
+    scene.desk.received(wire.me, asks(2.5))
+    assert [message for message in wire.sent if isinstance(message, msg.Ack)] == []
+    again = scene.attach()
+    assert again.sent[0] == msg.Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=False)
+
+
+def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> None:
+    """It does not hear of its scheduler: the next one may have given up what we still hear."""
+    wire = scene.attach()
+    scene.desk.in_charge = lambda: False
+    scene.desk.received(wire.me, asks(2.5))
+    assert len(wire.sent) == 1
+    scene.desk.in_charge = lambda: True
+    scene.desk.received(wire.me, asks(3.5))
+    assert wire.sent[-1] == msg.Ack(n=0, heard=3.5)
+
+
+def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
+    """Of one that was never heard of, nothing is known: now."""
+    scene.now = 1010.0
+    wire = scene.attach()
+    scene.now = 1014.0
+    scene.desk.received(wire.me, msg.Heartbeat())
+    scene.desk.closed(wire.me)
+    scene.now = 1040.0
+    assert scene.desk.contact("c-1") == 14.0
+    assert scene.desk.contact("c-9") == 40.0
+
+
+def test_whoever_nobody_counts_on_any_more_is_let_go(scene: Scene) -> None:
+    """A container that was given up is forgotten when its lease is over, by the machine; then by us, too."""
+    wire = scene.attach()
+    del scene.simulation.app.state.containers["c-1"]
+    scene.now += 1.0
+    scene.desk.check()
+    before = wire.open
+    scene.now += 3.0
+    scene.desk.check()
+    assert (before, wire.open, len(scene.desk)) == (True, False, 0)

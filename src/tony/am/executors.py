@@ -79,6 +79,9 @@ class Executors:
     Args:
         feed: takes an event.
         now: the job's time.
+
+    Attributes:
+        in_charge: whether no later application master can have been started; see `ContainerSource.in_charge`.
     """
 
     def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
@@ -92,6 +95,7 @@ class Executors:
         self._unacked: set[Peer] = set()
         self._level: str | None = None
         self._checked = clock.monotonic()
+        self.in_charge: Callable[[], bool] = lambda: True
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
@@ -312,9 +316,9 @@ class Executors:
         return round(max(0.0, self._now() - max(0.0, silence)), 6)
 
     def _renews(self, peer: Peer) -> bool:
-        """Whether the lease of an executor is renewed: its container is still counted on."""
+        """Whether the lease of an executor is renewed: its container is still counted on, and that is ours to say."""
         held = self._app.state.containers.get(peer.container)
-        return held is not None and not held.presumed
+        return held is not None and not held.presumed and self.in_charge()
 
     def _drop(self, peer: Peer) -> None:
         if self._peers.get(peer.task) is peer:

@@ -128,6 +128,11 @@ class ContainerSource(ABC):
             SchedulerError: the scheduler cannot be used.
         """
 
+    def in_charge(self) -> bool:
+        """Whether it is certain that no later application master of this job has been started yet. Else executors that
+        still hear this one are not told to count on it: their programs may be given up by the later one."""
+        return True
+
     async def watch(self) -> None:  # noqa: B027 - not every scheduler can be lost
         """Returns when there is nothing more to watch. Called once, after `open`.
 

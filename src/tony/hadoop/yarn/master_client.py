@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -100,6 +101,10 @@ _REFUSALS: Final = (
 )
 
 Handler = Callable[[News], None]
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class AttemptOver(HadoopError):  # noqa: N818 - a noun reads better where it is raised
@@ -195,6 +200,7 @@ class MasterClient:
         self._changed_at = -math.inf
         self._sent_at = -math.inf
         self._heard_at = -math.inf
+        self._known_at = _now()
         self._odd = 0
         #: Key -> what asks for it again; and the pause before that, as long as none of it was granted.
         self._again: dict[int, asyncio.TimerHandle] = {}
@@ -257,6 +263,11 @@ class MasterClient:
     def silence(self) -> float:
         """Seconds for which a heartbeat has waited for its answer; 0 if none waits."""
         return asyncio.get_running_loop().time() - self._sent_at if self._heard_at < self._sent_at else 0.0
+
+    @property
+    def unknown_for(self) -> float:
+        """Seconds for which the ResourceManager has said nothing of us, those included in which this machine slept."""
+        return _now() - self._known_at
 
     # -- registration
 
@@ -361,6 +372,7 @@ class MasterClient:
             return News()
         self._odd = 0
         self._heard_at = asyncio.get_running_loop().time()
+        self._known_at = _now()
         return await self._take(response)
 
     async def _take(self, response: AllocateResponse) -> News:

@@ -53,6 +53,8 @@ from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.tokens import for_programs
 from tony.schedulers.yarn.unfit_nodes import UnfitNodes
 
+#: The part of YARN's patience with an application master in which that is certain to be the latest one.
+_CERTAIN = 0.8
 #: Seconds that programs outlive the time after which YARN gives up what it does not hear of.
 _LEASE_MORE = 300.0
 #: The part of the time that the ResourceManager waits for our registration in which HDFS may be away.
@@ -293,6 +295,11 @@ class YarnSource(ContainerSource):
     def _one_less(self, role: str) -> None:
         if self._sink and self._demand:
             self._demand.ask(role)
+
+    def in_charge(self) -> bool:
+        # From when it has not heard us for the expiry interval on, the ResourceManager may start the next attempt. We
+        # count from when its answer came, which is later than when it heard us.
+        return self._master is None or self._master.unknown_for < _CERTAIN * self._expiry
 
     async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
         name = f"{task.role}:{task.index}"
