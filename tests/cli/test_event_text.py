@@ -40,6 +40,10 @@ CASES: list[tuple[ev.Event, str]] = [
         "worker:1 of session 1: killed by SIGSEGV after 12 s; exports A, C; printed nothing for B",
     ),
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
+    (
+        ev.ContainerEnded(container="c-1", cause="node lost", presumed=True, contact=1.0, lease=600.0),
+        "c-1: node lost; nobody has seen it end",
+    ),
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "nothing was heard of worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (

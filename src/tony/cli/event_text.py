@@ -69,7 +69,8 @@ def describe(event: ev.Event) -> str:
             ended = f"{status.describe()} after {format_duration(status.duration)}"
             return f"{event.task} of session {event.session}: {ended}{_exports(event.exports)}"
         case ev.ContainerEnded():
-            return f"{event.container}: {event.cause}"
+            unseen = "; nobody has seen it end" if event.presumed else ""
+            return f"{event.container}: {event.cause}{unseen}"
         case ev.Silent():
             return f"nothing was heard of {event.task} for {format_duration(event.silence)}"
         case ev.SessionOpened():
