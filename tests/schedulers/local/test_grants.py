@@ -69,3 +69,19 @@ def test_impossible_demand(grants: Grants) -> None:
         "4 containers of worker were asked for, and the job's claim has room for 3"
     )
     assert grants.impossible("chief", 1) == "the job has no role chief"
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["adopted first", "admitted first"])
+def test_what_was_granted_by_an_earlier_master_counts(first: bool) -> None:
+    """Its memory and its devices are its own until it ends, whichever of the two is heard first."""
+    roles = {"worker": Role(instances=3, resources=Resources(memory=4, gpus=1))}
+    grants = Grants(JobSpec(roles=roles, command="true"))
+    if first:
+        grants.adopt("worker", ("b",))
+    grants.admit(12, ("a", "b", "c"))
+    if not first:
+        grants.adopt("worker", ("b",))
+    grants.want("worker", 3)
+    assert list(grants.take()) == [("worker", ("a",)), ("worker", ("c",))]
+    grants.ended("worker", ("b",))
+    assert list(grants.take()) == [("worker", ("b",))]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,3 +120,78 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
             each.close()
 
     asyncio.run(scenario())
+
+
+def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> Holding:
+    """As the next application master of the same job does."""
+    record = prepared_job(place.parent / "home", two_roles(), "local-20260101-000000-0a1b2c").record
+    return Holding(
+        lambda: Ledger(place),
+        Ledger(place),
+        record,
+        [Need(memory=memory, gpus=1)],
+        Machine(memory=10, gpus=("a",)),
+        inherited=descriptor,
+        hand_on=handed_on.append,
+    )
+
+
+def nothing() -> int:
+    """An open file that is no claim."""
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
+    """The same file, the same devices, without a look at the line; it can be given back, and nothing is left."""
+
+    async def scenario() -> None:
+        first = take_over(place, nothing(), [])
+        await first.obtain(print)
+        before = seen(place)
+        second = take_over(place, os.dup(first.descriptors[0]), [])
+        assert second.is_granted
+        assert (await second.obtain(print)).devices == ("a",)
+        assert seen(place) == before
+        second.close()
+        assert seen(place) == []
+        first.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
+    """Whoever came after it stands behind the one that takes it over as well; and that one can hand it on again."""
+
+    async def scenario() -> None:
+        ledger = Ledger(place)
+        with ledger.locked():
+            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
+        handed_on: list[int] = []
+        first = take_over(place, nothing(), handed_on)
+        assert not first.is_granted
+        waiting = asyncio.ensure_future(first.obtain(lambda text: None))
+        await until(lambda: handed_on)
+        before = seen(place)
+        second = take_over(place, os.dup(handed_on[0]), handed_on)
+        with ledger.locked():
+            later = ledger.post(new_claim(job="later", job_name="n", memory=10, gpus=1))
+        going_on = asyncio.ensure_future(second.obtain(lambda text: None))
+        await asyncio.sleep(0)
+        assert set(before) < set(seen(place))
+        assert len(seen(place)) == 3
+        other.withdraw()
+        assert (await asyncio.wait_for(going_on, PATIENCE)).devices == ("a",)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        second.close()
+        later.withdraw()
+        first.close()
+        ledger.close()
+
+    asyncio.run(scenario())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -14,10 +15,12 @@ import pytest
 from tests.conformance.local_bench import LocalBench, bench
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, StorageError
-from tony.linux import cgroup
+from tony.linux import cgroup, process
+from tony.model.ids import TaskId
 from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
+from tony.schedulers.base import KnownContainer
 from tony.schedulers.local import remains
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.source import LocalSource
@@ -307,3 +310,93 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
     assert "memory and GPUs that jobs of other users hold are not seen" in caplog.text
+
+
+class Inherited:
+    """What a master knows of its supervisor, as far as this source asks."""
+
+    lives = False
+
+    def __init__(self, claim: int) -> None:
+        self.claim = claim
+
+    def hand_on(self, claim: int) -> None:
+        """Nobody follows."""
+
+
+def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
+    """Executors go on with what they hold; what has died is not found; nothing of it is left; no number comes twice."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        found = await granted(made, events, "worker", 3)
+        for index, container in enumerate(found):
+            await launch(made, container, "worker", index)
+        pids = [int((await made.report(container))["pid"]) for container in found]
+        devices = [(await made.context(container)).container.gpu_devices for container in found]
+        claim = await die(made)
+        os.kill(pids[1], signal.SIGKILL)
+        await until(lambda: not process.is_alive(pids[1]))
+        for number in (1, 2):
+            made.job.folder.events(number).write_text('{"container":"c-7"}\n' if number == 1 else "")
+        later = successor(made, claim)
+        news: list[Event] = []
+        await later.open(news.append)
+        known = [
+            KnownContainer(id=name, role="worker", host="127.0.0.1", task=TaskId("worker", index))
+            for index, name in enumerate(found)
+        ]
+        never = KnownContainer(id="c-7", role="worker", host="127.0.0.1")
+        assert await later.recover([*known, never]) == [found[0], found[2]]
+        assert await later.recover(known) == [found[0], found[2]]
+        assert [process.is_alive(pid) for pid in pids] == [True, False, True]
+        later.set_demand("worker", 3)
+        await until(lambda: containers(news, "worker") == ["c-8"])
+        await later.launch("c-8", task_part(made.spec, made.job_id, "c-8", "worker", 1), credentials())
+        assert (await made.context("c-8")).container.gpu_devices == devices[1]
+        later.set_demand("worker", 0)
+        os.kill(pids[0], signal.SIGKILL)
+        later.kill(found[2], "a test")
+        await until(lambda: len(ends(news)) == 2)
+        assert {end.container: end.cause for end in ends(news)} == {
+            found[0]: "its executor ended; how, is not known",
+            found[2]: "killed: a test",
+        }
+        await later.close()
+        assert await made.leftovers() == []
+
+    play(scenario, tmp_path, spec=spec(worker=small(1, 3)), settings={"gpus": 3})
+
+
+async def die(made: LocalBench) -> int:
+    """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
+    source = made.source
+    assert isinstance(source, LocalSource)
+    source._sink = None
+    for task in source._tasks:
+        task.cancel()
+    await source._server.close()
+    assert source._holding
+    return os.dup(source._holding.descriptors[0])
+
+
+def successor(made: LocalBench, claim: int) -> LocalSource:
+    """The source of the next master. Its supervision is only played: a test's own process can adopt no orphans."""
+    assert isinstance(made.source, LocalSource)
+    later = LocalSource(made.job, executor_command=made.source._command)
+    later._supervision = Inherited(claim)  # type: ignore[assignment]
+    return later
+
+
+def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path: Path) -> None:
+    """Of its predecessors: it is closed without having been opened."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "worker", 1)
+        await launch(made, container, "worker")
+        pid = int((await made.report(container))["pid"])
+        later = successor(made, await die(made))
+        await later.close()
+        assert not process.is_alive(pid)
+        assert await made.leftovers() == []
+
+    play(scenario, tmp_path)

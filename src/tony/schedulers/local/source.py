@@ -178,19 +178,22 @@ class LocalSource(ContainerSource):
         if not folder.events(2).exists():
             return ()  # there was none
         logs = takewhile(Path.exists, map(folder.events, count(1)))
-        self._number = await beside(remains.highest, logs)
+        self._number = max(self._number, await beside(remains.highest, logs))
         if self._master_of_strays:
             await beside(remains.end_helpers, self._master_of_strays)
         noted = remains.noted(folder.remains)
         launched = {held.container: held for held in noted.launched}
         adopted = [each.id for each in known if each.task and self._adopt(each, each.task, launched.get(each.id))]
-        if not await beside(remains.end_job, folder.job_id, noted, adopted) or not await self._end_strays():
+        kept = list(self._containers)
+        if not await beside(remains.end_job, folder.job_id, noted, kept) or not await self._end_strays():
             _log.warning("something that an earlier application master has left does not die")
         _log.info("%d of %d containers live", len(adopted), len(known))
         return adopted
 
     def _adopt(self, known: KnownContainer, task: TaskId, launched: remains.Launched | None) -> bool:
         """Takes a container over whose executor lives."""
+        if known.id in self._containers:
+            return True
         if launched is None:
             launched = self._unnoted(known)
         if launched is None:
