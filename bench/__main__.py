@@ -24,6 +24,7 @@ ROWS = (
     "yarn_launch",
     "lost_worker",
     "lost_master",
+    "lost_executors",
     "yarn_failures",
 )
 

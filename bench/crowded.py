@@ -44,7 +44,7 @@ PATIENCE = 300.0
 _PER_PROCESS = 5000
 _ROLE = "worker"
 #: Seconds for what comes with a registration to be over, and what comes with a start.
-_REST = 2.0
+REST = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,34 +86,34 @@ def play(framework: str, tasks: int, steady: float) -> Crowded:
         CannotRun: something of it failed; the text says what.
     """
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
-        folder, credentials = _submitted(Path(home), framework, tasks)
-        with _master(folder) as master:
+        folder, credentials = submitted(Path(home), framework, tasks)
+        with running_master(folder) as master:
             try:
-                address = _address_of(folder, master)
-                asyncio.run(_until_granted(address, credentials, tasks))
-                with _crowd(address, credentials, tasks) as crowd:
+                address = address_of(folder, master)
+                asyncio.run(until_granted(address, credentials, tasks))
+                with players(address, credentials, tasks) as crowd:
                     return _play(master, crowd, tasks, steady)
             except (CannotRun, OSError) as error:
                 raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
 
 
-def _play(master: subprocess.Popen[bytes], crowd: Sequence[_Players], tasks: int, steady: float) -> Crowded:
-    watch = _Watch(master.pid)
-    joined = _all(crowd, "joined", order="join")
+def _play(master: subprocess.Popen[bytes], crowd: Sequence[Players], tasks: int, steady: float) -> Crowded:
+    watch = Watch(master.pid)
+    joined = everybody(crowd, "joined", order="join")
     joined_cpu = watch.cpu()
-    time.sleep(_REST)
-    registering = _Watch(master.pid)
-    told = _all(crowd, "told", order="register")
-    started = _all(crowd, "started")
+    time.sleep(REST)
+    registering = Watch(master.pid)
+    told = everybody(crowd, "told", order="register")
+    started = everybody(crowd, "started")
     started_cpu = registering.cpu()
-    time.sleep(_REST)
-    beating = _Watch(master.pid)
+    time.sleep(REST)
+    beating = Watch(master.pid)
     time.sleep(steady)
     share = beating.cpu() / beating.wall(time.monotonic())
     memory = memory_of(master.pid)
-    ending = _Watch(master.pid)
-    _all(crowd, "left", order="exit")
-    total = _cpu_at_end(master)
+    ending = Watch(master.pid)
+    everybody(crowd, "left", order="exit")
+    total = cpu_at_end(master)
     return Crowded(
         tasks=tasks,
         joined=watch.wall(max(moment.at for moment in joined)),
@@ -130,7 +130,7 @@ def _play(master: subprocess.Popen[bytes], crowd: Sequence[_Players], tasks: int
     )
 
 
-class _Watch:
+class Watch:
     """What a process has used since now."""
 
     def __init__(self, pid: int) -> None:
@@ -152,10 +152,17 @@ class _Watch:
 # --- the application master ---------------------------------------------------------------------------------------
 
 
-def _submitted(home: Path, framework: str, tasks: int) -> tuple[JobFolder, JobCredentials]:
+def submitted(home: Path, framework: str, tasks: int, restarts: int = 0) -> tuple[JobFolder, JobCredentials]:
     """A job as a client leaves it to its application master."""
     roles = {_ROLE: Role(instances=tasks)}
-    spec = JobSpec(name="crowded", framework=framework, command="true", roles=roles, tls=TlsMode.ALWAYS)
+    spec = JobSpec(
+        name="crowded",
+        framework=framework,
+        command="true",
+        roles=roles,
+        tls=TlsMode.ALWAYS,
+        max_restarts=restarts,
+    )
     job = prepared_job(home, spec, job_id="bench-1")
     record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
     credentials = make_credentials(tls=True)
@@ -165,7 +172,7 @@ def _submitted(home: Path, framework: str, tasks: int) -> tuple[JobFolder, JobCr
 
 
 @contextlib.contextmanager
-def _master(folder: JobFolder) -> Iterator[subprocess.Popen[bytes]]:
+def running_master(folder: JobFolder) -> Iterator[subprocess.Popen[bytes]]:
     argv = command("tony.testing.prompt_master", str(folder.path))
     with folder.am_log.open("ab") as output, _process(argv, output.fileno()) as process:
         yield process
@@ -184,7 +191,7 @@ def _process(argv: Sequence[str], output: int) -> Iterator[subprocess.Popen[byte
         process.communicate()
 
 
-def _address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
+def address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
     until = time.monotonic() + PATIENCE
     while not folder.am.exists():
         if master.poll() is not None or time.monotonic() > until:
@@ -193,7 +200,7 @@ def _address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
     return str(json.loads(folder.am.read_text())["address"])
 
 
-async def _until_granted(address: str, credentials: JobCredentials, tasks: int) -> None:
+async def until_granted(address: str, credentials: JobCredentials, tasks: int) -> None:
     """Waits until every task has its container; a second later each may be taken for launched."""
     connection = await connect(address, credentials.executors, PeerKind.CLIENT)
     async with asyncio.timeout(PATIENCE):
@@ -209,7 +216,7 @@ async def _until_granted(address: str, credentials: JobCredentials, tasks: int) 
     await asyncio.sleep(1.0)
 
 
-def _cpu_at_end(master: subprocess.Popen[bytes]) -> float:
+def cpu_at_end(master: subprocess.Popen[bytes]) -> float:
     """Waits until the application master is gone; seconds of its processor time in all."""
     _, status, usage = os.wait4(master.pid, 0)
     master.returncode = os.waitstatus_to_exitcode(status)
@@ -221,7 +228,7 @@ def _cpu_at_end(master: subprocess.Popen[bytes]) -> float:
 # --- the executors ------------------------------------------------------------------------------------------------
 
 
-class _Players:
+class Players:
     """One process of players."""
 
     def __init__(self, process: subprocess.Popen[bytes], casting: Casting) -> None:
@@ -248,14 +255,14 @@ class _Players:
 
 
 @contextlib.contextmanager
-def _crowd(address: str, credentials: JobCredentials, tasks: int) -> Iterator[Sequence[_Players]]:
+def players(address: str, credentials: JobCredentials, tasks: int) -> Iterator[Sequence[Players]]:
     parts = -(-tasks // _PER_PROCESS)
     argv = command("tony.testing.crowd")
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(_process(argv, subprocess.PIPE)) for _ in range(parts)]
         bounds = [tasks * number // parts for number in range(parts + 1)]
         yield [
-            _Players(process, _casting(address, credentials, first, after, tasks))
+            Players(process, _casting(address, credentials, first, after, tasks))
             for process, (first, after) in zip(processes, pairwise(bounds), strict=True)
         ]
 
@@ -271,11 +278,11 @@ def _casting(address: str, credentials: JobCredentials, first: int, after: int, 
     )
 
 
-def _all(crowd: Sequence[_Players], what: str, *, order: str = "") -> list[Moment]:
+def everybody(crowd: Sequence[Players], what: str, *, order: str = "") -> list[Moment]:
     """Waits until something is true of every player."""
-    for players in crowd if order else ():
-        players.tell(order)
-    return [players.moment(what) for players in crowd]
+    for each in crowd if order else ():
+        each.tell(order)
+    return [each.moment(what) for each in crowd]
 
 
 if __name__ == "__main__":

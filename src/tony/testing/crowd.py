@@ -10,6 +10,12 @@ then orders, one word a line. On standard output it says what came true, one `Mo
     join      all connect and register, but the understudy: it only attaches. When that is in the log: `joined`
     register  the understudy registers as well. When all were told to start: `told`; when each has heard that its
               word that it did is in the log: `started`
+    lose:7    the executor of task 7 is gone from one moment to the next. So many of these words as you like; then
+    lost      says that it is done: `lost`. From then on those that are left hear of a further session
+    come:7=c-101=2    another executor of task 7, in that container, whose first session is the second. When all were
+              told to start in the further session: `told`, and `started`, as at first
+    repeat    all who were there before say once more that the program of the first session has failed. When each has
+              heard that this was taken: `repeated`
     exit      every program ends well. When all were released and have left: `left`
 
 Executors beat from their welcome to their end, evenly spread over the interval that they were told.
@@ -24,7 +30,7 @@ import select
 import socket
 import ssl
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from tony.dataclass import dataclass
@@ -55,6 +61,8 @@ _BEAT = encode(
     )
 )
 _OK = ExitStatus(reason=ExitReason.EXITED, code=0)
+_STOPPED = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
+_FAILED = ExitStatus(reason=ExitReason.EXITED, code=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +114,30 @@ def address_of(index: int) -> str:
 class _Player:
     """One executor."""
 
-    __slots__ = ("_buffer", "_crowd", "_reports", "_skip", "acked", "here", "index", "sock")
+    __slots__ = (
+        "_buffer",
+        "_crowd",
+        "_reports",
+        "_running",
+        "_skip",
+        "acked",
+        "container",
+        "expects",
+        "here",
+        "index",
+        "session",
+        "sock",
+    )
 
-    def __init__(self, crowd: Crowd, index: int, sock: ssl.SSLSocket) -> None:
+    def __init__(self, crowd: Crowd, index: int, sock: ssl.SSLSocket, container: str, session: int) -> None:
         self._crowd = crowd
         self.index = index
         self.sock = sock
+        self.container = container
+        self.session = session
         self.here = True
-        self.acked = self._reports = self._skip = 0
+        self.acked = self._reports = self._skip = self._running = 0
+        self.expects: dict[int, str] = {}
         self._buffer = bytearray()
 
     def attach(self, task: str) -> None:
@@ -122,7 +146,7 @@ class _Player:
             encode(
                 msg.Attach(
                     task=task,
-                    container=container_of(self.index),
+                    container=self.container,
                     incarnation=os.urandom(8).hex(),
                     highest_attempt=1,
                     pid=os.getpid(),
@@ -131,15 +155,27 @@ class _Player:
             )
         )
 
-    def register(self) -> None:
-        """Its ports are reserved."""
-        self._reports += 1
-        self.say(encode(msg.Ready(n=self._reports, session=1, address=address_of(self.index))))
+    def register(self, expects: str = "") -> None:
+        """Its ports are reserved. `expects` is what is true as soon as the log has that."""
+        self._report(msg.Ready(n=self._reports + 1, session=self.session, address=address_of(self.index)), expects)
 
     def exit(self) -> None:
         """Its program ends well."""
-        self._reports += 1
-        self.say(encode(msg.ProgramExited(n=self._reports, session=1, try_=1, status=_OK, ago=0.0)))
+        self._ended(self.session, _OK)
+
+    def repeat(self) -> None:
+        """What it says is about a session that is long over."""
+        self._ended(1, _FAILED, "repeated")
+
+    def _ended(self, session: int, status: ExitStatus, expects: str = "") -> None:
+        self._running = 0
+        self._report(msg.ProgramExited(n=self._reports + 1, session=session, try_=1, status=status, ago=0.0), expects)
+
+    def _report(self, message: msg.Reported, expects: str = "") -> None:
+        self._reports = message.n
+        if expects:
+            self.expects[message.n] = expects
+        self.say(encode(message))
 
     def say(self, frame: bytes) -> None:
         """Sends; whoever says so little never finds the socket full."""
@@ -186,6 +222,11 @@ class _Player:
                 self._crowd.welcomed(self, interval)
             case msg.StartProgram():
                 self._start()
+            case msg.StopProgram() if self._running:
+                self._ended(self._running, _STOPPED)
+            case msg.Prepare(session=session) if session > self.session:
+                self.session = session
+                self.register()
             case msg.ReleaseExecutor():
                 self._crowd.released(self)
             case msg.Refused(code=code, reason=reason):
@@ -193,8 +234,8 @@ class _Player:
 
     def _start(self) -> None:
         self._crowd.told(self)
-        self._reports += 1
-        self.say(encode(msg.ProgramStarted(n=self._reports, session=1, try_=1, pid=4711)))
+        self._running = self.session
+        self._report(msg.ProgramStarted(n=self._reports + 1, session=self.session, try_=1, pid=4711), "started")
 
 
 class Crowd:
@@ -216,9 +257,11 @@ class Crowd:
         self._poll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._data = memoryview(bytearray(_READ))
-        self._players: list[_Player] = []
+        self._players: dict[int, _Player] = {}
         self._absent = deque(range(casting.first, casting.first + casting.count))
-        self._counts = {"joined": 0, "told": 0, "started": 0, "left": 0}
+        self._counts: Counter[str] = Counter()
+        self._words = b""
+        self._newcomers = 0
         self._interval = 1.0
         self._beats = 0
         self._beating: list[tuple[float, int, _Player]] = []
@@ -239,24 +282,43 @@ class Crowd:
     # --- orders ---------------------------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        words = os.read(0, _READ).decode().split()
-        self._over = not words
-        for word in words:
+        data = os.read(0, _READ)
+        self._over = not data
+        lines, _, self._words = (self._words + data).rpartition(b"\n")
+        for text in lines.decode().split():
+            word, _, rest = text.partition(":")
             match word:
                 case "join":
                     for _ in range(_CONNECTING):
                         self._connect_one()
                 case "register" if self._casting.understudy:
-                    self._players[-1].register()
+                    self._players[self._casting.first + self._casting.count - 1].register()
+                case "lose":
+                    self._leave(self._players.pop(int(rest)))
+                case "lost":
+                    self._counts.clear()
+                    self._tell_moment("lost")
+                case "come":
+                    index, container, session = rest.split("=")
+                    self._newcomers += 1
+                    self._connect(int(index), container, int(session))
+                case "repeat":
+                    for player in self._players.values():
+                        if player.container == container_of(player.index):
+                            player.repeat()
                 case "exit":
-                    for player in self._players:
+                    for player in self._players.values():
                         player.exit()
 
     def _count(self, what: str) -> None:
         self._counts[what] += 1
-        if self._counts[what] == self._casting.count:
-            at, cpu = time.monotonic(), time.process_time()
-            self._tell(Moment(what=what, at=at, cpu=cpu, received=self.received, beats=self._beats))
+        others = self._newcomers if what == "repeated" else 0
+        if self._counts[what] == self._casting.count - others:
+            self._tell_moment(what)
+
+    def _tell_moment(self, what: str) -> None:
+        at, cpu = time.monotonic(), time.process_time()
+        self._tell(Moment(what=what, at=at, cpu=cpu, received=self.received, beats=self._beats))
 
     def _is_understudy(self, player: _Player) -> bool:
         return self._casting.understudy and player.index == self._casting.first + self._casting.count - 1
@@ -264,15 +326,16 @@ class Crowd:
     # --- coming ---------------------------------------------------------------------------------------------------
 
     def _connect_one(self) -> None:
-        if not self._absent:
-            return
-        index = self._absent.popleft()
+        if self._absent:
+            index = self._absent.popleft()
+            self._connect(index, container_of(index), 1)
+
+    def _connect(self, index: int, container: str, session: int) -> None:
         plain = socket.create_connection(self._target)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setblocking(False)
         sock = self._context.wrap_socket(plain, server_hostname=AM_NAME, do_handshake_on_connect=False)
-        player = _Player(self, index, sock)
-        self._players.append(player)
+        player = self._players[index] = _Player(self, index, sock, container, session)
         self._poll.register(sock.fileno(), select.EPOLLIN)
         self._shake_hands(player)
 
@@ -292,8 +355,10 @@ class Crowd:
             return
         self._handlers[player.sock.fileno()] = lambda: self._read(player)
         player.attach(f"{self._casting.role}:{player.index}")
-        if not self._is_understudy(player):
+        if player.session > 1:
             player.register()
+        elif not self._is_understudy(player):
+            player.register("joined")
         self._connect_one()
         self._read(player)
 
@@ -320,11 +385,9 @@ class Crowd:
             self._count("joined")
 
     def acknowledged(self, player: _Player) -> None:
-        """Its first report is its registration, its second its start."""
-        if player.acked == 1 and not self._is_understudy(player):
-            self._count("joined")
-        elif player.acked == 2:
-            self._count("started")
+        """Some of its reports are in the log."""
+        for number in [number for number in player.expects if number <= player.acked]:
+            self._count(player.expects.pop(number))
 
     def told(self, player: _Player) -> None:
         """It was told to start."""
@@ -332,12 +395,15 @@ class Crowd:
 
     def released(self, player: _Player) -> None:
         """It may go."""
+        self._leave(player)
+        self._count("left")
+        self._over = self._counts["left"] == self._casting.count
+
+    def _leave(self, player: _Player) -> None:
         player.here = False
         self._poll.unregister(player.sock.fileno())
         del self._handlers[player.sock.fileno()]
         player.sock.close()
-        self._count("left")
-        self._over = self._counts["left"] == self._casting.count
 
     def _beat(self) -> None:
         now = time.monotonic()

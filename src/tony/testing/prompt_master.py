@@ -1,11 +1,16 @@
 """An application master whose scheduler grants at once what is asked for; its executors are played elsewhere.
 
 Everything else is as in production: `bootstrap.command("tony.testing.prompt_master", <job folder>)`.
+
+Whoever plays writes the containers that are to be lost with their node into the file `lost` of the job's folder, one a
+line, and sends SIGUSR1. Which task got which container from then on stands in `launched`: `c-1001 worker:7 2`, with the
+session in which it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from collections.abc import Sequence
 
@@ -28,9 +33,12 @@ class PromptSource(ContainerSource):
         self._living: Counter[str] = Counter()
         self._roles: dict[str, str] = {}
         self._number = 0
+        self._folder = job.folder.path
+        self._told = False
 
     async def open(self, sink: Sink) -> None:
         self._sink = sink
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._lose)
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return ()
@@ -40,7 +48,10 @@ class PromptSource(ContainerSource):
         self._grant(role)
 
     async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
-        """Whoever plays the executor knows by himself what to say."""
+        """Whoever plays the executor knows by himself what to say, and, but for the first ones, is told who he is."""
+        if self._told:
+            with (self._folder / "launched").open("a") as file:
+                file.write(f"{container} {task.role}:{task.index} {task.session}\n")
 
     def release(self, container: str, patience: float) -> None:
         self._end(container, "it was given back")
@@ -51,6 +62,11 @@ class PromptSource(ContainerSource):
     async def close(self) -> None:
         self._sink = None
 
+    def _lose(self) -> None:
+        self._told = True
+        for container in (self._folder / "lost").read_text().split():
+            self._end(container, "its node was lost", blameless=True)
+
     def _grant(self, role: str) -> None:
         while self._living[role] < self._demand[role]:
             self._living[role] += 1
@@ -59,10 +75,10 @@ class PromptSource(ContainerSource):
             self._roles[container] = role
             self._emit(Granted(container=container, role=role, host="127.0.0.1"))
 
-    def _end(self, container: str, cause: str) -> None:
+    def _end(self, container: str, cause: str, *, blameless: bool = False) -> None:
         role = self._roles.pop(container, None)
         if role is not None:
-            self._emit(ContainerEnded(container=container, cause=cause))
+            self._emit(ContainerEnded(container=container, cause=cause, blameless=blameless))
             self._living[role] -= 1
             self._grant(role)
 

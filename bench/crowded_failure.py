@@ -1,0 +1,154 @@
+"""One job of very many played executors of which some are gone from one moment to the next, with their nodes.
+
+As in `crowded.py`, the application master is a process as in production. What is lost: connections break, and a moment
+later the scheduler says that their containers have ended. Everybody else is told to stop, says that it has, is told of
+the next session, registers anew; those that come for the lost ones connect and register. The new spec is out when all
+have been told to start. In the end all who were there before say something about the session that is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.crowded import (
+    PATIENCE,
+    REST,
+    Players,
+    Watch,
+    address_of,
+    cpu_at_end,
+    everybody,
+    players,
+    running_master,
+    submitted,
+    until_granted,
+)
+from bench.harness import CannotRun
+from tony.am.taking_over import take_over
+from tony.client.master import ask_report
+from tony.model.codec import from_plain
+from tony.model.layout import JobFolder
+from tony.model.record import JobRecord
+from tony.model.states import TaskState
+from tony.testing.crowd import container_of
+
+#: Of so many executors one is lost.
+_ONE_OF = 100
+#: Seconds from the end of a connection to the scheduler's word on its container: no scheduler is quicker to notice.
+_NOTICED = 0.1
+_TICK = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survived:
+    """What the loss cost.
+
+    Attributes:
+        told: seconds from the loss until all had their new spec.
+        started: seconds from the loss until each had heard that its new start is in the log.
+        cpu: seconds of the application master's processor time until then.
+        kept: executors that stayed.
+        repeated: messages about the old session that came after the new one had begun.
+        refused: how many of them the machine has refused.
+    """
+
+    told: float
+    started: float
+    cpu: float
+    kept: int
+    repeated: int
+    refused: int
+
+
+def play(framework: str, tasks: int) -> Survived:
+    """Plays one job whose nodes fail once.
+
+    Raises:
+        CannotRun: something of it failed; the text says what.
+    """
+    with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
+        folder, credentials = submitted(Path(home), framework, tasks, restarts=1)
+        with running_master(folder) as master:
+            try:
+                address = address_of(folder, master)
+                asyncio.run(until_granted(address, credentials, tasks))
+                with players(address, credentials, tasks) as crowd:
+                    return _play(master, folder, crowd, tasks)
+            except (CannotRun, OSError) as error:
+                raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
+
+
+def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Players], tasks: int) -> Survived:
+    record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()))
+    everybody(crowd, "joined", order="join")
+    everybody(crowd, "told", order="register")
+    everybody(crowd, "started")
+    time.sleep(REST)
+    lost = [index for index in range(tasks) if index % _ONE_OF == _ONE_OF // 2]
+    watch = Watch(master.pid)
+    _lose(master, folder, crowd, tasks, lost)
+    _replace(folder, crowd, tasks, len(lost))
+    told = everybody(crowd, "told")
+    started = everybody(crowd, "started")
+    cpu = watch.cpu()
+    everybody(crowd, "repeated", order="repeat")
+    report = asyncio.run(ask_report(folder))
+    if report.session != 2 or any(task.state is not TaskState.RUNNING for task in report.tasks):
+        raise CannotRun(f"what was said of session 1 counted in session {report.session}")
+    everybody(crowd, "left", order="exit")
+    cpu_at_end(master)
+    refused = take_over(folder, record).app.state.refused
+    return Survived(
+        told=watch.wall(max(moment.at for moment in told)),
+        started=watch.wall(max(moment.at for moment in started)),
+        cpu=cpu,
+        kept=tasks - len(lost),
+        repeated=tasks - len(lost),
+        refused=refused,
+    )
+
+
+def _lose(
+    master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Players], tasks: int, lost: Sequence[int]
+) -> None:
+    for number, players_of_one in enumerate(crowd):
+        mine = [index for index in lost if _player_of(index, tasks, len(crowd)) == number]
+        players_of_one.tell(" ".join([*(f"lose:{index}" for index in mine), "lost"]))
+    everybody(crowd, "lost")
+    (folder.path / "lost").write_text("\n".join(map(container_of, lost)))
+    time.sleep(_NOTICED)
+    os.kill(master.pid, signal.SIGUSR1)
+
+
+def _replace(folder: JobFolder, crowd: Sequence[Players], tasks: int, count: int) -> None:
+    """New executors come, each as soon as its container is launched."""
+    path, seen = folder.path / "launched", 0
+    give_up = time.monotonic() + PATIENCE
+    while seen < count:
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        for container, task, session in (line.split() for line in lines[seen:]):
+            index = int(task.rpartition(":")[2])
+            crowd[_player_of(index, tasks, len(crowd))].tell(f"come:{index}={container}={session}")
+        seen = len(lines)
+        if time.monotonic() > give_up:
+            raise CannotRun(f"{seen} of {count} lost containers were replaced")
+        time.sleep(_TICK)
+
+
+def _player_of(index: int, tasks: int, parts: int) -> int:
+    """Which process plays a task; as `crowded.players` divides them."""
+    return next(number for number in range(parts) if index < tasks * (number + 1) // parts)
+
+
+if __name__ == "__main__":
+    print(play(sys.argv[1], int(sys.argv[2])))
