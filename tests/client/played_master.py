@@ -164,6 +164,12 @@ class PlayedMaster:
         self.change(report, final=True)
         await self.die()
 
+    async def leave(self) -> None:
+        """The process is over, and another one is to come: its supervisor lives."""
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
     async def die(self) -> None:
         """The process is over, without another word."""
         if self._server is not None:

@@ -362,3 +362,24 @@ async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
 
     await follow(home, JOB, Raw(), live=False)
     assert seen == [b"\r 25%\r 50%\r", b"end"]
+
+
+async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
+    """That is said once, in one sentence, and the following goes on to the end."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: diary.reports)
+        for attempt in (2, 3):
+            await master.leave()
+            master.change(replace(running(job), attempt=attempt))
+            await master.listen()
+            await until(lambda attempt=attempt: diary.reports[-1].attempt == attempt)
+        await master.finish(replace(succeeded(folder, record), attempt=3))
+        await following
+    assert diary.notices == [
+        "the application master died; attempt 2 goes on",
+        "the application master died; attempt 3 goes on",
+    ]
+    assert diary.states == [JobState.RUNNING, JobState.SUCCEEDED]

@@ -7,16 +7,18 @@ import getpass
 
 import pytest
 
-from tests.client.played_master import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.client.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
 from tony.client import killing
 from tony.client.killing import kill
 from tony.client.user import user_name
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.record import pending_report, write_summary
-from tony.model.layout import Home
+from tony.history.requests import KillRequest, kept_kill
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import KillJob
+from tony.schedulers.base import Submitter
 
 
 @pytest.mark.parametrize("now", [False, True])
@@ -92,3 +94,52 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
     """Containers run under numbers that no password file knows."""
     monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(KeyError("uid not found")))
     assert user_name().startswith("uid ")
+
+
+async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor lives and nobody answers: it is kept, and whoever answers then is not told once more."""
+    monkeypatch.setattr(killing, "_GAP", 0.05)
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+        await master.leave()
+        asking = asyncio.ensure_future(kill(home, JOB, now=True))
+        await until(folder.kill_request.exists)
+        assert kept_kill(folder) == KillRequest(actor=user_name(), now=True)
+        await master.listen()
+        assert await asking == running
+        assert master.kills == []
+
+
+async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is ended from here; the wish stays for whoever may still come."""
+    monkeypatch.setattr(killing, "_GAP", 0.02)
+    monkeypatch.setattr(killing, "_COMING", 0.02)
+    swept: list[str] = []
+
+    async def withdraw(self: object, folder: JobFolder, reason: str) -> None:
+        swept.append(reason)
+
+    monkeypatch.setattr(Submitter, "withdraw", withdraw)
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        report = await kill(home, JOB)
+    assert not report.state.ended
+    assert swept == [f"killed by {user_name()}"]
+    assert kept_kill(folder) == KillRequest(actor=user_name())
+
+
+async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is closed as what it is: a job that somebody has killed."""
+    monkeypatch.setattr(killing, "_GAP", 0.02)
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        asking = asyncio.ensure_future(kill(home, JOB))
+        await until(folder.kill_request.exists)
+    report = await asking
+    assert (report.state, report.exit_code) == (JobState.KILLED, 4)
+    assert report.failure is not None
+    assert report.failure.reason == f"killed by {user_name()}"
+    assert not folder.kill_request.exists()

@@ -1,0 +1,44 @@
+"""An application master obeys what was asked before it answered, and while it stood still."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tony.am import requests
+from tony.am.requests import obey_kept
+from tony.core.events import Event, UserCommand
+from tony.history.requests import KillRequest, keep_kill
+from tony.model.layout import JobFolder
+from tony.testing.conformance import PATIENCE
+
+
+async def test_what_is_kept_comes_first(tmp_path: Path) -> None:
+    """Before anything that happens later on the loop, and once."""
+    folder = JobFolder(tmp_path)
+    keep_kill(folder, KillRequest(actor="ann"))
+    heard: list[Event] = []
+    obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
+    await asyncio.sleep(0)
+    assert heard == [UserCommand(actor="ann", what="kill")]
+    obeying.cancel()
+
+
+async def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once as it is, and once more without patience."""
+    monkeypatch.setattr(requests, "_LOOK_AGAIN", 0.01)
+    folder = JobFolder(tmp_path)
+    heard: list[Event] = []
+    obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
+    await asyncio.sleep(0.02)
+    folder.kill_request.write_text("{")
+    for count, now in ((1, False), (2, True)):
+        keep_kill(folder, KillRequest(actor="ann", now=now))
+        async with asyncio.timeout(PATIENCE):
+            while len(heard) < count:
+                await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
+    assert heard == [UserCommand(actor="ann", what="kill"), UserCommand(actor="ann", what="kill-now")]
+    obeying.cancel()
