@@ -500,6 +500,8 @@ class TestSettings:
         assert {row["name"] for row in tony("settings", "GRACE", "--json").json} == {
             "stop_grace",
             "orphan_grace",
+            "restart_grace",
+            "roles.<role>.restart_grace",
             "roles.<role>.stop_grace",
         }
         values = {row["name"]: row["default"] for row in tony("settings", "--json").json}

@@ -170,7 +170,8 @@ def test_one_task_alone_has_a_back_off_of_its_own() -> None:
     assert decide(state, failure(), NOW, alone=worker).delay >= 1.0
     worker.free = FREE_RESTARTS
     assert not decide(state, nobodys(), NOW, alone=worker).restart
-    assert decide(state, nobodys(), NOW).restart
+    assert not decide(state, nobodys(), NOW).restart
+    assert decide(state, replace(nobodys(), task=other.name), NOW).restart
 
 
 def test_the_first_restart_is_at_once() -> None:

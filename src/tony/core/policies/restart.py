@@ -80,6 +80,8 @@ def _not_charged(state: State, failure: Failure, now: float, alone: Task | None)
     if not failure.blameless:
         return None
     done = in_a_row(state, now, alone)
+    if failure.task and not alone:  # what one task alone was not granted any more, the gang is not either
+        done = max(done, in_a_row(state, now, state.tasks[TaskId.parse(failure.task)]))
     if failure.cause in _NEVER_RAN and done >= LAUNCH_RESTARTS:
         return None
     if done >= FREE_RESTARTS:

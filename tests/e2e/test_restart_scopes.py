@@ -1,0 +1,146 @@
+"""What starts again after a failure, what is charged for it, and when nothing is: with real processes."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import Lab, kill, until
+
+pytestmark = pytest.mark.e2e
+
+#: Prints its session and how often it was started, and waits for the file $GO.
+WAITS = """
+import os, pathlib, time
+tries = pathlib.Path("tries-" + os.environ["TASK_INDEX"])
+tries.write_text(tries.read_text() + "x" if tries.exists() else "x")
+print("session", os.environ["SESSION_ID"], "try", len(tries.read_text()), flush=True)
+while not pathlib.Path(os.environ["GO"]).exists():
+    time.sleep(0.02)
+"""
+
+
+def waiting_job(lab: Lab, settings: str) -> tuple[str, Path]:
+    """Three workers that wait until the file exists whose path is answered, too."""
+    go = lab.root / "go"
+    text = (
+        f'command = "python x.py"\nmax_restarts = 2\nbackoff = "10ms"\n{settings}\n'
+        f'[roles.worker]\ninstances = 3\nrestart = "task"\n[env]\nGO = "{go}"\n'
+    )
+    return lab.detach(lab.job_file(text, {"x.py": WAITS})), go
+
+
+def test_one_task_starts_again_alone(lab: Lab) -> None:
+    """kill -9 of one worker's program, then of its container: the others keep theirs, in the same session."""
+    job, go = waiting_job(lab, "")
+    for index in range(3):
+        lab.wait_output(job, f"worker:{index}", "session 1 try 1")
+    before = lab.tasks(job)
+    kill(before["worker:1"]["pid"])
+    lab.wait_output(job, "worker:1", "session 1 try 2")
+    until(lambda: lab.tasks(job)["worker:1"]["pid"] not in (None, before["worker:1"]["pid"]), "its pid is told")
+    then = lab.tasks(job)
+    assert {name: task["pid"] for name, task in then.items() if name != "worker:1"} == {
+        name: task["pid"] for name, task in before.items() if name != "worker:1"
+    }
+    assert then["worker:1"]["executor_pid"] == before["worker:1"]["executor_pid"]
+    assert (then["worker:1"]["session"], then["worker:1"]["try"]) == (1, 2)
+    assert "restart 1 of 2" in then["worker:1"]["note"]
+    kill(then["worker:1"]["executor_pid"])
+    until(lambda: (lab.tasks(job)["worker:1"]["try"], lab.tasks(job)["worker:1"]["state"]) == (3, "running"), "try 3")
+    go.touch()
+    status = lab.wait(job, "succeeded")
+    assert (status["session"], status["restarts"]["charged"] + status["restarts"]["free"]) == (1, 2)
+    assert {task["pid"] for name, task in then.items() if name != "worker:1"}.isdisjoint({None})
+    logs = Path(status["folder"]) / "logs"
+    assert {p.name for p in logs.glob("worker-*.out")} == {
+        *("worker-0.s1.t1.out", "worker-1.s1.t1.out", "worker-1.s1.t2.out", "worker-1.s1.t3.out", "worker-2.s1.t1.out")
+    }
+    events = lab.tony("events", job).stdout
+    assert "worker:1 was killed by SIGKILL" in events
+    assert "-> retry (only worker:1: restart 1 of 2)" in events
+    replayed = lab.tony("replay", job)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+
+
+def test_a_role_has_a_budget_of_its_own(lab: Lab) -> None:
+    """Its tasks may cause one restart, whatever the job has; the verdict says whose budget that was."""
+    text = """
+    max_restarts = 5
+    backoff = "10ms"
+    stop_grace = "1s"
+    [roles.worker]
+    command = "sleep 3600"
+    [roles.picky]
+    command = "exit 3"
+    max_restarts = 1
+    """
+    done = lab.submit(lab.job_file(text))
+    status = lab.status(lab.only_job())
+    assert (done.returncode, status["session"], status["failure"]["task"]) == (1, 2, "picky:0")
+    assert status["failure"]["verdict"] == "all 1 restarts of picky (roles.picky.max_restarts) are used up"
+    assert f"not started again: {status['failure']['verdict']}" in done.stdout + done.stderr
+    shown = lab.tony("status", lab.only_job()).stdout
+    assert "(restart 1 of 5, 1 of 1 for picky)" in shown
+    assert "restarts: 1 of 5 (max_restarts)" in shown
+
+
+def test_what_is_never_worth_a_retry(lab: Lab) -> None:
+    """An exit code of no_retry_on ends the job at once; programs that end early stay ended after the second time."""
+    cases = {
+        'command = "exit 2"\nno_retry_on = [2, 127]': (
+            1,
+            "exit code 2 is never worth a retry (no_retry_on = [2, 127])",
+        ),
+        'command = "no-such-command-at-all"\nno_retry_on = [2, 127]': (1, "exit code 127 is never worth a retry"),
+        'command = "exit 1"\nmin_uptime = "1h"': (2, "before it had run for 1 h 00 m (min_uptime) twice in a row"),
+    }
+    for text, (session, verdict) in cases.items():
+        done = lab.submit(lab.job_file(f'max_restarts = 5\nbackoff = "10ms"\n{text}\n'))
+        status = lab.status(lab.jobs()[-1])
+        assert (done.returncode, status["session"]) == (1, session)
+        assert verdict in status["failure"]["verdict"]
+        assert verdict in done.stdout + done.stderr
+
+
+def test_a_lost_executor_is_not_charged_when_nobody_is_to_blame(lab: Lab) -> None:
+    """A frozen executor falls silent: the gang starts again although max_restarts is 0, and that is told."""
+    go = lab.root / "go"
+    text = (
+        'command = "python x.py"\nheartbeat_interval = "100ms"\nheartbeat_timeout = "1s"\n'
+        f'[roles.worker]\ninstances = 2\n[env]\nGO = "{go}"\n'
+    )
+    job = lab.detach(lab.job_file(text, {"x.py": WAITS}))
+    for index in range(2):
+        lab.wait_output(job, f"worker:{index}", "session 1 try 1")
+    kill(lab.tasks(job)["worker:0"]["executor_pid"], signal.SIGSTOP)
+    until(lambda: lab.status(job)["session"] == 2, "session 2")
+    go.touch()
+    status = lab.wait(job, "succeeded")
+    assert (status["restarts"]["charged"], status["restarts"]["free"]) == (0, 1)
+    assert "(not charged: no fault of the job's)" in lab.tony("status", job).stdout
+
+
+def test_a_restart_has_a_grace_of_its_own(lab: Lab) -> None:
+    """Who does not mind SIGTERM holds up the next session for restart_grace only, not for stop_grace."""
+    stubborn = """
+    import os, signal, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("here", flush=True)
+    if os.environ["SESSION_ID"] == "1":
+        while not os.path.exists(os.environ["GO"]) or os.environ["TASK_INDEX"] == "0":
+            time.sleep(0.02)
+        sys.exit(1)
+    """
+    go = lab.root / "go"
+    text = (
+        'command = "python x.py"\nmax_restarts = 1\nstop_grace = "1h"\nrestart_grace = "100ms"\n'
+        f'[roles.worker]\ninstances = 2\n[env]\nGO = "{go}"\n'
+    )
+    job = lab.detach(lab.job_file(text, {"x.py": stubborn}))
+    for index in range(2):
+        lab.wait_output(job, f"worker:{index}", "here")
+    go.touch()
+    assert lab.wait(job, "succeeded", "failed")["session"] == 2
