@@ -15,21 +15,28 @@ from tony.model.layout import JobFolder
 from tony.testing.conformance import PATIENCE
 
 
-async def test_what_is_kept_comes_first(tmp_path: Path) -> None:
+def test_what_is_kept_comes_first(tmp_path: Path) -> None:
     """Before anything that happens later on the loop, and once."""
     folder = JobFolder(tmp_path)
     keep_kill(folder, KillRequest(actor="ann"))
-    heard: list[Event] = []
-    obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
-    await asyncio.sleep(0)
-    assert heard == [UserCommand(actor="ann", what="kill")]
-    obeying.cancel()
+
+    async def scenario() -> None:
+        heard: list[Event] = []
+        obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
+        await asyncio.sleep(0)
+        assert heard == [UserCommand(actor="ann", what="kill")]
+        obeying.cancel()
+
+    asyncio.run(scenario())
 
 
-async def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as it is, and once more without patience."""
     monkeypatch.setattr(requests, "_LOOK_AGAIN", 0.01)
-    folder = JobFolder(tmp_path)
+    asyncio.run(_later(JobFolder(tmp_path)))
+
+
+async def _later(folder: JobFolder) -> None:
     heard: list[Event] = []
     obeying = asyncio.ensure_future(obey_kept(folder, heard.append))
     await asyncio.sleep(0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,10 @@ class Diary:
         self.lines: list[str] = []
         self.notices: list[str] = []
         self.sessions: list[tuple[int, str]] = []
+
+    def is_at(self, attempt: int) -> bool:
+        """Whether the last report was of that attempt."""
+        return self.reports[-1].attempt == attempt
 
     @property
     def states(self) -> list[JobState]:
@@ -375,7 +380,7 @@ async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
             await master.leave()
             master.change(replace(running(job), attempt=attempt))
             await master.listen()
-            await until(lambda attempt=attempt: diary.reports[-1].attempt == attempt)
+            await until(partial(diary.is_at, attempt))
         await master.finish(replace(succeeded(folder, record), attempt=3))
         await following
     assert diary.notices == [

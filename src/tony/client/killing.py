@@ -63,7 +63,8 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
             if (hangs or clock.monotonic() > give_up) and await _ended_by_scheduler(home, job_id):
                 return pending_report(folder, record_of(home, job_id))
-            if kept is None and (here or error.gone) and not unfinished.is_under_way(home, job_id):
+            lives = submitter.am_alive(folder) if here else not unfinished.is_under_way(home, job_id)
+            if kept is None and lives and (error.gone or (here and hangs)):
                 keep_kill(folder, KillRequest(actor=user_name(), now=now))
                 with contextlib.suppress(InfraError):  # then it counts as long as we are here
                     await submitter.keep(folder)
