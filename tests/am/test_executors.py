@@ -344,6 +344,21 @@ def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
     assert scene.desk.contact("c-9") == 40.0
 
 
+def test_one_that_we_have_not_heard_may_have_been_heard_by_the_one_before_us(scene: Scene) -> None:
+    """An older application master may live, and renew leases, until it must know that it is not in charge any more."""
+    scene.desk.received(scene.attach().me, ready(1))
+    scene.simulation.deliver(scene.fed[0])
+    later = Executors(scene.simulation.app, 2, scene.fed.append, lambda: scene.now - 1000.0)
+    later.overlap = 480.0
+    later.expect()
+    scene.now = 1010.0
+    assert later.contact("c-1") == 480.0  # it was expected from 1000 on
+    assert later.contact("c-9") == 490.0
+    scene.desk = later
+    scene.attach()
+    assert later.contact("c-1") == 10.0
+
+
 def test_whoever_nobody_counts_on_any_more_is_let_go(scene: Scene) -> None:
     """A container that was given up is forgotten when its lease is over, by the machine; then by us, too."""
     wire = scene.attach()

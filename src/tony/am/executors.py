@@ -82,6 +82,7 @@ class Executors:
 
     Attributes:
         in_charge: whether no later application master can have been started; see `ContainerSource.in_charge`.
+        overlap: seconds for which an earlier one may not know of us; see `ContainerSource.overlap`.
     """
 
     def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
@@ -96,6 +97,7 @@ class Executors:
         self._level: str | None = None
         self._checked = clock.monotonic()
         self.in_charge: Callable[[], bool] = lambda: True
+        self.overlap = 0.0
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
@@ -310,10 +312,14 @@ class Executors:
         return True
 
     def contact(self, container: str) -> float:
-        """When the executor in a container was heard last, in the job's time; now, of one of which nothing is known."""
+        """When the executor in a container was heard last, in the job's time.
+
+        Of one that we have never heard ourselves: when it may have been, by the application master before us.
+        """
         peer = self._by_container.get(container)
-        silence = clock.monotonic() - peer.heard if peer else 0.0
-        return round(max(0.0, self._now() - max(0.0, silence)), 6)
+        silence = max(0.0, clock.monotonic() - peer.heard) if peer else 0.0
+        by_others = self.overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
+        return round(max(0.0, self._now() - silence + by_others), 6)
 
     def _renews(self, peer: Peer) -> bool:
         """Whether the lease of an executor is renewed: its container is still counted on, and that is ours to say."""

@@ -91,7 +91,7 @@ class Master:
         self._came: Callable[[TaskId], None] = lambda task: None
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
-        self.executors.in_charge = source.in_charge
+        self.executors.in_charge, self.executors.overlap = source.in_charge, source.overlap
         self.watchers = Watchers(self.report)
         self.barrier = Barrier(self._perform_all)
         self.executors.expect()

@@ -104,6 +104,8 @@ class ContainerSource(ABC):
     capabilities: Capabilities
     #: Seconds that a program outlives its contact to the application master unless the job says so (`orphan_grace`).
     lease: float = 600.0
+    #: Seconds for which an earlier application master may take itself to be in charge although this one has begun.
+    overlap: float = 0.0
     #: Which life of the application master this one is, as the scheduler counts them; None: as its event logs do.
     attempt: int | None = None
     #: Where executors and clients reach the application master; set before `open`.

@@ -84,6 +84,7 @@ class YarnSource(ContainerSource):
         self._tokens = for_programs(inside.credentials)
         self._expiry = self._configuration.get_seconds(_AM_EXPIRY)
         self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MORE
+        self.overlap = _CERTAIN * self._expiry
         self.attempt = inside.attempt
         self._cluster = Cluster.of(self._configuration, {"HADOOP_USER_NAME": papers.user}, inside.credentials)
         self._files = JobFiles(papers.folder, self._cluster.web_files)
@@ -299,7 +300,7 @@ class YarnSource(ContainerSource):
     def in_charge(self) -> bool:
         # From when it has not heard us for the expiry interval on, the ResourceManager may start the next attempt. We
         # count from when its answer came, which is later than when it heard us.
-        return self._master is None or self._master.unknown_for < _CERTAIN * self._expiry
+        return self._master is None or self._master.unknown_for < self.overlap
 
     async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
         name = f"{task.role}:{task.index}"
