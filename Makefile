@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all bench fuzz check fmt docs clean
+.PHONY: help env demo demo-failure test test-all bench fuzz check fmt docs clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -11,13 +11,16 @@ unexport PYTHONPATH PYTHONHOME
 bin := .venv/bin
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 20
 
 env: ## make or mend .venv, complete, with .venv/bin/tony; under a second when nothing changed
 	@scripts/env
 
 demo: env ## train on real data over a chief, two workers and an evaluator, and say where everything is
 	@$(bin)/python scripts/demo.py
+
+demo-failure: env ## the same, while a worker and then the application master are killed
+	@$(bin)/python scripts/demo_failure.py
 
 test: env ## all that CI does: system packages, checks, every test
 	@scripts/system-packages
