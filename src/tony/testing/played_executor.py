@@ -33,6 +33,7 @@ class PlayedExecutor:
         connections: how often it has attached.
         attempt: of the application master that has welcomed it last.
         ended: it was released, refused, or cut off.
+        away: nothing reaches it, and it reaches nobody.
     """
 
     def __init__(self, part: TaskPart, credentials: Credentials, behaviour: Behaviour) -> None:
@@ -54,11 +55,15 @@ class PlayedExecutor:
         self.attempt = part.attempt
         self._released = False
         self.ended = False
+        self.away = False
 
     async def run(self) -> None:
         """Lives until it is released or refused."""
         try:
             while not self._released:
+                if self.away:
+                    await asyncio.sleep(0.005)
+                    continue
                 try:
                     await self._converse()
                 except ConnectionFailed:

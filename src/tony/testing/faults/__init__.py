@@ -10,6 +10,7 @@
     connection    an executor's connection that loses, delays and doubles what it carries
     inside        moments that only the application master itself can hit: a half-written log, effects cut short
     simulated     the same plans on `testing/simulation.py`
+    played        and on a real application master with played executors and `testing/fake_scheduler.py`
     containers    what can go wrong with a container of a fake or a real scheduler
 
 What played Hadoop daemons do wrong is ordered from them: `testing/hadoop/faults.py`.

@@ -1,0 +1,141 @@
+"""A plan on a real application master whose scheduler and executors are played: one process, one event loop.
+
+The log is real, and is followed as of any other job. What has no counterpart is passed over, as on the simulation. A
+connection that is struck breaks; in a partition it is made anew when that is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tony.core.events import ReconcileClosed
+from tony.core.machine import Application
+from tony.history.event_tail import EventTail
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.layout import JobFolder
+from tony.model.record import JobRecord
+from tony.testing.fake_scheduler import FakeSource
+from tony.testing.faults.conductor import Blow, Conductor
+from tony.testing.faults.plan import Delay, Drop, Duplicate, Kill, Part, Partition, Plan, Stop, Strike
+from tony.testing.played_executor import PlayedExecutor
+
+_KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
+#: Seconds between two looks at the log.
+_LOOK = 0.002
+
+
+class Theatre(Protocol):
+    """A job that is played.
+
+    Attributes:
+        source: of the master that lives now.
+        executors: container -> executor.
+    """
+
+    source: FakeSource
+
+    @property
+    def executors(self) -> Mapping[str, PlayedExecutor]:
+        """Container -> executor."""
+
+    async def die(self) -> None:
+        """The application master is killed, and the next one begins."""
+
+
+async def carry_out(
+    plan: Plan, theatre: Theatre, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
+) -> None:
+    """Strikes as the plan says until nothing of it is left or the job has ended.
+
+    Whoever cancels it gets what lasts undone, too.
+
+    Args:
+        tell: is told of each strike that falls.
+    """
+    await _Strikes(plan, theatre, folder, record, tell).run()
+
+
+class _Strikes:
+    def __init__(
+        self, plan: Plan, theatre: Theatre, folder: JobFolder, record: JobRecord, tell: Callable[[Strike], None]
+    ) -> None:
+        self._plan = plan
+        self._theatre = theatre
+        self._tail = EventTail(folder)
+        self._app = Application(record.job_id, record.spec)
+        self._conductor = Conductor(plan)
+        self._tell = tell
+        self._away: dict[int, PlayedExecutor] = {}
+        self._shaky: dict[int, tuple[PlayedExecutor, float]] = {}
+        self._chance = random.Random(plan.seed)
+        self._is_dead = False
+        self._at = 0.0
+        self._since = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        try:
+            while not self._app.state.job.ended and (not self._conductor.is_done or self._away or self._shaky):
+                for entry in self._tail.new():
+                    self._app.handle(entry.event, entry.at)
+                    self._at, self._since = entry.at, asyncio.get_running_loop().time()
+                    self._conductor.saw(entry.seq, entry.at, entry.event, self._app.state)
+                    self._shake()
+                    self._is_dead = self._is_dead and not isinstance(entry.event, ReconcileClosed)
+                    await self._strike_due()
+                await self._strike_due()
+                await asyncio.sleep(_LOOK)
+        finally:
+            for number in [*self._away, *self._shaky]:
+                self._undo(number)
+
+    async def _strike_due(self) -> None:
+        now = self._at + asyncio.get_running_loop().time() - self._since
+        while not self._is_dead and (blow := next(self._conductor.due(now, self._app.state), None)):
+            if blow.over:
+                self._undo(blow.number)
+            elif blow.target.part is Part.MASTER:
+                if isinstance(blow.strike.harm, Kill):
+                    self._tell(blow.strike)
+                    self._is_dead = True  # until the next one has begun
+                    await self._theatre.die()
+            elif executor := self._executor(blow):
+                self._tell(blow.strike)
+                await self._begin(blow, executor)
+            else:
+                self._conductor.again(blow, now + 2 * _LOOK)
+
+    async def _begin(self, blow: Blow, executor: PlayedExecutor) -> None:
+        match blow.strike.harm, blow.target.part:
+            case Kill(), Part.PROGRAM:
+                executor.exit(_KILLED)
+            case Kill(), Part.EXECUTOR:
+                await executor.die()
+                self._theatre.source.end(executor.part.container, "its executor was killed by SIGKILL")
+            case ((Stop() | Partition()), Part.EXECUTOR) | (Drop(share=1.0), _):
+                self._away[blow.number] = executor
+                executor.away = True
+                executor.break_connection()
+            case ((Drop(share=share) | Delay(share=share) | Duplicate(share=share)), _):
+                self._shaky[blow.number] = executor, share
+
+    def _shake(self) -> None:
+        """Something has happened: some of those with bad connections lose them."""
+        for executor, share in self._shaky.values():
+            if self._chance.random() < share:
+                executor.break_connection()
+
+    def _undo(self, number: int) -> None:
+        self._shaky.pop(number, None)
+        executor = self._away.pop(number, None)
+        if executor and executor not in self._away.values():
+            executor.away = False
+
+    def _executor(self, blow: Blow) -> PlayedExecutor | None:
+        task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
+        executor = self._theatre.executors.get(task.container) if task and task.container else None
+        if executor is None or executor.ended:
+            return None
+        return executor if blow.target.part is not Part.PROGRAM or executor.runs else None
