@@ -55,9 +55,9 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
                 return report
             if not folder.am.exists() and await _ended_by_scheduler(home, job_id):
                 return report
-            if kept is None:
+            if kept is None or not here:  # one of this machine that answers finds what is kept
                 await tell_kill(folder, user_name(), now)
-            return report  # one that answers finds what is kept
+            return report
         except ConnectionFailed as error:
             # It may be coming up, or just have ended, or end at this very moment: then the next look at the job tells.
             hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
