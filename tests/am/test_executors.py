@@ -159,6 +159,25 @@ def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) 
     assert [event.kind for event in scene.fed] == ["registered", "started", "exited"]
 
 
+def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for each executor and session; the machine refuses and counts every one."""
+    first, second = scene.attach(), scene.attach("worker:1", "i-2")
+    scene.simulation.app.state.session = 3
+    for wire in (first, second):
+        for n, session in enumerate((1, 1, 2, 2, 3), 1):
+            scene.desk.received(wire.me, msg.ProgramStarted(n=n, session=session, try_=1, pid=9))
+    said = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+    assert said == [
+        f"{who} reports started of session {session}, and this is session 3: refused"
+        for who in ("worker:0", "worker:1")
+        for session in (1, 2)
+    ]
+    before = scene.simulation.app.state.refused
+    for event in scene.fed[:4]:
+        scene.simulation.app.handle(event, 1.0)
+    assert scene.simulation.app.state.refused == before + 4
+
+
 def test_a_gap_in_the_numbers_is_refused(scene: Scene) -> None:
     """A report was lost: never pass over it."""
     wire = scene.attach()

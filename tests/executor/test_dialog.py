@@ -105,6 +105,23 @@ def test_stop_names_the_running_try(dialog: Dialog) -> None:
     assert dialog.received(start(1, try_=2)) != ()
 
 
+def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: Dialog) -> None:
+    """One that comes late does not end the next try; one that comes first keeps the try that it names from starting."""
+    dialog.received(start(1))
+    dialog.exited(1, 1, ExitStatus(reason=ExitReason.EXITED, code=1), 5.0)
+    late = msg.StopProgram(session=1, try_=1, grace=1.0)
+    assert dialog.received(late) == ()
+    assert dialog.received(start(1, 2)) == [StartTry(command=start(1, 2))]
+    assert dialog.received(late) == ()
+    dialog.exited(1, 2, ExitStatus(reason=ExitReason.EXITED, code=1), 6.0)
+    assert dialog.received(msg.StopProgram(session=1, try_=3, grace=1.0)) == ()
+    dialog.unsent(6.0)
+    assert dialog.received(start(1, 3)) == ()
+    (report,) = dialog.unsent(6.0)
+    assert isinstance(report, msg.ProgramExited)
+    assert (report.try_, report.status.reason) == (3, ExitReason.NOT_STARTED)
+
+
 def test_older_sessions_are_history(dialog: Dialog) -> None:
     """Once a session is prepared, nothing that names an older one has an effect."""
     dialog.received(msg.Prepare(session=3))

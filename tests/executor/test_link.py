@@ -198,6 +198,21 @@ def test_older_master_is_left() -> None:
     play(scenario)
 
 
+def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """They are counted each."""
+
+    async def scenario() -> None:
+        old = [msg.StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
+        line = Line([welcome(), msg.Prepare(session=3), *old, msg.Prepare(session=3)])
+        world = World(line)
+        await world.link.keep()
+        assert world.dialog.refused == 5
+        said = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+        assert said == [f"stop-program of session {n} came in session 3: refused" for n in (1, 2)]
+
+    play(scenario)
+
+
 def test_reports_flow_while_connected() -> None:
     """Each once per connection, at once; wishes go to who performs them."""
 

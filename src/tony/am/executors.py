@@ -52,6 +52,7 @@ class Peer:
         heard: when it was last heard of (`clock.monotonic`).
         acked, seen: numbers of its last report that is in the log, and that came.
         printed: its programs have printed something.
+        stale: the newest older session of which it has reported something, and that was said.
         ended: when its container ended, while the connection is still there.
         expected: an earlier application master knew it, and it has not come to us yet.
     """
@@ -66,6 +67,7 @@ class Peer:
     seen: int = 0
     silent: bool = False
     printed: bool = False
+    stale: int = 0
     ended: float | None = None
     expected: bool = False
     listens: str = ""
@@ -211,7 +213,18 @@ class Executors:
             return
         peer.seen = message.n
         self._unacked.add(peer)
+        self._look_at_session(peer, event)
         self._feed(event)
+
+    def _look_at_session(self, peer: Peer, event: Event) -> None:
+        """The machine refuses and counts what belongs to an older session; we say so, once for each of them."""
+        session = event.session if isinstance(event, Registered | Started | FirstOutput | Exited) else peer.stale
+        if peer.stale < session < self._app.state.session:
+            peer.stale = session
+            now = self._app.state.session
+            log.warning(
+                "%s reports %s of session %d, and this is session %d: refused", peer.task, event.kind, session, now
+            )
 
     def _event(self, peer: Peer, message: msg.Reported) -> Event | None:
         match message:

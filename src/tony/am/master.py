@@ -240,10 +240,8 @@ class Master:
                 log.warning("ending container %s: %s", container, reason)
                 self._source.kill(container, reason)
             case act.Exclude(host=host):
-                log.warning("no further container on %s for a while: tasks failed there again and again", host)
                 self._source.exclude(host)
             case act.Include(host=host):
-                log.info("containers may be on %s again", host)
                 self._source.include(host)
             case act.OpenSession(session=session, reason=reason):
                 log.info("session %d opens: %s", session, reason)

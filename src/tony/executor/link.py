@@ -111,6 +111,7 @@ class Link:
         self._backoff = Backoff()
         self._gone = False
         self._why = "no connection yet"
+        self._stale: set[int] = set()
         self._resting = False
         self._step: asyncio.Timeout | None = None
         self._attached_at: float | None = None
@@ -232,7 +233,10 @@ class Link:
             # We stood still, and so did this message: who knows what it has been replaced by. It will be said again.
             self._missed = True
             return
+        refused = self._dialog.refused
         wishes = self._dialog.received(message)
+        if self._dialog.refused > refused:
+            self._say_refused(message)
         if welcome and self._dialog.stance is Stance.ATTACHED:
             raise ProtocolError(Code.SUPERSEDED, "an older application master answered")
         if welcome:
@@ -250,6 +254,13 @@ class Link:
         for wish in wishes:
             self._perform(wish)
         self.flush()
+
+    def _say_refused(self, message: Message) -> None:
+        """Says, once for each older session, that something of it came."""
+        session = getattr(message, "session", self._dialog.session)
+        if session < self._dialog.session and session not in self._stale:
+            self._stale.add(session)
+            log.warning("%s of session %d came in session %d: refused", message.kind, session, self._dialog.session)
 
     def _renew(self, sent: float) -> None:
         self._lease.renew(sent)

@@ -3,5 +3,11 @@
 from tony.schedulers.base import Capabilities
 
 CAPABILITIES = Capabilities(
-    gang=False, recover=False, gpus=True, same_host=False, inherits_environment=False, log_files=False
+    gang=False,
+    recover=False,
+    gpus=True,
+    same_host=False,
+    inherits_environment=False,
+    log_files=False,
+    chooses=True,
 )
