@@ -33,7 +33,7 @@ from tony.testing.simulation import Executor, Simulation
 T = TypeVar("T")
 
 #: What ends many a job before anything else can happen: rare.
-_DECISIVE = ("die", "kill", "never", "lose", "refuse", "silent", "unlaunchable", "jump")
+_DECISIVE = ("die", "kill", "never", "lose", "give up", "refuse", "silent", "unlaunchable", "jump")
 
 _NAMES = ("chief", "worker", "ps", "evaluator")
 MEMORY = ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="reached its memory limit of 1 GiB")
@@ -145,6 +145,7 @@ class Life:
             "again": self._again,
             "fail": self._fail,
             "lose": self._lose,
+            "give up": self._give_up,
             "refuse": self._refuse,
             "silent": self._silent,
             "freeze": self._freeze,
@@ -257,6 +258,15 @@ class Life:
         if container:
             silent, blameless = self.chance.random() < 0.5, self.chance.random() < 0.3
             self.cluster.lose(container, "its node burned", silent=silent, blameless=blameless)
+
+    def _give_up(self) -> None:
+        container = self._one(list(self.cluster.containers))
+        if container:
+            executor = self.cluster.executors.get(container)
+            if executor and self.chance.random() < 0.7:
+                self.cluster.disconnect(container)
+            contact = self.cluster.now - self.chance.choice((0.0, 0.0, 20.0, 200.0))
+            self.cluster.give_up(container, 60.0, contact)
 
     def _refuse(self) -> None:
         container = self._one([c for c in self.cluster.containers if c not in self.cluster.executors])

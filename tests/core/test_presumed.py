@@ -87,8 +87,8 @@ def test_a_lease_that_is_over_is_a_proof() -> None:
     container = simulation.app.state.tasks[LOST].container
     assert container is not None
     simulation.disconnect(container)
-    simulation.expire(container)
     simulation.give_up(container, LEASE, contact=10.0)
+    simulation.expire(container)
     until(simulation, 205.0)
     assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
 

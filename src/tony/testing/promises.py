@@ -104,8 +104,8 @@ class Promises:
             case ev.Exited(task=task, status=ExitStatus(ok=True), exports=exports):
                 self._succeeded.add(task)
                 self._handed_on.update((task.role, name, text) for name, text in exports.items() if text is not None)
-            case ev.SessionOpened(session=session):
-                self._session = session
+            case ev.SessionOpened():
+                self._session = self._app.state.session  # unless the job was to end before it came
 
     def _means_nothing(self, event: ev.Event, now: float) -> bool:
         """Whether an event is early, or of somebody who is not what it says."""

@@ -90,6 +90,7 @@ class Simulation:
         deaf: the scheduler does not end containers, whoever asks; `hear` makes good for it.
         dies: told of the number of each event that was logged; answers whether the application master dies then.
         deaths: how often it did.
+        given_up: containers whose node the scheduler has given up -> when the lease of an executor there is over.
         programs: how often programs were started, by task and session.
         late: executors find a successor only when that has found out what is left.
         cut_off: containers that nothing reaches: their executors do not find a successor.
@@ -114,6 +115,7 @@ class Simulation:
         self.deaf = False
         self.dies: Callable[[int], bool] | None = None
         self.deaths = 0
+        self.given_up: dict[str, float] = {}
         self.programs: Counter[str] = Counter()
         self.late = False
         self.cut_off: set[str] = set()
@@ -132,6 +134,8 @@ class Simulation:
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
         """Feeds one event, checks every promise, performs what comes out."""
+        for container in [name for name, until in self.given_up.items() if until <= self.now]:
+            self.expire(container)
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
         self.digests.append(self.promises.handled(event, self.now, actions))
@@ -226,8 +230,8 @@ class Simulation:
 
     def lose(self, container: str, cause: str = "lost", *, silent: bool = False, blameless: bool = False) -> None:
         """A container goes away with everything in it; reports on their way still arrive, unless it is `silent`."""
+        self.executors.pop(container, None)
         if self.containers.pop(container, None) is not None:
-            self.executors.pop(container, None)
             if silent:
                 self.pending = [p for p in self.pending if p.source != container]
             ended = ev.ContainerEnded(container=container, cause=cause, silent=silent, blameless=blameless)
@@ -245,12 +249,14 @@ class Simulation:
                 contact=contact,
                 lease=lease,
             )
+            self.given_up[container] = contact + lease
             self._send(ended)
             self.grant()
 
     def expire(self, container: str) -> None:
         """The lease of an executor that nobody hears of is over: it has ended its program, and itself."""
-        del self.executors[container]
+        self.given_up.pop(container, None)
+        self.executors.pop(container, None)
 
     def hear(self) -> None:
         """The scheduler does what it was asked for while it was deaf."""
@@ -341,7 +347,8 @@ class Simulation:
             case act.WakeAt():
                 self._wake = action
             case act.Finish():
-                if (self.running() and not self.deaf) or self.finished:
+                left = [e for e in self.executors.values() if e.program and e.container not in self.given_up]
+                if (left and not self.deaf) or self.finished:
                     raise BrokenPromiseError("finished with programs running, or twice")
                 self.finished = action
 
@@ -362,6 +369,8 @@ class Simulation:
                 self.reconnect(container)
 
     def _end(self, container: str, cause: str) -> None:
+        if container not in self.containers:
+            return  # it has ended, or nobody hears that it shall
         if self.deaf:
             self._unheard[container] = cause
         else:
