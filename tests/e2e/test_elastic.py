@@ -164,12 +164,19 @@ def told(lab: Lab, job: str) -> None:
 
 
 def test_with_what_there_is_of_the_machine(lab: Lab) -> None:
-    """Another job holds a part: it starts with three at once when it has waited, and has four when the other ended."""
+    """Another job holds a part: it starts with three when it has waited, and has four when that has ended.
+
+    In between its application master is killed: the next one knows who is left out, and how much the job holds.
+    """
     limits = ("--set", "scheduler.local.memory=400m", "--set", 'roles.worker.memory="100m"')
     other = lab.detach(lab.job_file('command = "sleep 1000"\n[roles.main]\nmemory = "100m"\n'), *limits[:2])
     lab.wait(other, "running")
     text = JOB.replace("shrink_after", "gang_wait").replace('"python who.py"', '"test $SESSION_ID = 2 || sleep 1000"')
     job = lab.detach(lab.job_file(text), *limits)
+    status = runs(lab, job, 1, 3)
+    assert status["sizes"][0]["left_out"] == ["worker:3"]
+    kill(lab.masters(job)[0])
+    until(lambda: lab.status(job)["attempt"] == 2, "another application master goes on")
     status = runs(lab, job, 1, 3)
     assert status["sizes"][0]["left_out"] == ["worker:3"]
     assert lab.tony("kill", other).returncode == 0
