@@ -5,6 +5,7 @@ The client's half:
     submitter     says what can never work, hands the job over, cleans up after a dead master
     start         starts the application master and knows when it is up
     standby       a master that is loaded while the client still reads the job file
+    supervisor    the master's parent: has another one go on if it is killed
 
 The application master's half:
 
@@ -12,7 +13,7 @@ The application master's half:
     grants        which role gets a container next
     executors     executors as processes
     fork_server   forks them from a process that has their modules loaded
-    remains       ends all that a container or a job has started
+    remains       what would be left of us: noted for the next master; ends all that a container or a job has started
 
 A job's claim on the machine:
 
