@@ -26,6 +26,8 @@ ROWS = (
     "lost_master",
     "lost_executors",
     "yarn_failures",
+    "event_log",
+    "hdfs_log",
 )
 
 

@@ -152,7 +152,9 @@ class Watch:
 # --- the application master ---------------------------------------------------------------------------------------
 
 
-def submitted(home: Path, framework: str, tasks: int, restarts: int = 0) -> tuple[JobFolder, JobCredentials]:
+def submitted(
+    home: Path, framework: str, tasks: int, *, restarts: int = 0, tls: TlsMode = TlsMode.ALWAYS
+) -> tuple[JobFolder, JobCredentials]:
     """A job as a client leaves it to its application master."""
     roles = {_ROLE: Role(instances=tasks)}
     spec = JobSpec(
@@ -160,12 +162,12 @@ def submitted(home: Path, framework: str, tasks: int, restarts: int = 0) -> tupl
         framework=framework,
         command="true",
         roles=roles,
-        tls=TlsMode.ALWAYS,
+        tls=tls,
         max_restarts=restarts,
     )
     job = prepared_job(home, spec, job_id="bench-1")
     record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
-    credentials = make_credentials(tls=True)
+    credentials = make_credentials(tls=tls is TlsMode.ALWAYS)
     job.folder.secret_job.write_text(json.dumps(to_plain(record)))
     job.folder.credentials.write_text(json.dumps(to_plain(credentials)))
     return job.folder, credentials

@@ -58,7 +58,7 @@ _HOW_RECORDED = (
 def measure(quick: bool) -> Result:
     """Everything on one cluster, in turn."""
     with Workshop() as shop, SmallCluster(shop) as cluster:
-        jobs = _Jobs(shop, cluster)
+        jobs = Jobs(shop, cluster)
         ways = {
             "program": jobs.program,
             "executor": jobs.executor,
@@ -111,7 +111,7 @@ class _Job:
         return until(look, "all tasks in the report")
 
 
-class _Jobs:
+class Jobs:
     """Jobs on one cluster, and what happens to them."""
 
     def __init__(self, shop: Workshop, cluster: SmallCluster) -> None:
@@ -124,14 +124,14 @@ class _Jobs:
 
     def program(self, *, stuck: bool = False) -> Figures:
         """A program is killed."""
-        with self._job(stuck=stuck) as job:
+        with self.one_that_runs(stuck=stuck) as job:
             before = _containers(job.wait_full())
             wall = job.programs.all_again(*job.programs.kill_one())
             return {"wall": wall, "kept": len(before & _containers(job.wait_full()))}
 
     def executor(self) -> Figures:
         """An executor is killed, and its container with it."""
-        with self._job() as job:
+        with self.one_that_runs() as job:
             report = job.wait_full()
             count = len(job.programs.starts())
             pid = report.tasks[1].executor_pid
@@ -142,7 +142,7 @@ class _Jobs:
 
     def master(self) -> Figures:
         """The application master is killed."""
-        with self._job() as job:
+        with self.one_that_runs() as job:
             pids = running("tony.am.on_yarn")
             if len(pids) != 1:
                 raise CannotRun(f"{len(pids)} application masters run")
@@ -161,7 +161,8 @@ class _Jobs:
             }
 
     @contextmanager
-    def _job(self, *, stuck: bool = False) -> Iterator[_Job]:
+    def one_that_runs(self, *, stuck: bool = False) -> Iterator[_Job]:
+        """A job that runs and has settled; it is ended."""
         programs = self._programs[stuck]
         programs.clean()
         path = self._shop.path / "job.toml"

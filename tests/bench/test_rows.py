@@ -14,7 +14,7 @@ from tests.mini_clusters import why_not
 
 ROOT = Path(__file__).parents[2]
 #: Rows that start a real cluster.
-NEEDS_HADOOP = ("yarn", "yarn_failures")
+NEEDS_HADOOP = ("yarn", "yarn_failures", "hdfs_log")
 
 
 def test_every_row_is_in_the_table() -> None:
