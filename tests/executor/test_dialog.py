@@ -166,6 +166,35 @@ def test_of_two_masters_the_older_is_powerless(dialog: Dialog) -> None:
     assert dialog.received(start(1, attempt=2)) == ()
 
 
+def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Dialog) -> None:
+    """Whatever it had sent before and we have not looked at: it may be meant for another state of things."""
+    assert not dialog.summoned(0)
+    assert dialog.summoned(1)
+    assert dialog.received(start(1)) == [StartTry(command=start(1))]
+    assert dialog.summoned(2)
+    for late in (stop(1), msg.ReleaseExecutor(), msg.Prepare(session=2), msg.Ack(n=9)):
+        assert dialog.received(late) == ()
+    assert not dialog.summoned(1)
+    assert dialog.received(welcome(attempt=1)) == ()
+    dialog.disconnected()
+    attach = dialog.connected()
+    assert (attach.highest_attempt, attach.session, attach.acked) == (2, 1, 1)
+    dialog.received(welcome(attempt=2, acked=1))
+    assert dialog.received(stop(1)) == [StopTry(session=1, try_=1, grace=3.0, reason="why")]
+
+
+def test_who_attaches_says_where_it_is(dialog: Dialog) -> None:
+    """Where it can be called, the newest session, the last report that was acknowledged: never more than it made."""
+    dialog.disconnected()
+    dialog.listens("tls:h:1")
+    assert dialog.connected().listens == "tls:h:1"
+    dialog.received(welcome(acked=7))
+    dialog.received(msg.Prepare(session=3))
+    dialog.disconnected()
+    attach = dialog.connected()
+    assert (attach.session, attach.acked) == (3, 1)
+
+
 def test_release_and_log_level(dialog: Dialog) -> None:
     """After the release nothing is started or prepared any more."""
     assert dialog.received(msg.SetLogLevel(level="debug")) == [TalkAs(level="debug")]

@@ -165,12 +165,17 @@ class Dialog:
 
     # --- what the application master says -------------------------------------------------------------------------
 
+    @property
+    def heeds(self) -> bool:
+        """Whether the one that we talk with has welcomed us, and no later one has called since."""
+        return self.stance is Stance.WELCOME and self.partner == self.highest_attempt
+
     def received(self, message: msg.Message) -> Sequence[Wish]:
         """Takes a message; answers what is to be done about it, in this order."""
         match message:
             case msg.Welcome():
                 return self._welcome(message)
-            case _ if self.stance is not Stance.WELCOME:
+            case _ if not self.heeds:
                 return self._ignore()
             case msg.Ack(n=n):
                 self._acknowledged(n)

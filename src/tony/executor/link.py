@@ -25,6 +25,8 @@ _ANSWER = 10.0
 #: whoever shuts a laptop and opens it an hour later finds the program as it was. Part of what the application master
 #: reckons with: `SLACK` in `core/policies/presumed.py`.
 LAST_CHANCE = 5.0
+#: Seconds by which a timer may be early.
+_TICK = 0.01
 #: What says only that it is the wrong moment, or the wrong one of two application masters.
 _FOR_NOW = frozenset({Code.BUSY, Code.SUPERSEDED})
 
@@ -247,7 +249,7 @@ class Link:
             self._welcome.set()
             self._gone, self._missed, self._why = False, False, ""
             self._backoff.reset()
-        elif isinstance(message, Ack) and message.heard is not None:
+        elif isinstance(message, Ack) and message.heard is not None and self._dialog.heeds:
             self._renew(min(message.heard, self._clock.monotonic()))
             if self._missed and self._left() > 0:
                 self._break_off()  # on a new connection it tells us all that we must know
@@ -276,7 +278,8 @@ class Link:
             asks = self._lease.wants_renewal(now)
             beat = self._beat()
             connection.send(replace(beat, mono=now, asks=True) if asks else beat)
-            await asyncio.sleep(LAST_CHANCE if is_over else self._pause())
+            left = self._lease.left(now, gone=False)
+            await asyncio.sleep(LAST_CHANCE if is_over else min(self._pause(), left + _TICK))
             if is_over and self._left() <= 0:
                 self._lost(f"it has not answered for {self._lease.term:.0f} s", gone=False)
                 self._break_off()
