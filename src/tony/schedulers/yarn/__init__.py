@@ -33,10 +33,12 @@ Inside the cluster:
     inside        what a program finds out in its container; `launch/` has the scripts that find a Python there
     source        the application master's half: its tie to the ResourceManager
     demand        how many containers are still to come, and what is told of those that do not; `asking` is what for
-    unfit_nodes   nodes without a Python, which are left out
+    unfit_nodes   nodes without a Python, which are left out; `exclusions` are those on which tasks fail
     containers    each of them from its grant to its end
     ends          why a container ended, in a sentence; `last_word` is why the application did, if YARN has ended it
-    publisher     writes the job's record into HDFS
+    job_files     the job's folder in HDFS; `publisher` writes the record into it
+    journal       has the event log in HDFS before its effects show
+    predecessors  takes the event logs of earlier attempts; `recovery` what is left of their containers
 
 Both: `settings` says what can be set, `tokens` what both prove themselves with to HDFS, `capabilities` what this
 scheduler can do, `scheduler` makes both halves.
