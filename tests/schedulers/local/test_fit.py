@@ -87,3 +87,13 @@ def test_too_few_ports() -> None:
         )
     ]
     assert misfits(replace(spec, port_range=(45000, 45004)), MACHINE) == []
+
+
+def test_who_can_do_with_fewer_tasks_is_asked_for_the_least() -> None:
+    """What does not fit with all tasks may fit with some; ports are needed for all that there may be."""
+    most = replace(role(1000, GIB), min_instances=2)
+    assert misfits(job(worker=most), MACHINE) == []
+    (problem,) = misfits(job(worker=replace(most, min_instances=900)), MACHINE)
+    assert "worker: 900 x 1g = 900g at one time" in problem.message
+    (problem,) = misfits(replace(job(worker=replace(most, instances=3)), port_range=(45000, 45004)), MACHINE)
+    assert "worker needs 6 ports on this machine, one for each task and one for each TensorBoard" in problem.message

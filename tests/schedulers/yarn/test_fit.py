@@ -125,6 +125,9 @@ def test_more_tasks_than_fit_at_one_time() -> None:
     )
     assert noticed(gang, offer) == [said]
     assert noticed(gang, OFFER) == []
+    for least, expected in ((2, []), (3, [said.replace("All 3", "At least 3")])):
+        fewer = replace(gang.roles["worker"], min_instances=least, instances=4)
+        assert noticed(replace(gang, roles={"worker": fewer}), offer) == expected
     assert noticed(replace(gang, distributed_mode=DistributedMode.FCFS), offer) == []
     gpus = job(Resources(gpus=2), node_label="gpu")
     four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
