@@ -98,11 +98,17 @@ def test_a_bad_network_loses_nothing(lab: Lab) -> None:
 
 def test_a_partition_longer_than_the_time_out_costs_a_session(lab: Lab) -> None:
     """The executor that is not heard is ended and replaced before anything starts again: never two of one task."""
-    job = Rehearsal(lab, STRUCK, calm=True, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "1s"')
+    job = Rehearsal(lab, STRUCK, calm=True, gate=False, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "3s"')
+    before = job.wait_running(1)
     with job.striker("partition worker:0 when worker:0 started in session 1"):
+        until(lambda: len(job.pids(lab.status(job.job)["session"])) == 4 and "worker:0" in job.pids(2), "all run again")
+        assert not process.is_alive(before["worker:0"])
+        job.open_gate()
         status = lab.wait(job.job)
-    assert (status["state"], status["session"]) == ("succeeded", 2), status
-    assert job.starts() == once_in(1, 2)
+    assert status["state"] == "succeeded", status
+    # On a machine that stands still for seconds others are not heard either.
+    assert status["session"] >= 2
+    assert len(job.starts()) == len(set(job.starts()))
 
 
 def test_the_masters_disk_is_full(lab: Lab) -> None:
