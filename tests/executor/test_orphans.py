@@ -167,12 +167,14 @@ def test_who_is_called_is_not_disturbed(far: Master, abroad: Start) -> None:
     released(far, executor)
 
 
-def test_the_lease_ends_though_the_connection_does_not(far: Master, abroad: Start) -> None:
+def test_the_lease_ends_though_the_connection_does_not(far: Master, tmp_path: Path) -> None:
     """What we send gets lost, what we are sent arrives: nobody hears us, so the program is stopped, with its grace."""
-    executor = abroad(lease=0.6, connect_timeout=0.6)
-    running(far, executor)
-    far.answers = False
-    assert executor.wait() == 3
+    told = context(far, tmp_path, FOR_EVER, lease=1.0, connect_timeout=1.0)
+    with Guest(told, "tony.testing.executors", "skip-heartbeats=1000000") as executor:
+        running(far, executor)
+        assert executor.wait() == 3
+        far.until(lambda: far.closed_count)
+        assert (far.connections, far.all(msg.Heartbeat)) == (1, [])
     assert executor.read("worker-0.s1.t1.out") == "in order\n"
     assert "it has not answered for 1 s" in executor.log().splitlines()[-1]
     assert executor.programs() == []

@@ -18,4 +18,4 @@ def lives_until(contact: float, lease: float, stop_grace: float) -> float:
         lease: seconds, as it was told.
         stop_grace: seconds that it gives its program.
     """
-    return contact + lease * (1 + DRIFT) + stop_grace + SLACK
+    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK
