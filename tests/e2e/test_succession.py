@@ -173,7 +173,7 @@ def differs(lab: Lab, job: str, dead: int) -> bool:
     return lab.masters(job)[0] != dead
 
 
-@pytest.mark.parametrize("event", [1, 3, 5, 6, 8, 9])
+@pytest.mark.parametrize("event", [1, 5, 8])
 def test_killed_while_the_job_comes_up(lab: Lab, event: int) -> None:
     """At any moment before everything runs: the job comes up all the same, and no program is started twice."""
     master = f"scheduler.local.master=tony.testing.struck_master kill master amid the effects of event {event}"
@@ -193,7 +193,7 @@ def test_killed_during_a_restart(lab: Lab) -> None:
     first = lab.detach(restarting(lab, command))
     assert lab.wait(first)["state"] == "succeeded"
     opened = next(e["seq"] for e in events(lab, first) if e["event"] == "session-opened" and e["data"]["session"] == 2)
-    for number in (opened - 1, opened, opened + 2):
+    for number in (opened - 1, opened + 2):
         job = lab.detach(restarting(lab, command), "--set", struck.format(number))
         ended = lab.wait(job)
         assert (ended["state"], ended["session"], ended["attempt"]) == ("succeeded", 2, 2), log_of(lab, job)
@@ -292,7 +292,7 @@ def test_killed_while_it_stops_the_job(lab: Lab) -> None:
     gone(lab, job)
 
 
-@pytest.mark.parametrize("back", range(4))
+@pytest.mark.parametrize("back", range(2))
 def test_killed_at_the_end(lab: Lab, back: int) -> None:
     """At one of its last events, up to the very last: the result is the result."""
     first = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'))
