@@ -33,8 +33,8 @@ memory = "1g"
 def test_as_many_as_there_is_room_for(lab: YarnLab) -> None:
     """Three of five while another job has two nodes; when that has ended and a program is killed, five of five."""
     hog = lab.detach(lab.job(HOG, name="hog.toml"))
-    for index in "01":
-        lab.wait_wrote(index)
+    for started in "01":
+        lab.wait_wrote(started)
     job = lab.detach(lab.job(JOB))
     for index in range(3):
         lab.wait_wrote("s1", f"{index} of 3")
