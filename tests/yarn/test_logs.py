@@ -117,7 +117,8 @@ def test_output_beyond_its_limit(lab: YarnLab) -> None:
 
 def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
     """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
-    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", lab.roles(TALKS, "[roles.worker]\n"))
+    file = lab.roles(TALKS, "[roles.worker]\n", "am_attempts = 1")
+    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", file)
     wait_shown(screen, "up 0")
     job = lab.only_job()
     kill(lab.master_of(job), signal.SIGKILL)

@@ -87,7 +87,7 @@ class HdfsJournal(Journal):
         self._hand_over()
         if self._waived:
             self._loop.call_soon(self._say, size)
-        elif urgent:
+        else:  # what nobody is in a hurry for is waited for as well, be it that a report is acknowledged
             self._wait()
 
     async def finish(self) -> None:
@@ -184,7 +184,7 @@ class HdfsJournal(Journal):
             _log.info("the job's events are in %s again, all of them", self._files.path)
         if not self._waived:
             self._say(durable)
-            if self._urgent > durable:
+            if self._size > durable:
                 self._wait()
 
     async def _gave_up(self, error: HadoopError) -> None:
@@ -216,8 +216,8 @@ class HdfsJournal(Journal):
             return
         trouble = self._log.trouble if self._log else "it is not open yet"
         _log.warning(
-            "the job goes on although its last events are not in %s: HDFS has taken none for %g s (%s). Should the "
-            "application master be lost now, the next one knows less than it did",
+            "the job's events wait: %s has taken none for %g s (%s). The job goes on; should its application master be "
+            "lost now, the next one knows less than this one",
             self._files.path,
             _WAIT,
             trouble or "it is slow",
