@@ -86,12 +86,14 @@ def test_e6_non_chief_worker_fails(lab: Lab) -> None:
 
 
 def test_e7_missed_heartbeats_should_fail(lab: Lab) -> None:
-    """An executor that pings too seldom is given up as infrastructure."""
-    head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"\n'
+    """An executor that pings too seldom is given up as infrastructure: not charged, ten times in a row."""
+    head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"\nbackoff = "0s"\n'
     job = roles(lab, FOREVER, PS_AND_WORKER, head)
     done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.executors skip-heartbeats=1000")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert lab.status(lab.only_job())["failure"]["cause"] == "silent"
+    status = lab.status(lab.only_job())
+    assert (status["failure"]["cause"], status["session"]) == ("silent", 11)
+    assert "10 restarts in a row were no fault of the job's" in done.stdout + done.stderr
 
 
 def test_e8_skewed_worker_should_pass(lab: Lab) -> None:
