@@ -108,6 +108,18 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
     assert {"events.1.closed.jsonl", "events.2.jsonl", "summary.json"} <= there.keys()
 
 
+def test_killed_while_executors_come_up(lab: YarnLab) -> None:
+    """YARN keeps only what it has seen run: the others are asked for again, and none of that is charged."""
+    job = lab.detach(lab.roles(WAITS, FOUR))
+    until(lambda: len(lab.folders(job)) > 1, "a container is there beside the master's")
+    strike(lab, job)
+    until(lambda: lab.status(job)["attempt"] == 2, "another one goes on")
+    (lab.out / "gate").touch()
+    status = lab.wait(job)
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    lab.wait_gone(job)
+
+
 def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
     """The last one's death ends the job with its cause, whoever looks, and nothing of it lives on."""
     job, programs = begin(lab, "--set", "am_attempts=2", tasks=2)

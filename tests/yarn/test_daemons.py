@@ -68,9 +68,9 @@ def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) ->
 
 
 def test_a_node_manager_is_killed(lab: YarnLab) -> None:
-    """Its node is missed, no fault of the job; the session begins again elsewhere, and nothing of the old one stays."""
+    """Its node is missed, charged to nobody; the session begins again elsewhere, and nothing of the old one stays."""
     text = '[roles.worker]\ninstances = 2\nmemory = "1800m"\n'  # no two beside the master
-    job = lab.detach(lab.roles(RESUMES, text, "max_restarts = 1"))
+    job = lab.detach(lab.roles(RESUMES, text))
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
     hosts = {task: lab.node_of(each["host"]) for task, each in lab.tasks(job).items()}
     master = next(part for part in lab.folders(job)[min(lab.folders(job))].parts if part.startswith("nm"))
