@@ -27,7 +27,7 @@ from tony.core.gathered import gathered, sizes_text
 from tony.core.machine import Application
 from tony.core.view import Live, Surroundings, report
 from tony.dataclass import replace
-from tony.errors import InfraError
+from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
 from tony.history.log import LogWriter
 from tony.model.exit import ExitStatus
@@ -277,6 +277,8 @@ class Master:
             calls: Summoning[TaskId] = Summoning(self._credentials.am, self._attempt, self.address, patience)
             self._came = calls.attached
             await calls.call_all(addresses)
+            if calls.superseded:
+                raise NotInCharge(f"executors have obeyed a later application master than attempt {self._attempt}")
 
     async def _reconcile(self) -> None:
         await self._source.open(self.feed)
