@@ -368,7 +368,7 @@ def seen(simulation: Simulation, session: int) -> dict[str, list[int]]:
     for action in simulation.actions:
         if isinstance(action, act.Publish) and action.spec.session == session:
             absent[action.spec.version] = dict(action.spec.absent)
-        elif isinstance(action, act.Start) and action.session == session:
+        elif isinstance(action, act.Start) and action.session == session and action.version:
             own = absent[action.version].get(action.task.role, ())
             places.setdefault(action.task.role, []).append(place_among(action.task.index, own))
     return {role: sorted(set(found)) for role, found in places.items()}
