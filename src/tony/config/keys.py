@@ -178,8 +178,8 @@ _JOB = (
          "restart is at once.", bounds=(0, None)),
     _row("gang_patience", Kind.TIMEOUT, Half.AM, "Time without another container after which an incomplete gang gives "
          "back what it has, for a while; where the scheduler does not grant gangs as a whole.", also="patience"),
-    _row("gang_wait", Kind.TIMEOUT, Half.AM, "How long the first session waits for all tasks of roles with a `min`, before "
-         "it starts with fewer; without a limit it waits for all.", also="elastic_wait"),
+    _row("gang_wait", Kind.TIMEOUT, Half.AM, "How long the first session waits for all tasks of roles with a `min`, "
+         "before it starts with fewer; without a limit it waits for all.", also="elastic_wait"),
     _row("shrink_after", Kind.TIMEOUT, Half.AM, "The same for every later session, which asks for all tasks again.",
          also="shrink_timeout"),
     _row("distributed_mode", Kind.CHOICE, Half.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
@@ -224,11 +224,11 @@ _JOB = (
 _ROLES = (
     _row("roles.<role>.instances", Kind.INTEGER, Half.AM, "How many tasks the role has.", bounds=(1, MAX_INSTANCES),
          also="count replicas num size n number workers tasks"),
-    _row("roles.<role>.instances.min", Kind.INTEGER, Half.AM, "Instead of one number: with how many a session may start. "
-         "It waits for more as long as `gang_wait` or `shrink_after` say.", attribute="", default="",
+    _row("roles.<role>.instances.min", Kind.INTEGER, Half.AM, "Instead of one number: with how many a session may "
+         "start. It waits for more as long as `gang_wait` or `shrink_after` say.", attribute="", default="",
          bounds=(1, MAX_INSTANCES), also="minimum least at_least low"),
-    _row("roles.<role>.instances.max", Kind.INTEGER, Half.AM, "How many tasks such a role asks for, in each session anew.",
-         attribute="", default="", bounds=(1, MAX_INSTANCES), also="maximum most up_to at_most high"),
+    _row("roles.<role>.instances.max", Kind.INTEGER, Half.AM, "How many tasks such a role asks for, in each session "
+         "anew.", attribute="", default="", bounds=(1, MAX_INSTANCES), also="maximum most up_to at_most high"),
     _row("roles.<role>.command", Kind.COMMAND, Half.EXECUTOR, "What the role's tasks run, not the job's command.",
          default="the job's", also="cmd run executes entrypoint args"),
     _row("roles.<role>.kind", Kind.CHOICE, Half.AM, "`tracked` is waited for; `untracked` is not, but its failure "
