@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -152,9 +153,15 @@ def test_a_job(lab: SecureLab) -> None:
     assert nobody.returncode != 0
     assert "Get a ticket with kinit" in nobody.stderr
 
+    # Its master is killed: the next one has tokens as well, for the log and for the nodes.
+    os.kill(lab.master_of(job), signal.SIGKILL)
+    until(lambda: there.status(job)["attempt"] == 2 and there.status(job)["state"] == "running", "another goes on")
+
     (lab.out / "go").touch()
-    lab.wait(job, "succeeded")
-    assert {"summary.json", "events.1.jsonl"} <= set(lab.listed(f"/user/{user()}/.tony/jobs/{job}"))
+    status = lab.wait(job, "succeeded")
+    assert status["session"] == 1
+    record, whole = f"/user/{user()}/.tony/jobs/{job}", {"summary.json", "events.1.closed.jsonl", "events.2.jsonl"}
+    until(lambda: whole <= set(lab.listed(record)), "the record is whole")
     again = lab.elsewhere("again")
     assert again.status(job)["state"] == "succeeded"
     assert "wants a Kerberos login for its pages" in again.tony("logs", job).stderr
