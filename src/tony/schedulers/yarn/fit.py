@@ -185,8 +185,10 @@ def _too_many(want: Want, spec: JobSpec, offer: Offer) -> str:
         return ""
     asked = ", ".join(amount_text(kind, amount) for kind, amount in amounts.items())
     how_many = f"{'All' if least == role.instances else 'At least'} {least} tasks of {name}"
-    return f"{how_many} start together ({asked} each), and the nodes hold {most} at one time, were they empty. "
+    return (
+        f"{how_many} start together ({asked} each), and the nodes hold {most} at one time, were they empty. "
         "Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+    )
 
 
 def _largest(nodes: int) -> str:
