@@ -149,7 +149,7 @@ class YarnSource(ContainerSource):
         unfit = UnfitNodes(room, leave_out=master.exclude, tell=self._emit)
         self._exclusions = Exclusions(
             lambda: master.cluster_nodes or self._papers.node_count,
-            room,
+            self._papers.room,
             unfit=lambda: unfit.hosts,
             leave_out=master.exclude,
             take_back=master.include,
