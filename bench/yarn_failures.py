@@ -22,7 +22,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Target, Unit, at_least, at_most, interleaved, main
+from bench.harness import (
+    Bench,
+    CannotRun,
+    Figures,
+    Line,
+    Result,
+    Rounds,
+    Target,
+    Unit,
+    at_least,
+    at_most,
+    interleaved,
+    main,
+)
 from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
 from bench.struck import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
@@ -65,9 +78,19 @@ def measure(quick: bool) -> Result:
             "master": jobs.master,
         }
         rounds = interleaved(ways, 1 if quick else 9, discard=0 if quick else 1)
-        stuck = interleaved({"program": lambda: jobs.program(stuck=True)}, 1 if quick else 3, discard=0)
+        lines = _lines(rounds)
+        if not quick:
+            stuck_ways = {"program": lambda: jobs.program(stuck=True), "executor": lambda: jobs.executor(stuck=True)}
+            stuck = interleaved(stuck_ways, 3, discard=0)
+            tail = f"killed, all stuck in a collective, restart_grace = {_GRACE} s"
+            lines += [stuck.line(f"{struck} {tail}", struck, "wall") for struck in stuck_ways]
+    notes = (_HOW_RECORDED, "stuck ones have stop_grace without it: 15 s")
+    return Result(lines=tuple(lines), notes=notes)
+
+
+def _lines(rounds: Rounds) -> list[Line]:
     killed = "kill -9 of the application master → "
-    lines = (
+    return [
         _beside(rounds.line("kill -9 of a program → all four run again", "program", "wall", target=at_most(1.0)), 11.3),
         _beside(_count(rounds.line("containers kept, of four", "program", "kept"), at_least(TASKS)), 0),
         _beside(
@@ -81,9 +104,7 @@ def measure(quick: bool) -> Result:
         rounds.line(f"{killed}the next attempt begins", "master", "begins"),
         rounds.line(f"{killed}the last of four executors is back", "master", "back"),
         rounds.line(f"{killed}a client is answered", "master", "answers"),
-        stuck.line(f"a program killed, all stuck in a collective, restart_grace = {_GRACE} s", "program", "wall"),
-    )
-    return Result(lines=lines, notes=(_HOW_RECORDED, "without restart_grace the stuck ones take stop_grace: 15 s more"))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +150,9 @@ class Jobs:
             wall = job.programs.all_again(*job.programs.kill_one())
             return {"wall": wall, "kept": len(before & _containers(job.wait_full()))}
 
-    def executor(self) -> Figures:
+    def executor(self, *, stuck: bool = False) -> Figures:
         """An executor is killed, and its container with it."""
-        with self.one_that_runs() as job:
+        with self.one_that_runs(stuck=stuck) as job:
             report = job.wait_full()
             count = len(job.programs.starts())
             pid = report.tasks[1].executor_pid
