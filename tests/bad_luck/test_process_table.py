@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 #: A user of these tests alone: the limit counts all processes of a user, whoever started them.
 UID = 3_000_000 + os.getpid()
 #: As many as the job below needs, to the last one.
-MOST = 14
+MOST = 15
 PROGRAM = """["python", "-S", "-c", "import time; time.sleep(0.3); print('hello')"]"""
 JOB = f'command = {PROGRAM}\nstop_grace = "1s"\n[roles.worker]\ninstances = 2\n'
 LIMIT = f"user {UID} may have {MOST} processes and threads (RLIMIT_NPROC, ulimit -u)"
@@ -27,7 +27,7 @@ LIMIT = f"user {UID} may have {MOST} processes and threads (RLIMIT_NPROC, ulimit
 
 @pytest.fixture
 def limited(lab: Lab) -> Iterator[Lab]:
-    """A user who may have 14 processes and threads at one time."""
+    """A user who may have so many processes and threads at one time."""
     if shutil.which("prlimit") is None:
         pytest.skip("prlimit (util-linux) is not installed")
     become_stranger(lab, UID)
@@ -62,7 +62,7 @@ def test_a_limit_that_no_job_of_this_size_can_keep(limited: Lab) -> None:
     """Refused at once with the arithmetic; nothing was started."""
     done = limited.submit(limited.job_file(JOB.replace("instances = 2", 'instances = 9\nmemory = "64m"')))
     assert done.returncode == 2
-    assert f"9 tasks at one time: that takes 35 processes and threads or more, and the limit is {MOST}" in done.stderr
+    assert f"9 tasks at one time: that takes 36 processes and threads or more, and the limit is {MOST}" in done.stderr
     assert "(RLIMIT_NPROC, ulimit -u). Raise it, or ask for fewer tasks." in done.stderr
     assert limited.jobs() == []
 
@@ -78,8 +78,8 @@ def test_just_enough(limited: Lab) -> None:
 def test_a_full_process_table(limited: Lab, taken: int) -> None:
     """Whoever wants the last process: the message names the limit, the job fails as the machine's fault.
 
-    So many processes of others there are that the client, the application master, an executor, its watchdog, or a
-    program is the first to be refused; or nobody is, since all are not needed at the same moment.
+    So many processes of others there are that the client, supervisor, application master, an executor, its watchdog or
+    a program is the first to be refused; or nobody is, since all are not needed at the same moment.
     """
     with others(taken):
         done = limited.submit(limited.job_file(JOB))

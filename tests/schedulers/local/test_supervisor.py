@@ -57,6 +57,10 @@ def attempt(first):
         folder.credentials.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     return int(word)
+if words == ["no-room"]:
+    def fork():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    os.fork = fork
 sys.exit(supervisor.supervise(folder, attempt, pipe))
 """
 
@@ -199,3 +203,11 @@ def test_only_one_at_a_time(folder: JobFolder) -> None:
     (folder.path / "notes").unlink()
     assert play(folder, "0")[0] == 0
     job.communicate()
+
+
+def test_no_room_for_a_process(folder: JobFolder) -> None:
+    """That is said in a sentence, as the machine's fault."""
+    code, said, attempts = play(folder, "no-room")
+    assert (code, attempts) == (3, [])
+    assert said.startswith("the application master cannot be started: Resource temporarily unavailable")
+    assert "Traceback" not in said

@@ -15,8 +15,8 @@ from tony.schedulers.local.peak import coexisting
 _MASTER, _PER_EXECUTOR = 40, 2
 #: Open files of an executor at its program's start.
 _EXECUTOR = 24
-#: Processes and threads: client, application master and their threads; executor, watchdog and program.
-_PROCESSES, _PROCESSES_PER_TASK = 8, 3
+#: Processes and threads: client, supervisor, application master and their threads; executor, watchdog and program.
+_PROCESSES, _PROCESSES_PER_TASK = 9, 3
 _ADVICE = "Raise it, or ask for fewer tasks."
 
 

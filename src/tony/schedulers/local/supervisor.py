@@ -28,7 +28,7 @@ from typing import Any
 
 from tony import bootstrap, clock
 from tony.errors import ExitCode
-from tony.linux import identity, life_lock, process
+from tony.linux import identity, life_lock, process, refusals
 from tony.linux.box import Box
 from tony.model.layout import JobFolder
 
@@ -127,7 +127,11 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
     usual: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
     deaths: list[float] = []
     while True:
-        master = _fork(deaths)
+        try:
+            master = _fork(deaths)
+        except OSError as error:
+            print(f"the application master cannot be started: {refusals.said(error)}", file=sys.stderr)
+            return ExitCode.INFRASTRUCTURE
         if master == 0:
             for number, handler in usual.items():
                 signal.signal(number, handler)
