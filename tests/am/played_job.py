@@ -55,12 +55,14 @@ class PlayedJob:
 
     Attributes:
         executors: container -> executor.
+        listens: where executors say that they can be called.
         sees_ends: whether the scheduler notices by itself that an executor has ended.
     """
 
     def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
         self.executors: dict[str, PlayedExecutor] = {}
         self.sees_ends = True
+        self.listens = ""
         self.deaths = 0
         self._again = asyncio.Event()
         self.job = prepared_job(folder, spec, job_id="test-1")
@@ -111,6 +113,7 @@ class PlayedJob:
 
     def _launched(self, container: str, part: TaskPart, credentials: Credentials) -> None:
         executor = PlayedExecutor(part, credentials, self._behaviour)
+        executor.listens = self.listens
         self.executors[container] = executor
         task = asyncio.get_running_loop().create_task(run_until_released(executor))
         task.add_done_callback(lambda _: self._gone(container))
@@ -171,11 +174,13 @@ def play(
     tls: bool = False,
     meanwhile: Callable[[PlayedJob], Awaitable[None]] | None = None,
     journal: PlayedJournal | None = None,
+    prepare: Callable[[PlayedJob], None] = lambda job: None,
 ) -> tuple[PlayedJob, Finish]:
     """Runs a job; `meanwhile` runs beside it."""
 
     async def run() -> tuple[PlayedJob, Finish]:
         job = PlayedJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
+        prepare(job)
         if journal:
             job.journal, journal.safe = journal, job.master.in_safety
             job.master.barrier.keep_to(journal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,42 @@ def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path)
 
     job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
     assert (finish.state, job.master.app.state.restarts_charged) == (JobState.SUCCEEDED, 0)
+    assert job.replayed().mismatch is None
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["somebody-listens", "nobody-listens"])
+def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, answers: bool) -> None:
+    """Its program counts as living unless its host says that its executor is gone: no other takes its place."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        forgotten, executor = next(iter(job.executors.items()))
+        job.sees_ends = False
+        if answers:
+            executor.away = True
+            executor.break_connection()
+        else:
+            listener.close()
+            await executor.die()
+        job.source.containers.pop(forgotten)
+        await job.die()
+        if answers:
+            state = job.master.app.state
+            await until(lambda: state.containers[forgotten].presumed and state.living == 1)
+            assert (state.job, state.session, executor.runs) == (JobState.RESTARTING, 1, True)
+            executor.away = False
+        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        job.sees_ends = True
+        for each in job.executors.values():
+            each.exit(OK)
+
+    def prepare(job: PlayedJob) -> None:
+        job.listens = f"tls:127.0.0.1:{listener.getsockname()[1]}"
+
+    with listener:
+        job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, prepare=prepare)
+    assert finish.state is JobState.SUCCEEDED
     assert job.replayed().mismatch is None
 
 

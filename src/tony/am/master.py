@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -283,9 +283,28 @@ class Master:
     async def _reconcile(self) -> None:
         await self._source.open(self.feed)
         found = await self._source.recover(known_containers(self.app))
+        await self._prove_ends(set(found))
         self.feed(ev.ContainersFound(containers=tuple(found)))
         self.feed(ev.ReconcileClosed())
         await self._source.watch()
+
+    async def _prove_ends(self, found: Set[str]) -> None:
+        """A container that the scheduler does not know may run on where the cluster has given up its node."""
+        missing = [
+            (task.container, task.listens)
+            for task in self.app.state.tasks.values()
+            if task.living and task.container and task.container not in found and task.listens
+        ]
+        if not missing:
+            return
+        from tony.am.summoning import are_refused  # late: as above
+
+        proven = await are_refused([place for _, place in missing])
+        for (container, place), is_dead in zip(missing, proven, strict=True):
+            held = self.app.state.containers.get(container)
+            if held and not held.presumed and not is_dead:
+                cause = f"the cluster does not know it any more, and nothing proves that it has ended ({place})"
+                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
 
     async def _launch(self, action: act.Launch) -> None:
         part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._source.lease)

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import logging
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tony.errors import ConnectionFailed, ProtocolError
@@ -18,6 +18,7 @@ from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Done, Summon
+from tony.rpc.address import TlsAddress, parse
 from tony.rpc.transport import connect
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,30 @@ async def summon(address: str, credentials: Credentials, attempt: int, own_addre
         return False
     finally:
         connection.close()
+
+
+async def are_refused(addresses: Sequence[str]) -> list[bool]:
+    """Of each whether its host says that nobody listens there: an executor listens as long as it lives.
+
+    No answer at all proves nothing.
+    """
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def is_refused(address: str) -> bool:
+        where = parse(address)
+        assert isinstance(where, TlsAddress)
+        async with turn:
+            try:
+                async with asyncio.timeout(ANSWER):
+                    _, writer = await asyncio.open_connection(where.host, where.port)
+            except ConnectionRefusedError:
+                return True
+            except OSError:  # a time-out is one as well
+                return False
+            writer.close()
+            return False
+
+    return await asyncio.gather(*map(is_refused, addresses))
 
 
 class Summoning(Generic[Who]):

@@ -31,6 +31,7 @@ class PlayedExecutor:
     Attributes:
         received: every message that came, in order.
         connections: how often it has attached.
+        listens: where it says that it can be called.
         attempt: of the application master that has welcomed it last.
         ended: it was released, refused, or cut off.
         away: nothing reaches it, and it reaches nobody.
@@ -51,6 +52,7 @@ class PlayedExecutor:
         self._told: set[tuple[int, int]] = set()
         self._barred = 0
         self._acked = 0
+        self.listens = ""
         self._session = part.session
         self.attempt = part.attempt
         self._released = False
@@ -87,6 +89,7 @@ class PlayedExecutor:
                 host="played",
                 session=self._session,
                 acked=self._acked,
+                listens=self.listens,
             )
         )
         if self.connections == 1:
