@@ -140,6 +140,7 @@ class Simulation:
         self.log.append((event, self.now))
         self.digests.append(self.promises.handled(event, self.now, actions))
         if isinstance(event, ev.ContainersFound):
+            self._doubt()
             self._send(ev.ReconcileClosed())
         if isinstance(event, ev.ReconcileClosed) and self.late:
             self.come_back()
@@ -361,6 +362,17 @@ class Simulation:
         if not self.late:
             self.come_back()
         self._send(ev.ContainersFound(containers=tuple(self.containers)))
+
+    def _doubt(self) -> None:
+        """A container that the scheduler does not know, and whose executor is not known to be gone, counts as given up:
+        the successor of the one who was told so may not have heard of it."""
+        for container, until in list(self.given_up.items()):
+            held = self.app.state.containers.get(container)
+            if held and not held.presumed and container in self.executors:
+                gone = ev.ContainerEnded(
+                    container=container, cause="nothing proves its end", blameless=True, presumed=True, contact=until
+                )
+                self.deliver(gone)
 
     def come_back(self) -> None:
         """Executors that have lost their application master find its successor."""
