@@ -238,9 +238,11 @@ async def test_secrets_that_come_back(home: Home) -> None:
     ended = closed(folder, record, JobState.KILLED, "killed by user ann")
     brought = {folder.credentials: "{}", folder.summary: ended}
     elsewhere.forget_secrets(folder)
+    folder.kill_request.write_text("{}")
     submitter = Bringing(folder, Sight(alive=True, address="tls:far:1", host="far", attempt=1), brought)
     assert await elsewhere.look(folder, record, submitter) is None
     assert not folder.secret.exists()
+    assert not folder.kill_request.exists()
 
 
 async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

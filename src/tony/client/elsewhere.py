@@ -180,7 +180,7 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
 def forget_secrets(folder: JobFolder) -> None:
     """Nobody will be asked any more."""
     shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_lock):
+    for path in (folder.am, folder.am_lock, folder.kill_request):
         with contextlib.suppress(OSError):
             path.unlink()
 

@@ -387,6 +387,31 @@ def successor(made: LocalBench, claim: int) -> LocalSource:
     return later
 
 
+def test_nothing_is_granted_before_it_is_known_what_lives(tmp_path: Path) -> None:
+    """Else a later master would give the ids of living containers to new ones."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "worker", 1)
+        await launch(made, container, "worker")
+        pid = int((await made.report(container))["pid"])
+        later = successor(made, await die(made))
+        made.job.folder.events(1).write_text(f'{{"container":"{container}"}}\n')
+        made.job.folder.events(2).touch()
+        news: list[Event] = []
+        later.set_demand("worker", 2)
+        await later.open(news.append)
+        await until(lambda: later._admitted)
+        later.set_demand("worker", 2)
+        known = KnownContainer(id=container, role="worker", host="127.0.0.1", task=TaskId("worker", 0))
+        assert await later.recover([known]) == [container]
+        assert process.is_alive(pid)
+        await until(lambda: bool(containers(news, "worker")))
+        assert (container, containers(news, "worker")) == ("c-1", ["c-2"])
+        await later.close()
+
+    play(scenario, tmp_path, spec=spec(worker=small(0, 2)))
+
+
 def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path: Path) -> None:
     """Of its predecessors: it is closed without having been opened."""
 

@@ -44,6 +44,11 @@ def attempt(first):
         other = subprocess.Popen(["sleep", "600"], start_new_session=True)
         (folder.path / "orphan").write_text(str(other.pid))
         os.kill(os.getpid(), signal.SIGKILL)
+    if word == "fork-server":  # it ends after the master; only then is what it has started the supervisor's child
+        executor = "trap 'touch " + str(folder.path) + "/told; exit' TERM; echo up; while :; do sleep 0.05; done"
+        server = ["bash", "-c", 'setsid bash -c "$0" & wait', executor]
+        subprocess.Popen(server, stdout=subprocess.PIPE).stdout.readline()
+        os.kill(os.getpid(), signal.SIGKILL)
     if word == "hand-on":
         file = os.open(folder.path / "claim", os.O_RDWR | os.O_CREAT)
         present.hand_on(file)
@@ -161,6 +166,13 @@ def test_when_it_gives_up_it_tells_the_others_to_end(folder: JobFolder) -> None:
     folder.job.write_text(json.dumps({"spec": {"am_attempts": 1}}))
     assert play(folder, "orphan")[0] == 128 + signal.SIGKILL
     assert process.start_time(int((folder.path / "orphan").read_text())) is None
+
+
+def test_when_it_gives_up_it_tells_those_who_come_later(folder: JobFolder) -> None:
+    """Executors are the fork server's children until that has ended as well."""
+    folder.job.write_text(json.dumps({"spec": {"am_attempts": 1}}))
+    assert play(folder, "fork-server")[0] == 128 + signal.SIGKILL
+    assert (folder.path / "told").exists()
 
 
 def test_what_was_handed_on_comes_to_the_next(folder: JobFolder) -> None:

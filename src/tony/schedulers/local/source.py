@@ -120,7 +120,7 @@ class LocalSource(ContainerSource):
         self._server = ForkServer()
         self._starting = asyncio.Semaphore(_STARTING)
         self._grants = Grants(self._spec)
-        self._admitted = self._growing = False
+        self._admitted = self._recovered = self._growing = False
         self._never = ""
         self._containers: dict[str, _Container] = {}
         self._number = 0
@@ -143,6 +143,7 @@ class LocalSource(ContainerSource):
             raise SchedulerError(
                 f"the fork server of the executors cannot be started: {refusals.said(error)}"
             ) from error
+        self._recovered = not self._has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
@@ -174,9 +175,9 @@ class LocalSource(ContainerSource):
     # --- what earlier application masters have left ---------------------------------------------------------------
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
+        if not self._has_predecessors:
+            return ()
         folder = self._job.folder
-        if not folder.events(2).exists():
-            return ()  # there was none
         logs = takewhile(Path.exists, map(folder.events, count(1)))
         self._number = max(self._number, await beside(remains.highest, logs))
         if self._master_of_strays:
@@ -188,7 +189,14 @@ class LocalSource(ContainerSource):
         if not await beside(remains.end_job, folder.job_id, noted, kept) or not await self._end_strays():
             _log.warning("something that an earlier application master has left does not die")
         _log.info("%d of %d containers live", len(adopted), len(known))
+        self._recovered = True
+        self._grant()
         return adopted
+
+    @property
+    def _has_predecessors(self) -> bool:
+        """Whether there were earlier application masters: ours has its event log before the source is opened."""
+        return self._job.folder.events(2).exists()
 
     def _adopt(self, known: KnownContainer, task: TaskId, launched: remains.Launched | None) -> bool:
         """Takes a container over whose executor lives."""
@@ -240,8 +248,8 @@ class LocalSource(ContainerSource):
         self._grant()
 
     def _grant(self) -> None:
-        """Grants what is wanted and has room; says what has none."""
-        if not self._admitted or self._sink is None:
+        """Grants what is wanted and has room; says what has none. Nothing before it is known what lives."""
+        if not (self._admitted and self._recovered) or self._sink is None:
             return
         for role, devices in self._grants.take():
             self._number += 1

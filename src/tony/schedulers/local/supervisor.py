@@ -206,13 +206,18 @@ def _name(number: int) -> str:
 
 
 def _give_up(folder: JobFolder) -> None:
-    """Tells executors to end, and waits for that. Whoever reads the job's record meanwhile may close it."""
+    """Tells executors to end, and waits for that. Whoever reads the job's record meanwhile may close it.
+
+    They become our children one after the other: those of the master's fork server as soon as that has ended.
+    """
     life_lock.let_go(folder.am_lock)
     own = os.getsid(0)
-    for pid in process.children(os.getpid()):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGTERM if os.getsid(pid) != own else signal.SIGKILL)
+    told: set[int] = set()
     signal.alarm(_LAST_WAIT)  # which ends us
     with contextlib.suppress(ChildProcessError):
         while True:
-            os.waitpid(-1, 0)
+            for pid in set(process.children(os.getpid())) - told:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM if os.getsid(pid) != own else signal.SIGKILL)
+                told.add(pid)
+            told.discard(os.waitpid(-1, 0)[0])
