@@ -299,6 +299,27 @@ def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> Non
     assert isinstance(events[0], ev.AttemptStarted)
 
 
+def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends every attempt by SIGTERM, also one that another follows: the job is not killed by that."""
+
+    left = [f"{name}: the job is left for the next attempt" for name in ("SIGTERM", "SIGINT")]
+
+    class Counting(FakeSource):
+        attempt = 1
+
+    async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
+        await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        await until(lambda: all(said in caplog.messages for said in left))
+        cluster.executors[0].exit(OK)
+
+    report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: None, Counting), meanwhile)
+    assert report.state is JobState.SUCCEEDED
+
+
 def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     """A plug-in that is broken is said to be that."""
     job = submitted(tmp_path, workers(1))

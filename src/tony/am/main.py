@@ -175,7 +175,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
         address,
     )
     parts.master.barrier.keep_to(parts.source.journal(folder.events(number), parts.master.in_safety))
-    _obey_signals(parts.master)
+    _hear_signals(parts.master, parts.source)
     parts.server = Server(credentials.am, parts.master)
     parts.master.address = parts.source.master_address = await parts.server.listen(address)
     await _show_page(parts, parts.source, parts.master)
@@ -339,8 +339,13 @@ def _announce(folder: JobFolder, attempt: int, address: str) -> None:
     write_json(folder.am, facts)
 
 
-def _obey_signals(master: Master) -> None:
+def _hear_signals(master: Master, source: ContainerSource) -> None:
+    """They end the job. But not where the scheduler counts attempts: it ends every attempt by them, whatever for, and
+    another one may follow. Whether one does it tells by itself."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, master.feed, UserCommand(actor=f"signal {number.name}", what="kill"))
+        if source.attempt is None:
+            loop.add_signal_handler(number, master.feed, UserCommand(actor=f"signal {number.name}", what="kill"))
+        else:
+            loop.add_signal_handler(number, log.warning, "%s: the job is left for the next attempt", number.name)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)

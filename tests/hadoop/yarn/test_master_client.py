@@ -326,6 +326,15 @@ async def test_a_registration_whose_answer_was_lost() -> None:
         await beating
 
 
+async def test_an_heir_that_was_not_told() -> None:
+    """What is left of earlier attempts was in the answer that was lost: the next one will hear it."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        with pytest.raises(AttemptOver, match="what earlier attempts have left"):
+            await story.master.register("here", 1, "", is_heir=True)
+
+
 async def test_an_attempt_that_is_over() -> None:
     """Nothing is tried again: the master must leave."""
     gone = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="doesn't exist in cache")

@@ -53,6 +53,17 @@ def test_taken_back_makes_room_for_another() -> None:
     assert yarn.out == set()
 
 
+def test_nodes_come_and_go() -> None:
+    """What may be left out follows their number."""
+    yarn = Yarn(6)
+    yarn.exclusions.exclude("a")
+    yarn.exclusions.exclude("b")
+    for nodes, out in ((6, {"a", "b"}), (3, {"a"}), (2, set[str]()), (6, {"a", "b"})):
+        yarn.nodes = nodes
+        yarn.exclusions.look()
+        assert yarn.out == out
+
+
 def test_hosts_where_nothing_can_run_count() -> None:
     """They stay out, whatever a policy says."""
     yarn = Yarn(6, unfit=("a",))

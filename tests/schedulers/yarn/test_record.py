@@ -62,6 +62,23 @@ def test_two_fetch_at_once(files: PlayedWebHdfs, folder: JobFolder) -> None:
     assert folder.events(1).read_bytes() == b"one\ntwo\nthree\n"
 
 
+def test_a_log_is_taken_meanwhile(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """By a later attempt, which gives it another name: the rest of the record comes, and its rest the next time."""
+    files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=b"one\n")
+    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b"{}")
+
+    def take(_: str) -> None:
+        if log := files.files.pop(f"{THERE}/events.1.jsonl", None):
+            files.files[f"{THERE}/events.1.closed.jsonl"] = log
+
+    files.before("OPEN", take)
+    record(files, folder).fetch()
+    assert folder.summary.exists()
+    assert folder.events(1).read_bytes() == b""
+    record(files, folder).fetch()
+    assert folder.events(1).read_bytes() == b"one\n"
+
+
 def test_the_last_report_names_the_folder_here(files: PlayedWebHdfs, folder: JobFolder) -> None:
     """The one that the master had is on a node, and gone."""
     files.files[f"{THERE}/summary.json"] = PlayedFile(content=b'{"folder":"/node/gone","state":"failed"}')
@@ -82,9 +99,11 @@ def test_no_credentials_come_after_the_end(files: PlayedWebHdfs, folder: JobFold
     for name in ("access.json", "am.json"):
         files.files[f"{THERE}/{name}"] = PlayedFile(content=b"{}")
     files.before("LISTSTATUS_BATCH", lambda _: folder.summary.write_bytes(b"{}"))
+    folder.kill_request.write_bytes(b"{}")
     record(files, folder).fetch()
     assert not folder.secret.exists()
     assert not folder.am.exists()
+    assert not folder.kill_request.exists()
 
 
 def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) -> None:

@@ -24,6 +24,7 @@ from tony.hadoop.wire.records import (
 from tony.model.ids import TaskId
 from tony.schedulers.base import KnownContainer
 from tony.schedulers.yarn import containers, predecessors, recovery
+from tony.testing.hadoop.faults import Drop
 from tony.testing.hadoop.resource_manager import APPLICATION
 from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
 
@@ -144,6 +145,47 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.blameless, end.presumed) == (True, True)
+
+
+async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
+    monkeypatch.setattr("tony.schedulers.yarn.source._NODES_COME", -59.5)
+    async with second(tmp_path, nodes=5) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        await played.until(lambda: len(played.of(ContainerEnded)) == 2)
+        runs(played, 2)
+        played.manager.complete(old(2), 137)
+        played.manager.recover(runs(played, 1))
+        played.source._master.wake()  # type: ignore[union-attr]
+        await played.until(lambda: len(played.of(ContainerEnded)) == 4)
+        late = {end.container: end for end in played.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
+        assert late[name(1)].cause == "killed: its node came back after it was given up"
+        assert late[name(2)].cause == "its executor was killed by SIGKILL"
+        assert not any(end.presumed for end in late.values())
+        assert name(1) not in played.running()
+
+
+async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
+    """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
+    async with second(tmp_path, 1) as played:
+        played.manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        with pytest.raises(NotInCharge, match="what earlier attempts have left"):
+            await played.source.open(played.events.append)
+        assert played.running() == [name(1)]
+
+
+async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None:
+    """It did so while HDFS was away for us: clients go on finding it."""
+    async with second(tmp_path) as played:
+        theirs = PlayedFile(content=b'{"attempt":3}')
+        played.files.files[f"{scene.FOLDER}/am.json"] = theirs
+        await played.source.open(played.events.append)
+        publisher = played.source._publisher
+        assert publisher
+        assert publisher._work
+        await publisher._work
+        assert (played.file("am.json"), played.file("access.json")) == (theirs.content, None)
 
 
 async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

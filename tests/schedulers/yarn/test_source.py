@@ -543,6 +543,37 @@ async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
         assert played.running() == []
 
 
+async def test_the_resource_manager_was_away_for_too_long(tmp_path: Path) -> None:
+    """It may have started another attempt meanwhile: everything is left to that one."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched(1)
+        await played.manager.server.stop()
+        played.source.overlap = 0.0
+        with pytest.raises(NotInCharge, match="may start another"):
+            await played.source.watch()
+        assert played.running() == [container]
+
+
+async def test_nothing_is_ended_while_another_master_may_have_it(tmp_path: Path) -> None:
+    """It is when the ResourceManager has answered again, all of it."""
+    async with playing(tmp_path) as played:
+        first, second, third = await played.launched(3)
+        played.source.set_demand("worker", 0)
+        played.source.release(third, 0.01)
+        hold = Hold()
+        overlap, played.source.overlap = played.source.overlap, 0.0
+        played.manager.server.order(hold, method="allocate")
+        played.source.kill(first, "it fell silent")
+        played.source.release(second, 0.01)
+        await hold.is_held.wait()
+        await asyncio.sleep(0.1)
+        assert played.running() == sorted([first, second, third])
+        played.source.overlap = overlap
+        hold.release()
+        await played.until(lambda: len(played.causes()) == 3)
+        assert played.running() == []
+
+
 async def test_a_bug_in_the_heartbeat_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It never ends in silence: YARN would wait ten minutes before it missed us."""
     async with playing(tmp_path) as played:

@@ -272,7 +272,13 @@ class MasterClient:
     # -- registration
 
     async def register(
-        self, host: str, port: int, tracking_url: str, constraints: Sequence[PlacementConstraintEntry] = ()
+        self,
+        host: str,
+        port: int,
+        tracking_url: str,
+        constraints: Sequence[PlacementConstraintEntry] = (),
+        *,
+        is_heir: bool = False,
     ) -> Registration:
         """Says that the master is there, and where.
 
@@ -281,16 +287,18 @@ class MasterClient:
             port: where it listens; -1 if it does not.
             tracking_url: its page for people, `http://host:port/` or `host:port`; empty for none.
             constraints: for all containers with some tags.
+            is_heir: an earlier attempt may have left containers. Only one answer names them: if it is lost this attempt
+                can know of none.
 
         Raises:
-            AttemptOver: this attempt is over before it began.
+            AttemptOver: this attempt is over before it began, or what it should inherit was told to nobody.
             HadoopError: what else the ResourceManager said.
         """
         self._registration = RegisterRequest(
             host=host, rpc_port=port, tracking_url=tracking_url, placement_constraints=tuple(constraints)
         )
         async with self._turn:
-            response = await self._register()
+            response = await self._register(must_tell=is_heir)
         return Registration(
             maximum=response.maximum_capability,
             queue=response.queue,
@@ -300,13 +308,17 @@ class MasterClient:
             client_key=response.client_to_am_master_key,
         )
 
-    async def _register(self) -> RegisterResponse:
+    async def _register(self, *, must_tell: bool = False) -> RegisterResponse:
         assert self._registration is not None
         try:
             response = await self._proxy.call(REGISTER, self._registration)
         except InvalidApplicationMasterRequestError as error:
             if "already registered" not in error.remote_message:
                 raise
+            if must_tell:
+                raise AttemptOver(
+                    "the answer to the registration was lost, and with it what earlier attempts have left"
+                ) from error
             response = RegisterResponse()  # the first one got through, and its answer was lost
         except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
             raise AttemptOver(f"this attempt cannot register: {error}") from error

@@ -88,6 +88,7 @@ class Containers:
         tell: takes what happens; soon, never from inside a call of its own.
         ended: hears of each role of which one counts no more.
         unfit: hears before that of the role, the host, and what was said, if the host has no Python for our programs.
+        in_charge: does something as soon as no other master can have the containers.
     """
 
     def __init__(
@@ -98,9 +99,10 @@ class Containers:
         tell: Callable[[Event], None],
         ended: Callable[[str], None],
         unfit: Callable[[str, str, str], None],
+        in_charge: Callable[[Callable[[], None]], None] = lambda do: do(),
     ) -> None:
         self._master, self._nodes = master, nodes
-        self._tell, self._ended, self._unfit = tell, ended, unfit
+        self._tell, self._ended, self._unfit, self._in_charge = tell, ended, unfit, in_charge
         self._held: dict[str, _Held] = {}
         self._count: Counter[str] = Counter()  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
@@ -248,7 +250,7 @@ class Containers:
                 if held.force:
                     held.force.cancel()
                 cause = f"it was given back, and its executor did not end within {patience:g} s"
-                held.force = loop.call_later(patience, self._end, held, cause)
+                held.force = loop.call_later(patience, self._in_charge, lambda: self._end_late(held, cause))
             if held.look is None:
                 held.look = self._spawn(self._look_after(held))
 
@@ -257,6 +259,10 @@ class Containers:
         held = self._held.get(container)
         if held:
             self._end(held, f"killed: {reason}")
+
+    def _end_late(self, held: _Held, cause: str) -> None:
+        if held.name in self._held:
+            self._end(held, cause)
 
     def _end(self, held: _Held, cause: str) -> None:
         held.cause = held.cause or cause

@@ -33,6 +33,7 @@ class Exclusions:
         self._leave_out, self._take_back = leave_out, take_back
         self._wanted: dict[str, None] = {}
         self._told: dict[str, None] = {}
+        self._counted = nodes()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -52,7 +53,13 @@ class Exclusions:
         self._wanted.pop(host, None)
         self._settle()
 
+    def look(self) -> None:
+        """There may be more nodes than before, or fewer."""
+        if self._nodes() != self._counted:
+            self._settle()
+
     def _settle(self) -> None:
+        self._counted = self._nodes()
         unfit = self._unfit()
         most = min(self._nodes() // _SHARE, *(count - 1 for count in self._room.values()), self._nodes()) - len(unfit)
         allowed = [host for host in self._wanted if host not in unfit][: max(0, most)]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -90,6 +91,9 @@ class Publisher:
 
     def _begin(self) -> None:
         self._files.make()
+        if self._is_superseded():
+            _log.warning("a later application master has told already where it listens: its record stays as it is")
+            return
         if self._listens:
             self._files.put("am.json", dict(self._listens))
         # What clients need, and nothing of the master's own.
@@ -98,6 +102,17 @@ class Publisher:
         record = replace(self._papers.record, spec=redact(self._papers.record.spec))
         self._files.put("job.json", to_plain(record))
         self._take_what_is_kept()
+
+    def _is_superseded(self) -> bool:
+        """Whether a later attempt has begun: HDFS was away for us alone, or we slept."""
+        path = f"{self._files.path}/am.json"
+        if not self._listens or self._files.client.find(path) is None:
+            return False
+        try:
+            there = json.loads(self._files.client.read(path, most=_LARGEST_REQUEST))
+            return bool(there["attempt"] > self._listens["attempt"])
+        except (ValueError, TypeError, KeyError):
+            return False
 
     def _take_what_is_kept(self) -> None:
         """Whoever found nobody to ask left it there, and finds us from now on."""

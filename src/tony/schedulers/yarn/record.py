@@ -64,7 +64,8 @@ class Record:
         """
         if self._folder.summary.exists():
             shutil.rmtree(self._folder.secret, ignore_errors=True)
-            self._folder.am.unlink(missing_ok=True)
+            for path in (self._folder.am, self._folder.kill_request):
+                path.unlink(missing_ok=True)
 
     def keep(self, request: Path) -> None:
         """Leaves what was asked of a job whose application master does not answer, for the next one.
@@ -126,7 +127,10 @@ class Record:
         with open(descriptor, "wb", buffering=0) as file:
             file.seek(have)
             while have < most:
-                data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
+                try:
+                    data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
+                except FileMissingError:  # a later attempt has just taken it; by its new name it comes the next time
+                    return
                 if not data:
                     return
                 have += file.write(data)

@@ -3,7 +3,8 @@
 The ResourceManager names those that live when we register; those that ended in the gap come with its first answer. One
 of which neither is heard has ended, too: the ResourceManager does not keep containers that it had not seen run when
 their master died, and tells an end once only. But a ResourceManager that was restarted itself knows of a node's
-containers when the node has come back to it; so those that are missing are waited for then.
+containers when the node has come back to it; so those that are missing are waited for then. One that comes later than
+we wait is ended, for others do its work.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tony.hadoop.yarn.asks import News
 from tony.hadoop.yarn.master_client import MasterClient
 from tony.hadoop.yarn.node_client import NodeClients
 from tony.schedulers.base import KnownContainer
+from tony.schedulers.yarn import ends
 from tony.schedulers.yarn.containers import Containers, ended_before
 
 #: Seconds between two looks whether something has come.
@@ -40,6 +42,7 @@ class Recovery:
         usual_nodes: how many nodes there were when the job was submitted.
         patience: seconds for which containers may still be told of by a ResourceManager that was restarted.
         end: has a container ended that is unknown to the log.
+        tell: takes what is heard later of those that were given up.
     """
 
     def __init__(
@@ -53,11 +56,14 @@ class Recovery:
         usual_nodes: int,
         patience: float,
         end: Callable[[Container], None],
+        tell: Callable[[Event], None],
     ) -> None:
         self._known = {each.id: each for each in known}
         self._missing = dict(self._known)
         self._containers, self._master, self._nodes = containers, master, nodes
         self._own, self._usual_nodes, self._patience, self._end = own, usual_nodes, patience, end
+        self._tell = tell
+        self._given_up: dict[str, KnownContainer] = {}  # once we begin: nobody has proven their ends
         self._places: dict[str, NodeId] = {}  # nodes of which we have a token
         self._ends: dict[str, ContainerEnded] = {}
         self._is_behind = False  # the ResourceManager has told of one later
@@ -68,12 +74,19 @@ class Recovery:
             assert container.id is not None
             if container.node is not None and container.node.host:
                 self._places[container.node.host] = container.node
-            known = self._missing.pop(ids.container_text(container.id), None)
+            name = ids.container_text(container.id)
+            late = self._given_up.pop(name, None)
+            known = late or self._missing.pop(name, None)
             if known is None:
                 self._end(container)
+                continue
+            self._ends.pop(name, None)
+            self._containers.adopt(container, known.role, str(known.task or ""))
+            if late:
+                _log.warning("%s, which had %s, is there after all", name, known.task or "no task")
+                self._containers.kill(name, "its node came back after it was given up")
             else:
                 _log.info("%s runs on in %s", known.task or known.role, known.id)
-                self._containers.adopt(container, known.role, str(known.task or ""))
 
     def heard(self, news: News) -> None:
         """What a heartbeat has brought, before anybody else sees it."""
@@ -84,10 +97,16 @@ class Recovery:
             name = ids.container_text(status.id) if status.id else ""
             if self._missing.pop(name, None) is not None:
                 self._ends[name] = ended_before(name, status)
+            elif name in self._given_up and not ends.is_lost(status):
+                del self._given_up[name]
+                self._tell(ended_before(name, status))
 
     def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
         """Those that live, or whose end is told: by the events. The others have ended, and nobody knows how."""
         found = [name for name in self._known if name not in self._missing or name in self._ends]
+        presumed = {name for name, end in self._ends.items() if end.presumed}
+        self._given_up = {name: self._known[name] for name in (*self._missing, *presumed)}
+        self._missing = {}
         return found, tuple(self._ends.values())
 
     async def settle(self) -> None:

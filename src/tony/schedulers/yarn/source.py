@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ _LEASE_MORE = 300.0
 _FOR_HDFS = 0.75
 #: Seconds for nodes that come back to a ResourceManager that was restarted, beside two of their own pauses.
 _NODES_COME = 3.0
+#: Seconds between two looks whether we are in charge again.
+_LOOK = 0.05
 _log = logging.getLogger(__name__)
 
 
@@ -100,6 +104,9 @@ class YarnSource(ContainerSource):
         self._recovery: Recovery | None = None
         self._kept_back: list[Event] | None = None
         self._foreign: set[asyncio.Task[None]] = set()
+        self._is_last = False  # YARN has ended the application: no other attempt follows
+        self._put_off: deque[Callable[[], None]] = deque()
+        self._doing: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._publisher: Publisher | None = None
 
@@ -155,14 +162,21 @@ class YarnSource(ContainerSource):
             take_back=master.include,
         )
         containers = self._containers = Containers(
-            master, nodes, tell=self._emit, ended=self._one_less, unfit=unfit.found
+            master,
+            nodes,
+            tell=self._emit,
+            ended=self._one_less,
+            unfit=unfit.found,
+            in_charge=self._when_in_charge,
         )
         host, _, port = self.master_address.removeprefix("tls:").rpartition(
             ":"
         )  # empty: nobody listens, and never will
         page = f"http://{self.page_address}/" if self.page_address else ""
         try:
-            registration = self._registration = await master.register(host, int(port or -1), page)
+            registration = self._registration = await master.register(
+                host, int(port or -1), page, is_heir=self._inside.attempt > 1
+            )
         except AttemptOver as error:
             raise NotInCharge(str(error)) from error
         self._demand = Demand(
@@ -202,8 +216,13 @@ class YarnSource(ContainerSource):
         except AttemptOver as error:
             _log.error("%s", error)
             why = await who_ended_it(error, self._configuration, self._papers, self._inside)
+            self._is_last = True
             self._emit(UserCommand(actor=f"YARN: {why}", what="kill-now"))
         except HadoopError as error:
+            if not self.in_charge():
+                raise NotInCharge(
+                    f"the ResourceManager was away for so long that it may start another: {error}"
+                ) from error
             raise SchedulerLost(f"the ResourceManager is lost: {error}") from error
 
     async def watch(self) -> None:
@@ -234,6 +253,7 @@ class YarnSource(ContainerSource):
             usual_nodes=self._papers.node_count,
             patience=2 * retry + _NODES_COME,
             end=self._end_foreign,
+            tell=self._emit,
         )
         self._recovery.found(self._registration.containers)
         self._kept_back = []
@@ -260,6 +280,8 @@ class YarnSource(ContainerSource):
         assert self._demand is not None
         if self._recovery:
             self._recovery.heard(news)
+        if self._exclusions:
+            self._exclusions.look()
         for report in news.nodes:  # first: a node's trouble and the end of all on it may come in one
             self._containers.node_changed(report)
         for container in news.granted:
@@ -300,7 +322,23 @@ class YarnSource(ContainerSource):
     def in_charge(self) -> bool:
         # From when it has not heard us for the expiry interval on, the ResourceManager may start the next attempt. We
         # count from when its answer came, which is later than when it heard us.
-        return self._master is None or self._master.unknown_for < self.overlap
+        return self._master is None or self._is_last or self._master.unknown_for < self.overlap
+
+    def _when_in_charge(self, do: Callable[[], None]) -> None:
+        """Does it now; or, in the order in which it was wanted, when the ResourceManager has answered again."""
+        if self.in_charge() and not self._put_off:
+            do()
+            return
+        self._put_off.append(do)
+        if self._doing is None or self._doing.done():
+            self._doing = asyncio.get_running_loop().create_task(self._do_later())
+
+    async def _do_later(self) -> None:
+        while self._put_off:
+            if self.in_charge():
+                self._put_off.popleft()()
+            else:
+                await asyncio.sleep(_LOOK)
 
     async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
         name = f"{task.role}:{task.index}"
@@ -327,11 +365,11 @@ class YarnSource(ContainerSource):
 
     def release(self, container: str, patience: float) -> None:
         if self._containers:
-            self._containers.release(container, patience)
+            self._when_in_charge(partial(self._containers.release, container, patience))
 
     def kill(self, container: str, reason: str) -> None:
         if self._containers:
-            self._containers.kill(container, reason)
+            self._when_in_charge(partial(self._containers.kill, container, reason))
 
     def exclude(self, host: str) -> None:
         if self._exclusions:
@@ -347,6 +385,9 @@ class YarnSource(ContainerSource):
         if self._sink is None:
             return
         self._sink = None
+        self._put_off.clear()  # all of them are ended now
+        if self._doing:
+            self._doing.cancel()
         if self._demand:
             self._demand.close()
         if self._containers:
