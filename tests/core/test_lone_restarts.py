@@ -236,6 +236,25 @@ def test_preemption_is_not_charged_whichever_word_comes_first() -> None:
         assert "not charged: no fault of the job's" in verdict.reason
 
 
+def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
+    """The container of worker:0 is taken away; before that is explained worker:1 dies of it, with a code of its own."""
+    for report_first in (True, False):
+        simulation = started(workers(2))
+        exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
+        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, forced=True)
+        simulation.executors.pop("c-1")
+        simulation.containers.pop("c-1")
+        simulation.now = 1.0
+        simulation.deliver(exited if report_first else ended)
+        simulation.exit(task("worker:1"), FAILED)
+        simulation.run()
+        assert made(simulation, act.Verdict) == []
+        simulation.deliver(ended if report_first else exited)
+        (verdict,) = made(simulation, act.Verdict)
+        assert (verdict.decision, verdict.failure.task, verdict.failure.blameless) == ("restart", "worker:0", True)
+        assert simulation.app.state.restarts == []
+
+
 def test_somebody_else_is_waited_for_only_so_long() -> None:
     """No word of its container: it is judged as it stands, and charged."""
     simulation = started(workers(2))

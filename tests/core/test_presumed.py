@@ -162,7 +162,7 @@ def test_the_successor_waits_as_long() -> None:
     until(simulation, 50.0 + OVER - 1.0)
     assert simulation.app.state.session == 1
     simulation.expire(container)
-    until(simulation, 50.0 + OVER + 5.0)
+    until(simulation, 50.0 + OVER + 15.0)  # nobody was there for ten seconds: they do not count
     assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
 
 

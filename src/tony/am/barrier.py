@@ -23,7 +23,9 @@ class Barrier:
     """Between the machine's actions and the world.
 
     What does not show passes, unless an action waits before it: actions keep their order. Acknowledgements wait for
-    themselves alone; nobody is in a hurry for them, and what follows from a report must not wait until one is.
+    themselves alone; nobody is in a hurry for them, and what follows from a report must not wait until one is. And they
+    wait until the log really is in safety: a job goes on where a journal cannot tell for long, but who forgets a report
+    must know that it is kept.
 
     Args:
         perform: does actions, and then what goes with them.
@@ -35,6 +37,7 @@ class Barrier:
         self._safe = 0
         self._held: deque[_Held] = deque()
         self._acting = 0  # of these, how many have actions
+        self._untold: deque[_Held] = deque()  # their actions were done without waiting any longer
 
     def keep_to(self, journal: Journal | None) -> None:
         """From now on a log is in safety only where a journal says so; without one at once."""
@@ -63,10 +66,15 @@ class Barrier:
     def safe(self, size: int) -> None:
         """So many bytes are in safety."""
         self._safe = max(self._safe, size)
+        is_waived = self._journal is not None and self._journal.is_waived
+        while not is_waived and self._untold and self._untold[0].size <= self._safe:
+            self._untold.popleft().told()
         while self._held and self._held[0].size <= self._safe:
             held = self._held.popleft()
             self._acting -= bool(held.actions)
-            self._perform(held.actions, held.told)
+            if is_waived:
+                self._untold.append(held)
+            self._perform(held.actions, _nobody if is_waived else held.told)
         for held in list(self._held) if self._acting else ():
             if any(action.shows for action in held.actions):
                 break

@@ -143,11 +143,10 @@ class Executors:
             log.warning("refused: %s", reason)
             connection.refuse(Code.STALE, reason)
             return None
-        newest = max(self._app.state.session, self._app.state.opening)
-        if message.session > newest:
-            reason = f"{task} knows of session {message.session}, and the log of session {newest}: its end was lost"
-            log.error("refused: %s", reason)
-            connection.refuse(Code.STALE, reason)
+        lost = self._lost_end(task, message)
+        if lost:
+            log.error("refused: %s", lost)
+            connection.refuse(Code.STALE, lost)
             return None
         peer = self._peers.get(task)
         if peer is None or peer.incarnation != message.incarnation:
@@ -174,6 +173,17 @@ class Executors:
             connection.send(msg.SetLogLevel(level=self._level))
         self.logs.attached(task)
         return peer
+
+    def _lost_end(self, task: TaskId, message: msg.Attach) -> str:
+        """What an executor was told that the log does not know: its end was lost. Empty if it knows all."""
+        state = self._app.state
+        newest, known = max(state.session, state.opening), state.tasks[task]
+        if message.session > newest:
+            return f"{task} knows of session {message.session}, and the log of session {newest}: its end was lost"
+        begun = known.try_ if known.session == message.session else 0
+        if message.session == state.session and message.try_ > begun:
+            return f"{task} was told of try {message.try_}, and the log of try {begun}: its end was lost"
+        return ""
 
     def received(self, connection: Connection, message: msg.Message) -> bool:
         """Takes a message of an attached executor; False if nobody has attached on this connection."""

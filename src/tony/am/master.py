@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence, Set
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,10 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 2000
 #: Seconds, beyond the stop grace, that a released executor has to end by itself.
 RELEASE_PATIENCE = 5.0
+#: Seconds between two questions for the end of containers that were given up.
+_PROOF_PAUSE = 3.0
+#: Seconds in which the watchdog of an executor that died has ended its program.
+_WATCHDOG_PAUSE = 1.0
 
 
 class Master:
@@ -88,6 +92,9 @@ class Master:
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
         self._company = asyncio.Event()
+        self._doubted = asyncio.Event()
+        if any(held.presumed for held in app.state.containers.values()):
+            self._doubted.set()
         self._came: Callable[[TaskId], None] = lambda task: None
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
@@ -95,6 +102,8 @@ class Master:
         self.watchers = Watchers(self.report)
         self.barrier = Barrier(self._perform_all)
         self.executors.expect()
+        if len(self.executors):
+            self._company.set()
 
     async def run(self, started: ev.AttemptStarted) -> act.Finish:
         """Runs the job to its end. Whatever was fed before comes after `started`.
@@ -107,6 +116,7 @@ class Master:
         asyncio.get_running_loop().call_soon(self._drain)
         self._spawn(self._watch_liveness())
         self._spawn(self._call_together())
+        self._spawn(self._seek_proof())
         try:
             return await self._finished
         finally:
@@ -169,6 +179,7 @@ class Master:
     def _informed(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
         """What only we know of a container's end."""
         if event.presumed:  # its executor may live, and even talk with us
+            self._doubted.set()
             spec = self.job.record.spec
             lease = executor_lease(spec, self._source.lease)
             return replace(event, contact=self.executors.contact(event.container), lease=lease)
@@ -269,8 +280,7 @@ class Master:
 
     async def _call_together(self) -> None:
         """Executors of earlier attempts on other machines do not know where we are."""
-        addresses = {task: place for task, place in self.executors.expected if place}
-        if addresses:
+        while addresses := {task: place for task, place in self.executors.expected if place}:
             from tony.am.summoning import Summoning  # late: most masters are the first and only ones
 
             patience = self.job.record.spec.heartbeat_timeout
@@ -290,21 +300,47 @@ class Master:
 
     async def _prove_ends(self, found: Set[str]) -> None:
         """A container that the scheduler does not know may run on where the cluster has given up its node."""
-        missing = [
-            (task.container, task.listens)
+        same_host = self._source.capabilities.same_host  # there it knows its processes
+        missing = {
+            task.container: task.listens
             for task in self.app.state.tasks.values()
-            if task.living and task.container and task.container not in found and task.listens
-        ]
-        if not missing:
-            return
+            if task.living and task.container and task.container not in found and (task.listens or not same_host)
+        }
+        proven = await self._gone(missing)
+        for container in missing.keys() - proven:
+            held = self.app.state.containers.get(container)
+            if held and not held.presumed:
+                cause = f"the cluster does not know it any more, and nothing on {held.host} proves that it has ended"
+                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
+
+    async def _gone(self, places: Mapping[str, str]) -> Set[str]:
+        """Of containers, by where their executors listen, those whose host says twice that nobody listens any more.
+
+        The pause is for the watchdog of an executor that has just died.
+        """
         from tony.am.summoning import are_refused  # late: as above
 
-        proven = await are_refused([place for _, place in missing])
-        for (container, place), is_dead in zip(missing, proven, strict=True):
-            held = self.app.state.containers.get(container)
-            if held and not held.presumed and not is_dead:
-                cause = f"the cluster does not know it any more, and nothing proves that it has ended ({place})"
-                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
+        asked = {container: place for container, place in places.items() if place}
+        for pause in (0.0, _WATCHDOG_PAUSE):
+            if asked:
+                await asyncio.sleep(pause)
+                refused = await are_refused(list(asked.values()))
+                asked = {name: asked[name] for name, is_refused in zip(asked, refused, strict=True) if is_refused}
+        return asked.keys()
+
+    async def _seek_proof(self) -> None:
+        """Asks again and again for the ends of containers that were given up: with a proof nobody waits for a lease."""
+        while True:
+            await self._doubted.wait()
+            await asyncio.sleep(_PROOF_PAUSE)
+            state = self.app.state
+            given_up = [held for held in state.containers.values() if held.presumed and held.task]
+            places = {held.id: state.tasks[held.task].listens for held in given_up if held.task}
+            for container in await self._gone(places):
+                cause = "its node was given up, and its executor is gone there"
+                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True))
+            if not given_up:
+                self._doubted.clear()
 
     async def _launch(self, action: act.Launch) -> None:
         part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._source.lease)
@@ -317,7 +353,7 @@ class Master:
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
         finally:
-            del self._prepared[action.task]
+            self._prepared.pop(action.task, None)
 
     def _start(self, action: act.Start) -> None:
         self.executors.send_frame(action.task, self._starts.frame(action))
@@ -370,8 +406,8 @@ class Master:
             if peer:
                 self._company.set()
                 self._came(peer.task)
-                for action in self.app.wanted(peer.container, peer.incarnation):
-                    self._perform(action)
+                wanted = self.app.wanted(peer.container, peer.incarnation)
+                self.barrier.pass_on(self._writer.size, wanted, _nobody_waits, news=False)
         elif isinstance(message, msg.JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.received(connection, message):
@@ -416,3 +452,7 @@ def _judged(verdict: act.Verdict) -> ev.Judged:
     failure = verdict.failure
     task = TaskId.parse(failure.task) if failure.task else None
     return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)
+
+
+def _nobody_waits() -> None:
+    """No report has led to this."""

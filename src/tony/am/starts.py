@@ -13,6 +13,9 @@ from tony.model.record import JobRecord
 from tony.protocol.framing import encode_for_many
 from tony.protocol.messages import StartProgram
 
+#: Orders that are kept; what was forgotten is made again.
+_FRAMES = 16
+
 
 class Starts:
     """What executors are told to start with, in the newest session."""
@@ -58,6 +61,8 @@ class Starts:
         self._enter(start.session)
         which = (start.version, start.try_, *start.variables.items())
         if which not in self._frames:
+            if len(self._frames) >= _FRAMES:  # a task may be tried again for weeks within one session
+                self._frames.clear()
             self._frames[which] = encode_for_many(
                 StartProgram(
                     attempt=self._attempt,

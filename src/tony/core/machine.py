@@ -75,6 +75,7 @@ class Application:
         _HANDLERS[type(event)](turn, event)
         if isinstance(event, ev.AttemptStarted):
             self._woken = None  # whoever was to wake us may be dead
+        self.state.latest = now
         wake = self.state.timers.next()
         if wake and wake != self._woken:
             turn.ask(WakeAt(at=wake[0], name=wake[1]))

@@ -111,7 +111,6 @@ class Container:
 
     Attributes:
         task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
-        said: the attempt that has asked for its end.
         presumed: nobody has seen its end, and nobody will; see `steps/presumed.py`.
     """
 
@@ -120,7 +119,6 @@ class Container:
     host: str
     task: TaskId | None = None
     hold: Hold = Hold.HELD
-    said: int = 0
     presumed: bool = False
 
     @property
@@ -229,6 +227,7 @@ class State:
         reconciling: what outlived the attempt before is being found out: nothing is judged lost.
         found: containers that have shown themselves meanwhile.
         inherited: the session that the attempt before had asked to be opened.
+        latest: when the last event came.
         accepted_wall: seconds since 1970 when the job was accepted, a label.
         settings: digest of the resolved job.
         gangs: the scheduler grants all of a gang's containers together or none of them.
@@ -245,6 +244,7 @@ class State:
         hosts: host -> when tasks failed on it, lately; excluded: those that get no further container for a while.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
+        unexplained: tasks that were stopped by somebody else, or whose container is gone, until it is known why.
         tolerated: those of tracked tasks in this session that do not count as long as others may succeed.
         exports: role -> variable -> what its programs have handed on, behind the index of the task that it is from.
         final: the result, from when it is decided; ended_at: when the job ended.
@@ -264,6 +264,7 @@ class State:
         self.reconciling = False
         self.found: set[str] = set()
         self.inherited = 0
+        self.latest = 0.0
         self.accepted_wall = 0.0
         self.am_pid = 0
         self.am_host = ""
@@ -289,6 +290,7 @@ class State:
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []
+        self.unexplained: set[TaskId] = set()
         self.tolerated: list[Failure] = []
         self.exports: dict[str, dict[str, tuple[int, str]]] = {}
         self.final: Final | None = None

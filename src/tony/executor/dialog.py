@@ -130,7 +130,11 @@ class Dialog:
         """A new connection is there; answers what to say first."""
         self.stance = Stance.ATTACHED
         return replace(
-            self._attach, highest_attempt=self.highest_attempt, session=self.session, acked=min(self._acked, self._made)
+            self._attach,
+            highest_attempt=self.highest_attempt,
+            session=self.session,
+            try_=self._last_try,
+            acked=min(self._acked, self._made),
         )
 
     def listens(self, address: str) -> None:

@@ -35,7 +35,7 @@ class Attach(Message):
     Attributes:
         task: `worker:0`.
         highest_attempt: the highest attempt this executor has obeyed.
-        session: the newest session it has heard of.
+        session: the newest session it has heard of; try_: the last try in it that it was told to start.
         acked: number of its last report that was acknowledged: a successor of the application master goes on from it.
         listens: where it can be called should the application master come up elsewhere, `tls:<host>:<port>`; empty if
             it need not be called.
@@ -49,6 +49,7 @@ class Attach(Message):
     pid: int
     host: str
     session: int = 0
+    try_: int = 0
     acked: int = 0
     listens: str = ""
 

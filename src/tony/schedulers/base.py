@@ -87,7 +87,13 @@ class KnownContainer:
 
 
 class Journal(ABC):
-    """Where an event log has to be in safety before its effects may be seen, beside the file in the job's folder."""
+    """Where an event log has to be in safety before its effects may be seen, beside the file in the job's folder.
+
+    Attributes:
+        is_waived: it cannot be brought there for long, so that nobody waits for it: `safe` is said all the same.
+    """
+
+    is_waived: bool = False
 
     @abstractmethod
     def wrote(self, size: int, *, urgent: bool) -> None:

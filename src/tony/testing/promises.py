@@ -69,7 +69,7 @@ class Promises:
         idle = self._means_nothing(event, now)
         self._note(event)
         for action in actions:
-            if not (isinstance(event, ev.ContainersFound) and isinstance(action, act.Kill)):  # of whatever was found
+            if not self._is_said_again(event, action):
                 self._check(action)
         if isinstance(event, ev.ReconcileClosed):
             waited_for = {held.id for held in self._app.state.containers.values() if held.presumed}
@@ -84,13 +84,25 @@ class Promises:
             raise BrokenPromiseError("; ".join(wrong))
         return after.digest
 
+    def _is_said_again(self, event: ev.Event, action: act.Action) -> bool:
+        """Whether it is the end of what was found, or of what was to end before: that may be asked for twice."""
+        match event, action:
+            case ev.ContainersFound(), act.Kill():
+                return True
+            case ev.ReconcileClosed(), act.Kill(container=container) if container in self._killed:
+                return True
+            case ev.ReconcileClosed(), act.Release(container=container) if container in self.returned:
+                return True
+        return False
+
     def _note(self, event: ev.Event) -> None:
         match event:
             case ev.AttemptStarted():
                 self._seen.clear()
             case ev.Granted(container=container):
+                if container not in self._known:  # an old word of an old one proves nothing
+                    self._seen.add(container)
                 self._known.add(container)
-                self._seen.add(container)
             case ev.ContainersFound(containers=containers):
                 self._known.update(containers)
                 self._seen.update(containers)

@@ -40,10 +40,21 @@ def started(turn: Turn, event: ev.AttemptStarted) -> None:
         return
     state.reconciling, state.inherited = True, state.opening
     state.found.clear()
+    _stretch_leases(turn)
     state.queue_reason = ""  # that of a scheduler which knew the other one
     for spec in state.specs.values():
         turn.ask(act.Publish(spec=spec))
     turn.ask(act.Reconcile())
+
+
+def _stretch_leases(turn: Turn) -> None:
+    """How long nobody was there is known only by the clocks of two machines, which may differ: it does not count for
+    programs whose end nobody sees."""
+    timers = turn.state.timers
+    away = max(0.0, turn.now - turn.state.latest)
+    for name, due in list(timers.all.items()):
+        if name.startswith("lease:"):
+            timers.set(name, due + away)
 
 
 def containers_found(turn: Turn, event: ev.ContainersFound) -> None:
@@ -101,8 +112,8 @@ def _is_gone(turn: Turn, container: Container) -> None:
 
 def _go_on(turn: Turn, container: Container) -> None:
     """A container that has outlived our predecessor."""
-    if container.said == turn.state.attempt or container.presumed:
-        return  # by us, meanwhile; or nobody would hear it
+    if container.presumed:
+        return  # nobody would hear it
     if container.hold is Hold.RELEASED:
         turn.ask(act.Release(container=container.id))
     elif container.hold is Hold.KILLED:

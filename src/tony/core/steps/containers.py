@@ -154,7 +154,7 @@ def give_back(turn: Turn, container: Container) -> None:
 
 def disown(turn: Turn, container: Container) -> None:
     """Counts on a held container no more; if its executor comes back, it is told to end."""
-    container.hold, container.said = Hold.RELEASED, turn.state.attempt
+    container.hold = Hold.RELEASED
     _no_longer_held(turn, container)
 
 
@@ -172,7 +172,6 @@ def end_by_force(turn: Turn, container: Container, reason: str) -> None:
     if before is Hold.HELD:
         _no_longer_held(turn, container)
     if before is not Hold.KILLED:
-        container.said = turn.state.attempt
         turn.ask(act.Kill(container=container.id, reason=reason))
 
 

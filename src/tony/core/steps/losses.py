@@ -72,6 +72,8 @@ def _lost_its_container(turn: Turn, task: Task, container: Container, event: ev.
             outcomes.lost(turn, task)
         else:
             state.timers.set(f"report:{task.name}", turn.now + REPORT_WAIT)
+            if event.blameless:
+                state.unexplained.add(task.id)
     elif task.state in _NOT_STARTED and state.active:
         _replace(turn, task, event.cause, counts=not event.blameless)
     if state.job is JobState.RESTARTING:

@@ -67,6 +67,7 @@ def rest(turn: Turn, task: Task, at: float) -> None:
     for kind in ("execution", "startup", "report", "word", "lease"):
         turn.state.timers.cancel(f"{kind}:{task.name}")
     task.gone_at = task.pid = task.outside = None
+    turn.state.unexplained.discard(task.id)
     task.outside_at = 0.0
     task.ended_at = at
 

@@ -83,8 +83,9 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         _take_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         programs.over(turn, task, TaskMove.END, at)
-    elif _somebody_else_did(state, task, status):
+    elif _somebody_else_did(state, task, status) or _another_waits(state, task):
         task.outside, task.outside_at = status, at
+        state.unexplained.add(task.id)
         state.timers.cancel(f"startup:{task.name}")
         state.timers.set(f"word:{task.name}", turn.now + WORD_WAIT)
         return
@@ -92,6 +93,11 @@ def exited(turn: Turn, event: ev.Exited) -> None:
         outcomes.failed(turn, task, status, at)
         return
     outcomes.task_over(turn, task)
+
+
+def _another_waits(state: State, task: Task) -> bool:
+    """Whether another task's end is still to be explained: that may be what this one has died of."""
+    return state.active and task.gone_at is None and len(state.unexplained) > (task.id in state.unexplained)
 
 
 def _somebody_else_did(state: State, task: Task, status: ExitStatus) -> bool:

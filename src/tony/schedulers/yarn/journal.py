@@ -74,7 +74,7 @@ class HdfsJournal(Journal):
         self._durable = 0
         self._urgent = 0  # somebody waits for so many
         self._log: AppendLog | None = None
-        self._waived = False
+        self.is_waived = False
         self._patience: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
@@ -85,7 +85,7 @@ class HdfsJournal(Journal):
         if urgent:
             self._urgent = size
         self._hand_over()
-        if self._waived:
+        if self.is_waived:
             self._loop.call_soon(self._say, size)
         else:  # what nobody is in a hurry for is waited for as well, be it that a report is acknowledged
             self._wait()
@@ -179,10 +179,10 @@ class HdfsJournal(Journal):
         self._durable = durable
         self._hand_over()
         self._end_wait()
-        if self._waived and durable >= self._size:
-            self._waived = False
+        if self.is_waived and durable >= self._size:
+            self.is_waived = False
             _log.info("the job's events are in %s again, all of them", self._files.path)
-        if not self._waived:
+        if not self.is_waived:
             self._say(durable)
             if self._size > durable:
                 self._wait()
@@ -201,7 +201,7 @@ class HdfsJournal(Journal):
         self._waive()
 
     def _wait(self) -> None:
-        if self._patience is None and not self._waived:
+        if self._patience is None and not self.is_waived:
             self._patience = self._loop.call_later(_WAIT, self._is_late, self._loop.time() + _WAIT)
 
     def _end_wait(self) -> None:
@@ -226,7 +226,7 @@ class HdfsJournal(Journal):
 
     def _waive(self) -> None:
         self._end_wait()
-        self._waived = True
+        self.is_waived = True
         self._say(self._size)
 
     def _say(self, size: int) -> None:
