@@ -368,6 +368,16 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
         assert "(before: its node 127.0.0.1 is unhealthy: no fan)" in played.causes()[1]
 
 
+async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> None:
+    """The third of them is another one then."""
+    async with playing(tmp_path) as played:
+        await played.until(lambda: played.source._master and played.source._master.answers)
+        played.source.exclude("bad")
+        played.manager.nodes *= 3
+        played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
+        await played.until(lambda: played.manager.excluded == {"bad"})
+
+
 async def test_told_twice(tmp_path: Path) -> None:
     """An end that the ResourceManager tells again is no second one."""
     async with playing(tmp_path) as played:
