@@ -102,3 +102,18 @@ def test_without_a_journal_nothing_waits() -> None:
     seen.barrier.keep_to(None)
     seen.pass_on(10, STOP, told="exit")
     assert ["exit", STOP] == seen.done
+
+
+def test_a_report_is_forgotten_only_when_it_is_kept_for_certain() -> None:
+    """While a journal has to say that nobody need wait, actions go out and nothing is acknowledged; later it is."""
+    seen = Seen()
+    seen.pass_on(10, STOP, told="first")
+    seen.pass_on(20, told="second")
+    seen.journal.is_waived = True
+    seen.barrier.safe(20)
+    assert seen.done == [STOP]
+    seen.journal.is_waived = False
+    seen.barrier.safe(15)
+    assert seen.done == [STOP, "first"]
+    seen.barrier.safe(20)
+    assert seen.done == [STOP, "first", "second"]

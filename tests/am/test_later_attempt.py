@@ -126,6 +126,52 @@ def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, answers
     assert job.replayed().mismatch is None
 
 
+def test_a_proof_that_comes_later_ends_the_wait(tmp_path: Path) -> None:
+    """A program of which nobody knows whether it lives is waited for; its host is asked again until it can tell."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        forgotten, executor = next(iter(job.executors.items()))
+        job.sees_ends = False
+        executor.away = True
+        executor.break_connection()
+        job.source.containers.pop(forgotten)
+        await job.die()
+        state = job.master.app.state
+        await until(lambda: state.containers[forgotten].presumed and state.living == 1)
+        await executor.die()
+        listener.close()
+        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        job.sees_ends = True
+        for each in job.executors.values():
+            each.exit(OK)
+
+    def prepare(job: PlayedJob) -> None:
+        job.listens = f"tls:127.0.0.1:{listener.getsockname()[1]}"
+
+    with listener:
+        job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, prepare=prepare)
+    assert finish.state is JobState.SUCCEEDED
+    assert job.replayed().mismatch is None
+
+
+def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> None:
+    """It was told to start something that no log knows of: it ends, and the session goes on without it uncharged."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: _all_run(job) and _known(job))
+        executor = next(iter(job.executors.values()))
+        executor.last_try = 2
+        executor.break_connection()
+        await until(lambda: executor.ended)
+        for each in job.executors.values():
+            each.exit(OK)
+
+    job, _ = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
+    assert job.master.app.state.roles["worker"].tasks[0].state is not TaskState.SUCCEEDED
+
+
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Five masters for one job; each takes over from all before it."""
 

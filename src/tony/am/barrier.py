@@ -67,7 +67,7 @@ class Barrier:
         """So many bytes are in safety."""
         self._safe = max(self._safe, size)
         is_waived = self._journal is not None and self._journal.is_waived
-        while not is_waived and self._untold and self._untold[0].size <= self._safe:
+        while not is_waived and self._untold and self._untold[0].size <= size:
             self._untold.popleft().told()
         while self._held and self._held[0].size <= self._safe:
             held = self._held.popleft()

@@ -31,6 +31,7 @@ class PlayedExecutor:
     Attributes:
         received: every message that came, in order.
         connections: how often it has attached.
+        last_try: that it says it was told to start.
         listens: where it says that it can be called.
         attempt: of the application master that has welcomed it last.
         ended: it was released, refused, or cut off.
@@ -53,6 +54,7 @@ class PlayedExecutor:
         self._barred = 0
         self._acked = 0
         self.listens = ""
+        self.last_try = 0
         self._session = part.session
         self.attempt = part.attempt
         self._released = False
@@ -88,6 +90,7 @@ class PlayedExecutor:
                 pid=4711,
                 host="played",
                 session=self._session,
+                try_=self.last_try,
                 acked=self._acked,
                 listens=self.listens,
             )
@@ -137,7 +140,7 @@ class PlayedExecutor:
                 self.attempt = message.attempt if isinstance(message, msg.Welcome) else self.attempt
                 self._reports = [r for r in self._reports if r.n > n]
             case msg.Prepare(session=session) if session > self._session:
-                self._session = session
+                self._session, self.last_try = session, 0
                 self._ready(session)
             case msg.StartProgram():
                 self._start(message)
@@ -158,6 +161,7 @@ class PlayedExecutor:
         if which in self._told:
             return
         self._told.add(which)
+        self.last_try = message.try_
         if message.session <= self._barred:
             status = ExitStatus(reason=ExitReason.NOT_STARTED)
             self.report(msg.ProgramExited(n=0, session=message.session, try_=message.try_, status=status, ago=0.0))
