@@ -82,6 +82,13 @@ class Supervision:
                 os.close(self.claim)
             self.claim = newer
 
+    def let_go(self) -> None:
+        """Nobody follows: the claim is held by executors alone, and ends with the last of them."""
+        self.collect()
+        if self.claim is not None:
+            os.close(self.claim)
+            self.claim = None
+
 
 _present: Supervision | None = None
 
@@ -210,13 +217,16 @@ def _give_up(folder: JobFolder) -> None:
 
     They become our children one after the other: those of the master's fork server as soon as that has ended.
     """
+    if _present:
+        _present.let_go()  # first: whoever closes the record removes what nobody holds
     life_lock.let_go(folder.am_lock)
     own = os.getsid(0)
     told: set[int] = set()
     signal.alarm(_LAST_WAIT)  # which ends us
     with contextlib.suppress(ChildProcessError):
         while True:
-            for pid in set(process.children(os.getpid())) - told:
+            found = process.own_children()
+            for pid in set(process.children(os.getpid()) if found is None else found) - told:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGTERM if os.getsid(pid) != own else signal.SIGKILL)
                 told.add(pid)
