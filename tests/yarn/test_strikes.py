@@ -45,6 +45,7 @@ def test_programs_and_executors_are_struck(lab: YarnLab) -> None:
     status = lab.wait(job.job)
     assert (status["state"], status["session"]) == ("succeeded", 3), status
     assert len(striker.struck) == 3
+    lab.tony("events", job.job)  # which brings the log here
     assert job.replays() == ""
 
 
@@ -60,4 +61,5 @@ def test_the_master_is_struck(lab: YarnLab) -> None:
     status = lab.wait(job.job)
     assert (status["state"], status["session"]) == ("succeeded", 2), status
     assert job.starts() == once_in(1, 2)
+    lab.tony("events", job.job)  # which brings the log here
     assert job.replays() == ""

@@ -53,7 +53,7 @@ async def test_a_job_does_not_hang_on_hdfs(
 ) -> None:
     """While it takes nothing the wait is given up, at first after a moment and then at once; it catches up later."""
     monkeypatch.setattr(journal, "_WAIT", 0.1)
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="tony")
     async with playing(tmp_path, opens=False) as played:
         said = played.log(b"header\n")
         await played.until(lambda: played.file("events.1.jsonl") == b"header\n")
