@@ -197,7 +197,7 @@ def test_container_can_be_ended_while_its_environment_is_unpacked(
         ended = subprocess.run(["sh", "-c", f"touch {tmp_path}/unpacks; exec sleep 600"], env={**os.environ, **env})
         raise StorageError(f"conda-unpack failed (exit code {ended.returncode})")
 
-    monkeypatch.setattr("tony.schedulers.local.source.localize", unpack)
+    monkeypatch.setattr("tony.schedulers.local.launching.localize", unpack)
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "ps", 1)

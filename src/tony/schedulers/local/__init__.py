@@ -9,11 +9,14 @@ The client's half:
 
 The application master's half:
 
-    source        a container's way from granted to ended
+    source        a container's way from granted to ended; `container` is what is remembered of it
     grants        which role gets a container next
+    launching     lays a task's files down and starts its executor
     executors     executors as processes
     fork_server   forks them from a process that has their modules loaded
-    remains       what would be left of us: noted for the next master; ends all that a container or a job has started
+    adoption      containers of earlier masters whose executors live
+    leftovers     ends what containers and earlier masters have left
+    remains       how that is found and ended; what is noted for the next master
 
 A job's claim on the machine:
 

@@ -9,50 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Coroutine, Sequence
-from enum import Enum
-from itertools import count, takewhile
-from pathlib import Path
 
 from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
-from tony.dataclass import dataclass
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.linux import cgroup, process, refusals
 from tony.linux.limits import allow_open_files
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
-from tony.model.job import Resources
-from tony.model.staged import StagedRole
-from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.base import ContainerSource, KnownContainer, PreparedJob, Sink
-from tony.schedulers.local import appetite, executors, remains, supervisor
+from tony.schedulers.local import appetite, remains, supervisor
+from tony.schedulers.local.adoption import Adoption
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.executors import Executor
+from tony.schedulers.local.container import Container, Stage
 from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.fork_server import ForkServer
 from tony.schedulers.local.grants import Grants
 from tony.schedulers.local.holding import Holding
+from tony.schedulers.local.launching import HOST, Launcher
 from tony.schedulers.local.ledger import LedgerBusy
+from tony.schedulers.local.leftovers import STUBBORN, Leftovers
 from tony.schedulers.local.machine import measure
 from tony.schedulers.local.peak import needs
 from tony.schedulers.local.places import open_ledger
 from tony.schedulers.local.settings import read_settings
-from tony.storage.localize import Interpreter, localize
+from tony.storage.localize import Interpreter
 
-#: Where tasks of one machine reach each other.
-HOST = "127.0.0.1"
-#: `cpu.shares` of one vcore: what the kernel gives a process without any.
-_SHARES_PER_VCORE = 1024
-#: Seconds between tries to end what does not die.
-_STUBBORN = 0.5
-#: Looks for the end of what was just killed, and seconds between.
-_STRAY_LOOKS, _STRAY_PAUSE = 100, 0.005
 #: Seconds that killed executors may take to end at the job's end.
 _LAST_WAIT = 10.0
-#: Tries at the job's end to end what is left; each waits some seconds for what is stuck in the kernel.
-_LAST_TRIES = 3
 #: Executors that are started at one time; each takes some open files more for that moment.
 _STARTING = 2
 #: Seconds between looks whether there is more room for a job that has less than it could use, and wants more now.
@@ -61,36 +47,6 @@ _GROWING = 0.5
 _CLIENTS = 100
 
 _log = logging.getLogger(__name__)
-
-
-class _Stage(Enum):
-    GRANTED = "granted"  #: nothing runs in it
-    STARTING = "starting"  #: its files are laid down
-    RUNNING = "running"  #: its executor lives
-    ENDING = "ending"  #: what the executor left is ended
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Container:
-    """One container until its end has been told.
-
-    Attributes:
-        adopted: an earlier application master has launched it.
-        groups: folders of its control group; empty before the start, and where there can be none.
-        cause: why we end it; empty as long as we do not.
-        force: ends it when the patience of `release` is over.
-    """
-
-    id: str
-    role: str
-    resources: Resources
-    devices: tuple[str, ...]
-    stage: _Stage = _Stage.GRANTED
-    executor: Executor | None = None
-    adopted: bool = False
-    groups: tuple[str, ...] = ()
-    cause: str = ""
-    force: asyncio.TimerHandle | None = None
 
 
 class LocalSource(ContainerSource):
@@ -118,11 +74,16 @@ class LocalSource(ContainerSource):
         self._sink: Sink | None = None
         self._holding: Holding | None = None
         self._server = ForkServer()
+        self._launcher = Launcher(job, self._server, self._command)
+        self._adoption = Adoption(job, self._server, self._executor_ended)
+        self._leftovers = Leftovers(
+            job.folder, adopts_orphans=adopt_orphans, supervision=self._supervision, executors=self._executor_pids
+        )
         self._starting = asyncio.Semaphore(_STARTING)
         self._grants = Grants(self._spec)
         self._admitted = self._recovered = self._growing = False
         self._never = ""
-        self._containers: dict[str, _Container] = {}
+        self._containers: dict[str, Container] = {}
         self._number = 0
         self._queued = ""
         self._closed = False
@@ -143,7 +104,7 @@ class LocalSource(ContainerSource):
             raise SchedulerError(
                 f"the fork server of the executors cannot be started: {refusals.said(error)}"
             ) from error
-        self._recovered = not self._has_predecessors
+        self._recovered = not self._adoption.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
@@ -175,67 +136,22 @@ class LocalSource(ContainerSource):
     # --- what earlier application masters have left ---------------------------------------------------------------
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        if not self._has_predecessors:
+        if not self._adoption.has_predecessors:
             return ()
-        folder = self._job.folder
-        logs = takewhile(Path.exists, map(folder.events, count(1)))
-        self._number = max(self._number, await beside(remains.highest, logs))
-        if self._master_of_strays:
-            await beside(remains.end_helpers, self._master_of_strays)
-        noted = remains.noted(folder.remains)
-        launched = {held.container: held for held in noted.launched}
-        adopted = [each.id for each in known if each.task and self._adopt(each, each.task, launched.get(each.id))]
-        kept = list(self._containers)
-        if not await beside(remains.end_job, folder.job_id, noted, kept) or not await self._end_strays():
+        self._number = max(self._number, await beside(self._adoption.highest_number))
+        await self._leftovers.end_helpers()
+        noted = remains.noted(self._job.folder.remains)
+        new = [each for each in known if each.id not in self._containers]
+        for held in self._adoption.adopt(new, noted, self._leftovers.supervisor):
+            self._containers[held.id] = held
+            self._grants.adopt(held.role, held.devices)
+        adopted = [each.id for each in known if each.task and each.id in self._containers]
+        if not await self._leftovers.end_others(noted, kept=list(self._containers)):
             _log.warning("something that an earlier application master has left does not die")
         _log.info("%d of %d containers live", len(adopted), len(known))
         self._recovered = True
         self._grant()
         return adopted
-
-    @property
-    def _has_predecessors(self) -> bool:
-        """Whether there were earlier application masters: ours has its event log before the source is opened."""
-        return self._job.folder.events(2).exists()
-
-    def _adopt(self, known: KnownContainer, task: TaskId, launched: remains.Launched | None) -> bool:
-        """Takes a container over whose executor lives."""
-        if known.id in self._containers:
-            return True
-        if launched is None:
-            launched = self._unnoted(known)
-        if launched is None:
-            return False
-        resources = self._spec.effective_roles[known.role].resources
-        held = _Container(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
-        held.groups, held.stage = launched.groups, _Stage.RUNNING
-        held.executor = executors.adopt(
-            launched.pid,
-            launched.start,
-            self._server,
-            self._job.folder.executor_log(task),
-            lambda how: self._executor_ended(held, how),
-        )
-        if held.executor is None:
-            return False
-        self._containers[held.id] = held
-        self._grants.adopt(held.role, held.devices)
-        return True
-
-    def _unnoted(self, known: KnownContainer) -> remains.Launched | None:
-        """An executor of which only the event log knows: the disk was full. What it holds is known if it has no GPU."""
-        pid, supervision = known.executor_pid, self._master_of_strays
-        if pid is None or not supervision or self._spec.effective_roles[known.role].resources.gpus:
-            return None
-        start = process.start_time(pid)
-        if start is None or process.parent_of(pid) != supervision:
-            return None
-        return remains.Launched(container=known.id, role=known.role, pid=pid, start=start)
-
-    @property
-    def _master_of_strays(self) -> int:
-        """Whose children become what earlier application masters and their executors lose; 0 for nobody's of ours."""
-        return self._supervision.pid if self._supervision and self._supervision.lives else 0
 
     # --- demand and grants ----------------------------------------------------------------------------------------
 
@@ -254,7 +170,7 @@ class LocalSource(ContainerSource):
         for role, devices in self._grants.take():
             self._number += 1
             resources = self._spec.effective_roles[role].resources
-            container = _Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
+            container = Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
         grows = self._holding is not None and self._holding.can_grow
@@ -284,16 +200,16 @@ class LocalSource(ContainerSource):
         held = self._containers.get(container)
         if held is None:
             raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
-        if held.stage is not _Stage.GRANTED:
+        if held.stage is not Stage.GRANTED:
             return
-        held.stage = _Stage.STARTING
+        held.stage = Stage.STARTING
         try:
-            interpreter = await beside(self._lay_down, held, TaskId(task.role, task.index))
+            laid = await beside(self._launcher.lay_down, held, TaskId(task.role, task.index))
             if held.cause or self._sink is None:
                 self._bury_unstarted(held)
             else:
                 async with self._starting:
-                    await self._start(held, task, credentials, interpreter)
+                    await self._start(held, task, credentials, laid)
         except (TonyError, OSError) as error:
             if held.cause or self._sink is None:  # what failed was ended by us
                 self._bury_unstarted(held)
@@ -304,63 +220,19 @@ class LocalSource(ContainerSource):
                 f"the executor of {task.role}:{task.index} cannot be started: {refusals.said(error)}"
             ) from error
 
-    def _lay_down(self, held: _Container, task: TaskId) -> Interpreter:
-        """Makes a task's working directory and control group. Runs in a thread: archives are unpacked."""
-        folder = self._job.folder.work_of(task)
-        staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        marks = {remains.PROGRAM_VARIABLE: remains.marker(self._job.folder.job_id, held.id)}
-        interpreter = localize(staged, self._job.home.cache, folder, marks)
-        held.groups = cgroup.create(
-            f"{self._job.folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
-        )
-        remains.note(self._job.folder.remains, groups=held.groups)
-        return interpreter
-
-    async def _start(
-        self, held: _Container, task: TaskPart, credentials: Credentials, interpreter: Interpreter
-    ) -> None:
-        name = TaskId(task.role, task.index)
-        folder = self._job.folder
-        marker = remains.marker(folder.job_id, held.id)
-        part = ContainerPart(
-            host=HOST,
-            work_folder=str(folder.work_of(name)),
-            log_folder=str(folder.logs),
-            inherit_env=True,
-            marker=f"{marker}{os.urandom(8).hex()}",
-            python_path=interpreter.python_path,
-            python_env=interpreter.python_env,
-            gpu_devices=held.devices,
-            cgroup=held.groups,
-        )
-        held.executor = await executors.start(
-            self._server,
-            self._command,
-            LaunchContext(task=task, container=part, credentials=credentials),
-            env={remains.EXECUTOR_VARIABLE: marker},
-            folder=folder.path,
-            log=folder.executor_log(name),
+    async def _start(self, held: Container, task: TaskPart, credentials: Credentials, laid: Interpreter) -> None:
+        held.executor = await self._launcher.start(
+            held,
+            task,
+            credentials,
+            laid,
             inherited=self._holding.descriptors if self._holding else (),
             ended=lambda how: self._executor_ended(held, how),
         )
-        held.stage = _Stage.RUNNING
+        held.stage = Stage.RUNNING
         if held.cause or self._sink is None:  # it was to end meanwhile
             held.executor.kill()
-        try:
-            remains.note(
-                folder.remains,
-                launched=remains.Launched(
-                    container=held.id,
-                    role=held.role,
-                    pid=held.executor.pid,
-                    start=process.start_time(held.executor.pid) or 0,
-                    devices=held.devices,
-                    groups=held.groups,
-                ),
-            )
-        except OSError as error:
-            # It runs, and is found by what the event log says of it, unless it has devices of its own.
-            _log.warning("cannot write %s: %s", folder.remains, error)
+        self._launcher.note(held, held.executor)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -368,7 +240,7 @@ class LocalSource(ContainerSource):
         held = self._containers.get(container)
         if held is None:
             return
-        if held.stage is not _Stage.RUNNING:
+        if held.stage is not Stage.RUNNING:
             self._end(held, "it was given back")
         elif not held.cause:
             again = held.force.when() if held.force else float("inf")
@@ -384,69 +256,50 @@ class LocalSource(ContainerSource):
         if held:
             self._end(held, f"killed: {reason}")
 
-    def _end(self, held: _Container, cause: str) -> None:
+    def _end(self, held: Container, cause: str) -> None:
         """Ends a container in any stage. One that is starting is buried by `launch`, which is in the middle of it."""
-        if held.cause or held.stage is _Stage.ENDING:
+        if held.cause or held.stage is Stage.ENDING:
             return
         held.cause = cause
-        if held.stage is _Stage.GRANTED:
+        if held.stage is Stage.GRANTED:
             self._gone(held, cause)
         elif held.executor:
             held.executor.kill()
         else:
             self._spawn(self._interrupt(held))
 
-    async def _interrupt(self, held: _Container) -> None:
+    async def _interrupt(self, held: Container) -> None:
         """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
-        while held.stage is _Stage.STARTING:
-            await beside(remains.end_container, self._job.folder.job_id, held.id, ())
-            await asyncio.sleep(_STUBBORN)
+        while held.stage is Stage.STARTING:
+            await self._leftovers.interrupt(held)
+            await asyncio.sleep(STUBBORN)
 
-    def _executor_ended(self, held: _Container, how: str) -> None:
+    def _executor_ended(self, held: Container, how: str) -> None:
         if held.force:
             held.force.cancel()
         if self._sink:
             self._spawn(self._bury(held, held.cause or how))
 
-    def _bury_unstarted(self, held: _Container) -> None:
+    def _bury_unstarted(self, held: Container) -> None:
         if self._sink:
             self._spawn(self._bury(held, held.cause))
 
-    async def _bury(self, held: _Container, cause: str) -> None:
+    async def _bury(self, held: Container, cause: str) -> None:
         """Ends all that is left of a container, and tells its end."""
-        held.stage = _Stage.ENDING
-        while not (self._left_nothing(held) or await self._end_all(held)):
+        held.stage = Stage.ENDING
+        while not (self._leftovers.none_of(held) or await self._leftovers.end(held)):
             _log.warning("something in container %s does not die; trying again", held.id)
-            await asyncio.sleep(_STUBBORN)
+            await asyncio.sleep(STUBBORN)
         self._gone(held, cause)
 
-    def _gone(self, held: _Container, cause: str) -> None:
+    def _gone(self, held: Container, cause: str) -> None:
         self._emit(ContainerEnded(container=held.id, cause=cause))
         self._forget(held)
-
-    def _left_nothing(self, held: _Container) -> bool:
-        """Whether that can be seen at a glance. What lays files down is a child of ours like any other: then not.
-
-        What an executor leaves that we have not started becomes nobody's child whom we could ask.
-        """
-        started = held.executor is not None and not held.adopted
-        return started and self._adopt_orphans and remains.nothing_left(self._executor_pids(), held.groups)
-
-    async def _end_all(self, held: _Container) -> bool:
-        dead = await beside(remains.end_container, self._job.folder.job_id, held.id, held.groups)
-        return await self._end_strays() and dead
-
-    async def _end_strays(self) -> bool:
-        for _ in range(_STRAY_LOOKS):
-            if not self._adopt_orphans or remains.end_strays(self._executor_pids(), self._master_of_strays):
-                return True
-            await asyncio.sleep(_STRAY_PAUSE)
-        return False
 
     def _executor_pids(self) -> set[int]:
         return {container.executor.pid for container in self._containers.values() if container.executor}
 
-    def _forget(self, held: _Container) -> None:
+    def _forget(self, held: Container) -> None:
         """Its share of the claim is free, and may be granted again."""
         del self._containers[held.id]
         self._grants.ended(held.role, held.devices)
@@ -470,16 +323,14 @@ class LocalSource(ContainerSource):
                 for executor in living:
                     await executor.wait_gone()
         await self._server.close()
-        await self._end_rest()
+        await self._leftovers.end_all()
         self._containers.clear()
-        self._job.folder.remains.unlink(missing_ok=True)
         if self._holding:
             self._holding.close()
 
     async def _close_unopened(self) -> None:
         if self._job.folder.remains.exists():
-            await self._end_rest()
-            self._job.folder.remains.unlink(missing_ok=True)
+            await self._leftovers.end_all()
         claim = self._supervision.claim if self._supervision else None
         if claim is not None:
             ledger, _ = open_ledger(self._settings, self._job.home)
@@ -487,15 +338,6 @@ class LocalSource(ContainerSource):
             if held:
                 held.withdraw()
             ledger.close()
-
-    async def _end_rest(self) -> None:
-        noted = remains.noted(self._job.folder.remains)
-        for _ in range(_LAST_TRIES):
-            dead = await beside(remains.end_job, self._job.folder.job_id, noted)
-            if await self._end_strays() and dead:
-                return
-            await asyncio.sleep(_STUBBORN)
-        _log.error("something of the job does not die, and is left behind")
 
     # --- telling --------------------------------------------------------------------------------------------------
 
