@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tony.core.events import AttemptStarted, Started
 from tony.dataclass import replace
 from tony.model.job import JobSpec, Role
 from tony.model.states import JobState, TaskState
-from tony.testing.played_executor import OK
+from tony.testing.played_executor import OK, PlayedExecutor
 
 WORKERS = JobSpec(command="x", roles={"worker": Role(instances=3)}, heartbeat_interval=0.05, heartbeat_timeout=20.0)
 
@@ -90,70 +91,85 @@ def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path)
     assert job.replayed().mismatch is None
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["somebody-listens", "nobody-listens"])
-def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, answers: bool) -> None:
+@pytest.fixture
+def host() -> Iterator[socket.socket]:
+    """Where executors say that they can be called; who calls is never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+async def _forget_one(job: PlayedJob) -> tuple[str, PlayedExecutor]:
+    """The scheduler forgets a container in which a program runs, and will see no end; who listens is out of reach."""
+    await until(lambda: _all_run(job) and _known(job))
+    forgotten, executor = next(iter(job.executors.items()))
+    job.sees_ends = False
+    executor.away = True
+    executor.break_connection()
+    job.source.containers.pop(forgotten)
+    return forgotten, executor
+
+
+def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[PlayedJob], Awaitable[None]]) -> None:
+    """A job whose executors can be called at `host`: it succeeds, in a second session that nothing speaks against."""
+
+    def prepare(job: PlayedJob) -> None:
+        job.listens = f"tls:127.0.0.1:{host.getsockname()[1]}"
+
+    async def and_then(job: PlayedJob) -> None:
+        await meanwhile(job)
+        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        job.sees_ends = True
+        for each in job.executors.values():
+            each.exit(OK)
+
+    job, finish = play(folder, WORKERS, succeed, meanwhile=and_then, prepare=prepare)
+    assert finish.state is JobState.SUCCEEDED
+    assert job.replayed().mismatch is None
+
+
+async def _waits_for(job: PlayedJob, container: str) -> None:
+    """The job is to begin anew, and cannot as long as a program may run in there."""
+    state = job.master.app.state
+    await until(lambda: state.containers[container].presumed and state.living == 1)
+    assert (state.job, state.session) == (JobState.RESTARTING, 1)
+
+
+def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: socket.socket) -> None:
     """Its program counts as living unless its host says that its executor is gone: no other takes its place."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
-        forgotten, executor = next(iter(job.executors.items()))
-        job.sees_ends = False
-        if answers:
-            executor.away = True
-            executor.break_connection()
-        else:
-            listener.close()
-            await executor.die()
-        job.source.containers.pop(forgotten)
+        forgotten, executor = await _forget_one(job)
         await job.die()
-        if answers:
-            state = job.master.app.state
-            await until(lambda: state.containers[forgotten].presumed and state.living == 1)
-            assert (state.job, state.session, executor.runs) == (JobState.RESTARTING, 1, True)
-            executor.away = False
-        await until(lambda: job.master.app.state.session == 2 and _known(job))
-        job.sees_ends = True
-        for each in job.executors.values():
-            each.exit(OK)
+        await _waits_for(job, forgotten)
+        assert executor.runs
+        executor.away = False
 
-    def prepare(job: PlayedJob) -> None:
-        job.listens = f"tls:127.0.0.1:{listener.getsockname()[1]}"
-
-    with listener:
-        job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, prepare=prepare)
-    assert finish.state is JobState.SUCCEEDED
-    assert job.replayed().mismatch is None
+    _play_forgotten(tmp_path, host, meanwhile)
 
 
-def test_a_proof_that_comes_later_ends_the_wait(tmp_path: Path) -> None:
-    """A program of which nobody knows whether it lives is waited for; its host is asked again until it can tell."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> None:
+    """Nobody listens where the executor of a forgotten container said that it does: it is gone, and replaced."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
-        forgotten, executor = next(iter(job.executors.items()))
-        job.sees_ends = False
-        executor.away = True
-        executor.break_connection()
-        job.source.containers.pop(forgotten)
-        await job.die()
-        state = job.master.app.state
-        await until(lambda: state.containers[forgotten].presumed and state.living == 1)
+        _, executor = await _forget_one(job)
+        host.close()
         await executor.die()
-        listener.close()
-        await until(lambda: job.master.app.state.session == 2 and _known(job))
-        job.sees_ends = True
-        for each in job.executors.values():
-            each.exit(OK)
+        await job.die()
 
-    def prepare(job: PlayedJob) -> None:
-        job.listens = f"tls:127.0.0.1:{listener.getsockname()[1]}"
+    _play_forgotten(tmp_path, host, meanwhile)
 
-    with listener:
-        job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile, prepare=prepare)
-    assert finish.state is JobState.SUCCEEDED
-    assert job.replayed().mismatch is None
+
+def test_a_proof_that_comes_later_ends_the_wait(tmp_path: Path, host: socket.socket) -> None:
+    """A program of which nobody knows whether it lives is waited for; its host is asked again until it can tell."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        forgotten, executor = await _forget_one(job)
+        await job.die()
+        await _waits_for(job, forgotten)
+        await executor.die()
+        host.close()
+
+    _play_forgotten(tmp_path, host, meanwhile)
 
 
 def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> None:
