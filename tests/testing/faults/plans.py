@@ -6,34 +6,8 @@ from hypothesis import strategies as st
 
 from tony.model.ids import TaskId
 from tony.model.states import JobState
+from tony.testing.faults import plan as fault
 from tony.testing.faults.chance import random_plan
-from tony.testing.faults.plan import (
-    OF_TASKS,
-    AfterEvent,
-    AfterTime,
-    Delay,
-    Drop,
-    Duplicate,
-    FillDisk,
-    FromTheStart,
-    Harm,
-    JobIs,
-    Kill,
-    Moment,
-    Part,
-    Partition,
-    Plan,
-    SessionOpens,
-    Slow,
-    Stage,
-    Step,
-    Stop,
-    Strike,
-    Target,
-    TaskDid,
-    Traffic,
-    Within,
-)
 
 TASKS = [TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0), TaskId("any", 7)]
 
@@ -46,42 +20,46 @@ _WHOSE = st.one_of(
 )
 
 
-def _target(part: Part, whose: tuple[TaskId | None, str | None]) -> Target:
-    return Target(part=part, task=whose[0], any_of=whose[1]) if part in OF_TASKS else Target(part=part)
+def _target(part: fault.Part, whose: tuple[TaskId | None, str | None]) -> fault.Target:
+    return (
+        fault.Target(part=part, task=whose[0], any_of=whose[1]) if part in fault.OF_TASKS else fault.Target(part=part)
+    )
 
 
-targets = st.builds(_target, st.sampled_from(Part), _WHOSE)
-_executors = st.builds(_target, st.just(Part.EXECUTOR), _WHOSE)
-_master = st.just(Target(part=Part.MASTER))
-moments: st.SearchStrategy[Moment] = st.one_of(
-    st.just(FromTheStart()),
-    st.builds(AfterTime, seconds=_SECONDS),
-    st.builds(AfterEvent, seq=_NUMBERS),
-    st.builds(SessionOpens, session=_NUMBERS),
-    st.builds(TaskDid, task=_TASKS, step=st.sampled_from(Step), session=st.none() | _NUMBERS),
-    st.builds(JobIs, state=st.sampled_from([s for s in JobState if s is not JobState.SUBMITTED])),
+targets = st.builds(_target, st.sampled_from(fault.Part), _WHOSE)
+_executors = st.builds(_target, st.just(fault.Part.EXECUTOR), _WHOSE)
+_master = st.just(fault.Target(part=fault.Part.MASTER))
+moments: st.SearchStrategy[fault.Moment] = st.one_of(
+    st.just(fault.FromTheStart()),
+    st.builds(fault.AfterTime, seconds=_SECONDS),
+    st.builds(fault.AfterEvent, seq=_NUMBERS),
+    st.builds(fault.SessionOpens, session=_NUMBERS),
+    st.builds(fault.TaskDid, task=_TASKS, step=st.sampled_from(fault.Step), session=st.none() | _NUMBERS),
+    st.builds(fault.JobIs, state=st.sampled_from([s for s in JobState if s is not JobState.SUBMITTED])),
 )
-_traffic = st.sampled_from(Traffic)
-_lasting: st.SearchStrategy[Harm] = st.one_of(st.just(Stop()), st.builds(Slow, share=_SHARES), st.just(FillDisk()))
-_on_the_way: st.SearchStrategy[Harm] = st.one_of(
-    st.just(Partition()),
-    st.builds(Drop, share=_SHARES, traffic=_traffic),
-    st.builds(Delay, seconds=_SECONDS, share=_SHARES, traffic=_traffic),
-    st.builds(Duplicate, share=_SHARES, traffic=_traffic),
+_traffic = st.sampled_from(fault.Traffic)
+_lasting: st.SearchStrategy[fault.Harm] = st.one_of(
+    st.just(fault.Stop()), st.builds(fault.Slow, share=_SHARES), st.just(fault.FillDisk())
+)
+_on_the_way: st.SearchStrategy[fault.Harm] = st.one_of(
+    st.just(fault.Partition()),
+    st.builds(fault.Drop, share=_SHARES, traffic=_traffic),
+    st.builds(fault.Delay, seconds=_SECONDS, share=_SHARES, traffic=_traffic),
+    st.builds(fault.Duplicate, share=_SHARES, traffic=_traffic),
 )
 _maybe = st.none() | _SECONDS
 
 strikes = st.one_of(
-    st.builds(Strike, harm=st.just(Kill()), target=targets, moment=moments, later=_SECONDS),
-    st.builds(Strike, harm=_lasting, target=targets, moment=moments, later=_SECONDS, lasts=_maybe),
-    st.builds(Strike, harm=_on_the_way, target=_executors, moment=moments, later=_SECONDS, lasts=_maybe),
+    st.builds(fault.Strike, harm=st.just(fault.Kill()), target=targets, moment=moments, later=_SECONDS),
+    st.builds(fault.Strike, harm=_lasting, target=targets, moment=moments, later=_SECONDS, lasts=_maybe),
+    st.builds(fault.Strike, harm=_on_the_way, target=_executors, moment=moments, later=_SECONDS, lasts=_maybe),
     st.builds(
-        Strike,
-        harm=st.sampled_from((Kill(), FillDisk())),
+        fault.Strike,
+        harm=st.sampled_from((fault.Kill(), fault.FillDisk())),
         target=_master,
-        moment=st.builds(Within, seq=_NUMBERS, stage=st.sampled_from(Stage)),
+        moment=st.builds(fault.Within, seq=_NUMBERS, stage=st.sampled_from(fault.Stage)),
     ),
 )
-plans = st.builds(Plan, strikes=st.lists(strikes, max_size=5).map(tuple), seed=st.integers(0, 10**17))
+plans = st.builds(fault.Plan, strikes=st.lists(strikes, max_size=5).map(tuple), seed=st.integers(0, 10**17))
 #: Plans by lot, from a seed alone.
 drawn_plans = st.integers(0, 10**6).map(lambda seed: random_plan(seed, TASKS))

@@ -9,43 +9,22 @@ from tests.testing.faults.plans import TASKS, drawn_plans, plans
 from tony.errors import ConfigError
 from tony.model.ids import TaskId
 from tony.model.states import JobState
+from tony.testing.faults import plan as fault
 from tony.testing.faults.chance import random_plan
-from tony.testing.faults.plan import (
-    AfterEvent,
-    AfterTime,
-    Delay,
-    Drop,
-    FillDisk,
-    JobIs,
-    Kill,
-    Part,
-    Partition,
-    Plan,
-    SessionOpens,
-    Slow,
-    Stage,
-    Step,
-    Stop,
-    Strike,
-    Target,
-    TaskDid,
-    Traffic,
-    Within,
-)
 from tony.testing.faults.text import parse_plan, parse_strike, write_plan, write_strike
 
 WORKER = TaskId("worker", 1)
-MASTER = Target(part=Part.MASTER)
-EXECUTOR = Target(part=Part.EXECUTOR, task=WORKER)
+MASTER = fault.Target(part=fault.Part.MASTER)
+EXECUTOR = fault.Target(part=fault.Part.EXECUTOR, task=WORKER)
 
 
-def program(task: TaskId = WORKER) -> Target:
+def program(task: TaskId = WORKER) -> fault.Target:
     """Whom a task's name alone means."""
-    return Target(part=Part.PROGRAM, task=task)
+    return fault.Target(part=fault.Part.PROGRAM, task=task)
 
 
 @given(plans)
-def test_what_was_written_reads_as_the_same_plan(plan: Plan) -> None:
+def test_what_was_written_reads_as_the_same_plan(plan: fault.Plan) -> None:
     """Nothing of a plan is lost in its text, and the text is the same again."""
     text = write_plan(plan)
     assert plan == parse_plan(text)
@@ -53,7 +32,7 @@ def test_what_was_written_reads_as_the_same_plan(plan: Plan) -> None:
 
 
 @given(drawn_plans)
-def test_plans_by_lot_can_be_written_and_drawn_again(plan: Plan) -> None:
+def test_plans_by_lot_can_be_written_and_drawn_again(plan: fault.Plan) -> None:
     """What chance made is as good as what people write, and the same for the same seed."""
     assert plan == parse_plan(write_plan(plan)) == random_plan(plan.seed, TASKS)
 
@@ -61,52 +40,78 @@ def test_plans_by_lot_can_be_written_and_drawn_again(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("text", "strike"),
     [
-        ("kill worker:1 after event 17", Strike(harm=Kill(), target=program(), moment=AfterEvent(seq=17))),
+        (
+            "kill worker:1 after event 17",
+            fault.Strike(harm=fault.Kill(), target=program(), moment=fault.AfterEvent(seq=17)),
+        ),
         (
             "stop the master when session 2 opens for 5s",
-            Strike(harm=Stop(), target=MASTER, moment=SessionOpens(session=2), lasts=5.0),
+            fault.Strike(harm=fault.Stop(), target=MASTER, moment=fault.SessionOpens(session=2), lasts=5.0),
         ),
         (
             "partition worker:1 when worker:1 has started for 10s",
-            Strike(harm=Partition(), target=EXECUTOR, moment=TaskDid(task=WORKER, step=Step.STARTED), lasts=10.0),
+            fault.Strike(
+                harm=fault.Partition(),
+                target=EXECUTOR,
+                moment=fault.TaskDid(task=WORKER, step=fault.Step.STARTED),
+                lasts=10.0,
+            ),
         ),
-        ("drop 0.1 of messages of worker:1", Strike(harm=Drop(share=0.1), target=EXECUTOR)),
-        ("drop heartbeats of worker:1", Strike(harm=Drop(traffic=Traffic.HEARTBEATS), target=EXECUTOR)),
+        ("drop 0.1 of messages of worker:1", fault.Strike(harm=fault.Drop(share=0.1), target=EXECUTOR)),
+        (
+            "drop heartbeats of worker:1",
+            fault.Strike(harm=fault.Drop(traffic=fault.Traffic.HEARTBEATS), target=EXECUTOR),
+        ),
         (
             "delay 25% of commands of executor worker:1 by 500ms for 1m",
-            Strike(harm=Delay(seconds=0.5, share=0.25, traffic=Traffic.COMMANDS), target=EXECUTOR, lasts=60.0),
+            fault.Strike(
+                harm=fault.Delay(seconds=0.5, share=0.25, traffic=fault.Traffic.COMMANDS), target=EXECUTOR, lasts=60.0
+            ),
         ),
-        ("fill disk of master after event 5", Strike(harm=FillDisk(), target=MASTER, moment=AfterEvent(seq=5))),
+        (
+            "fill disk of master after event 5",
+            fault.Strike(harm=fault.FillDisk(), target=MASTER, moment=fault.AfterEvent(seq=5)),
+        ),
         (
             "slow executor of worker:1 to 10% when the job is running + 2s for 30s",
-            Strike(harm=Slow(share=0.1), target=EXECUTOR, moment=JobIs(state=JobState.RUNNING), later=2.0, lasts=30.0),
+            fault.Strike(
+                harm=fault.Slow(share=0.1),
+                target=EXECUTOR,
+                moment=fault.JobIs(state=JobState.RUNNING),
+                later=2.0,
+                lasts=30.0,
+            ),
         ),
         (
             "kill any worker after 3s",
-            Strike(harm=Kill(), target=Target(part=Part.PROGRAM, any_of="worker"), moment=AfterTime(seconds=3.0)),
+            fault.Strike(
+                harm=fault.Kill(),
+                target=fault.Target(part=fault.Part.PROGRAM, any_of="worker"),
+                moment=fault.AfterTime(seconds=3.0),
+            ),
         ),
         (
             "kill executor any task when worker:1 registered in session 2",
-            Strike(
-                harm=Kill(),
-                target=Target(part=Part.EXECUTOR, any_of=""),
-                moment=TaskDid(task=WORKER, step=Step.REGISTERED, session=2),
+            fault.Strike(
+                harm=fault.Kill(),
+                target=fault.Target(part=fault.Part.EXECUTOR, any_of=""),
+                moment=fault.TaskDid(task=WORKER, step=fault.Step.REGISTERED, session=2),
             ),
         ),
         (
             "kill master before effects of event 9",
-            Strike(harm=Kill(), target=MASTER, moment=Within(seq=9, stage=Stage.LOGGED)),
+            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.Stage.LOGGED)),
         ),
         (
             "kill  master while   event 9 is logged",
-            Strike(harm=Kill(), target=MASTER, moment=Within(seq=9, stage=Stage.TORN)),
+            fault.Strike(harm=fault.Kill(), target=MASTER, moment=fault.Within(seq=9, stage=fault.Stage.TORN)),
         ),
-        ("kill fork server", Strike(harm=Kill(), target=Target(part=Part.FORK_SERVER))),
-        ("stop worker:1 for ever", Strike(harm=Stop(), target=program())),
-        ("kill supervisor", Strike(harm=Kill(), target=Target(part=Part.SUPERVISOR))),
+        ("kill fork server", fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.FORK_SERVER))),
+        ("stop worker:1 for ever", fault.Strike(harm=fault.Stop(), target=program())),
+        ("kill supervisor", fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.SUPERVISOR))),
     ],
 )
-def test_what_people_write(text: str, strike: Strike) -> None:
+def test_what_people_write(text: str, strike: fault.Strike) -> None:
     """The sentences of the docs, and what people would write for them."""
     assert strike == parse_strike(text)
     assert strike == parse_strike(write_strike(strike))

@@ -7,32 +7,7 @@ from collections.abc import Sequence
 
 from tony.model.ids import TaskId
 from tony.model.states import JobState
-from tony.testing.faults.plan import (
-    AfterEvent,
-    AfterTime,
-    Delay,
-    Drop,
-    Duplicate,
-    FillDisk,
-    FromTheStart,
-    Harm,
-    JobIs,
-    Kill,
-    Moment,
-    Part,
-    Partition,
-    Plan,
-    SessionOpens,
-    Slow,
-    Stage,
-    Step,
-    Stop,
-    Strike,
-    Target,
-    TaskDid,
-    Traffic,
-    Within,
-)
+from tony.testing.faults import plan as fault
 
 _SHARES = (0.05, 0.1, 0.3, 1.0)
 _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.STOPPING)
@@ -40,7 +15,7 @@ _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.ST
 
 def random_plan(
     seed: int, tasks: Sequence[TaskId], *, strikes: int = 3, events: int = 60, longest: float = 5.0
-) -> Plan:
+) -> fault.Plan:
     """Some strikes among a job's processes.
 
     Args:
@@ -51,56 +26,67 @@ def random_plan(
     """
     chance = random.Random(seed)
     made = [_strike(chance, tasks, events, longest) for _ in range(chance.randint(1, strikes))]
-    return Plan(strikes=tuple(made), seed=seed)
+    return fault.Plan(strikes=tuple(made), seed=seed)
 
 
-def _strike(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> Strike:
+def _strike(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.Strike:
     if chance.random() < 0.1:
-        stage = chance.choice(list(Stage))
-        moment = Within(seq=chance.randint(1, events), stage=stage)
-        return Strike(harm=Kill(), target=Target(part=Part.MASTER), moment=moment)
+        stage = chance.choice(list(fault.Stage))
+        moment = fault.Within(seq=chance.randint(1, events), stage=stage)
+        return fault.Strike(harm=fault.Kill(), target=fault.Target(part=fault.Part.MASTER), moment=moment)
     harm = _harm(chance, longest)
-    on_the_way = isinstance(harm, Partition | Drop | Delay | Duplicate)
-    target = Target(part=Part.EXECUTOR, task=chance.choice(tasks)) if on_the_way else _target(chance, tasks)
-    lasts = None if isinstance(harm, Kill) else _seconds(chance, longest)
+    on_the_way = isinstance(harm, fault.Partition | fault.Drop | fault.Delay | fault.Duplicate)
+    target = fault.Target(part=fault.Part.EXECUTOR, task=chance.choice(tasks)) if on_the_way else _target(chance, tasks)
+    lasts = None if isinstance(harm, fault.Kill) else _seconds(chance, longest)
     later = chance.choice((0.0, 0.0, _seconds(chance, longest / 2)))
-    return Strike(harm=harm, target=target, moment=_moment(chance, tasks, events, longest), later=later, lasts=lasts)
+    return fault.Strike(
+        harm=harm, target=target, moment=_moment(chance, tasks, events, longest), later=later, lasts=lasts
+    )
 
 
-def _harm(chance: random.Random, longest: float) -> Harm:
-    share, traffic = chance.choice(_SHARES), chance.choice(list(Traffic))
-    harms: tuple[Harm, ...] = (
-        Kill(),
-        Kill(),
-        Stop(),
-        Slow(share=chance.choice(_SHARES[:3])),
-        Partition(),
-        FillDisk(),
-        Drop(share=share, traffic=traffic),
-        Delay(seconds=_seconds(chance, longest / 4), share=share, traffic=traffic),
-        Duplicate(share=share, traffic=traffic),
+def _harm(chance: random.Random, longest: float) -> fault.Harm:
+    share, traffic = chance.choice(_SHARES), chance.choice(list(fault.Traffic))
+    harms: tuple[fault.Harm, ...] = (
+        fault.Kill(),
+        fault.Kill(),
+        fault.Stop(),
+        fault.Slow(share=chance.choice(_SHARES[:3])),
+        fault.Partition(),
+        fault.FillDisk(),
+        fault.Drop(share=share, traffic=traffic),
+        fault.Delay(seconds=_seconds(chance, longest / 4), share=share, traffic=traffic),
+        fault.Duplicate(share=share, traffic=traffic),
     )
     return chance.choice(harms)
 
 
-def _target(chance: random.Random, tasks: Sequence[TaskId]) -> Target:
-    part = chance.choice((Part.PROGRAM, Part.PROGRAM, Part.EXECUTOR, Part.EXECUTOR, Part.WATCHDOG, Part.MASTER))
-    if part is Part.MASTER:
-        return Target(part=part)
+def _target(chance: random.Random, tasks: Sequence[TaskId]) -> fault.Target:
+    part = chance.choice(
+        (
+            fault.Part.PROGRAM,
+            fault.Part.PROGRAM,
+            fault.Part.EXECUTOR,
+            fault.Part.EXECUTOR,
+            fault.Part.WATCHDOG,
+            fault.Part.MASTER,
+        )
+    )
+    if part is fault.Part.MASTER:
+        return fault.Target(part=part)
     if chance.random() < 0.3:
-        return Target(part=part, any_of=chance.choice(("", chance.choice(tasks).role)))
-    return Target(part=part, task=chance.choice(tasks))
+        return fault.Target(part=part, any_of=chance.choice(("", chance.choice(tasks).role)))
+    return fault.Target(part=part, task=chance.choice(tasks))
 
 
-def _moment(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> Moment:
+def _moment(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.Moment:
     session = chance.choice((None, 1, 2))
-    moments: tuple[Moment, ...] = (
-        FromTheStart(),
-        AfterTime(seconds=_seconds(chance, longest)),
-        AfterEvent(seq=chance.randint(1, events)),
-        SessionOpens(session=chance.choice((1, 2))),
-        TaskDid(task=chance.choice(tasks), step=chance.choice(list(Step)), session=session),
-        JobIs(state=chance.choice(_STATES)),
+    moments: tuple[fault.Moment, ...] = (
+        fault.FromTheStart(),
+        fault.AfterTime(seconds=_seconds(chance, longest)),
+        fault.AfterEvent(seq=chance.randint(1, events)),
+        fault.SessionOpens(session=chance.choice((1, 2))),
+        fault.TaskDid(task=chance.choice(tasks), step=chance.choice(list(fault.Step)), session=session),
+        fault.JobIs(state=chance.choice(_STATES)),
     )
     return chance.choice(moments)
 

@@ -21,51 +21,25 @@ from collections.abc import Sequence
 from tony.errors import ConfigError, Problem
 from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.states import JobState
-from tony.testing.faults.plan import (
-    OF_TASKS,
-    ON_THE_WAY,
-    AfterEvent,
-    AfterTime,
-    Delay,
-    Drop,
-    Duplicate,
-    FillDisk,
-    FromTheStart,
-    Harm,
-    JobIs,
-    Kill,
-    Moment,
-    Part,
-    Partition,
-    Plan,
-    SessionOpens,
-    Slow,
-    Stage,
-    Step,
-    Stop,
-    Strike,
-    Target,
-    TaskDid,
-    Traffic,
-    Within,
-)
+from tony.testing.faults import plan as fault
 from tony.units import exact_duration, parse_duration
 
 _WHEN = re.compile(r" (?=(?:after|when|before|while|amid) )")
 _HARMS = "kill, stop, slow, partition, fill disk of, drop, delay, duplicate"
 _TRAFFIC = re.compile(
-    rf"(?:(\S+) of )?({'|'.join(kind.value for kind in Traffic)}) of (.+?)(?: by (\S+))?", re.IGNORECASE
+    rf"(?:(\S+) of )?({'|'.join(kind.value for kind in fault.Traffic)}) of (.+?)(?: by (\S+))?", re.IGNORECASE
 )
-_STEPS = "|".join(step.value for step in Step)
+_STEPS = "|".join(step.value for step in fault.Step)
 _DID = re.compile(rf"when (\S+:\S+) (?:has |is )?({_STEPS})(?: in session (\d+))?")
 _STATES = {state.value: state for state in JobState if state not in (JobState.SUBMITTED,)}
 _STAGES = [
-    (re.compile(stage.value.replace("the effects", "(?:the )?effects").format(r"(\d{1,9})")), stage) for stage in Stage
+    (re.compile(stage.value.replace("the effects", "(?:the )?effects").format(r"(\d{1,9})")), stage)
+    for stage in fault.Stage
 ]
 _LARGEST = 10**9
 
 
-def parse_plan(text: str, source: str = "the plan") -> Plan:
+def parse_plan(text: str, source: str = "the plan") -> fault.Plan:
     """Reads a plan; a semicolon divides strikes as a new line does.
 
     Args:
@@ -87,10 +61,10 @@ def parse_plan(text: str, source: str = "the plan") -> Plan:
                 problems.append(Problem(key="", source=f"{source}:{number}", message=f"{words!r:.200}: {error}"))
     if problems:
         raise ConfigError(problems)
-    return Plan(strikes=tuple(strikes), seed=seed)
+    return fault.Plan(strikes=tuple(strikes), seed=seed)
 
 
-def parse_strike(text: str) -> Strike:
+def parse_strike(text: str) -> fault.Strike:
     """Reads one strike.
 
     Raises:
@@ -100,10 +74,10 @@ def parse_strike(text: str) -> Strike:
     rest, later = _split_off(rest, " + ")
     what, *when = _WHEN.split(rest, maxsplit=1)
     harm, target = _what(what)
-    strike = Strike(
+    strike = fault.Strike(
         harm=harm,
         target=target,
-        moment=_moment(when[0]) if when else FromTheStart(),
+        moment=_moment(when[0]) if when else fault.FromTheStart(),
         later=later or 0.0,
         lasts=lasts,
     )
@@ -111,13 +85,13 @@ def parse_strike(text: str) -> Strike:
     return strike
 
 
-def write_plan(plan: Plan) -> str:
+def write_plan(plan: fault.Plan) -> str:
     """The text that `parse_plan` reads as this plan."""
     lines = [write_strike(strike) for strike in plan.strikes]
     return "".join(f"{line}\n" for line in ([f"seed {plan.seed}"] if plan.seed else []) + lines)
 
 
-def write_strike(strike: Strike) -> str:
+def write_strike(strike: fault.Strike) -> str:
     """The text that `parse_strike` reads as this strike."""
     words = [_harm_text(strike.harm, strike.target), _moment_text(strike.moment)]
     if strike.later:
@@ -136,41 +110,41 @@ def _split_off(text: str, sign: str) -> tuple[str, float | None]:
     return (before, parse_duration(duration)) if found else (text, None)
 
 
-def _what(text: str) -> tuple[Harm, Target]:
+def _what(text: str) -> tuple[fault.Harm, fault.Target]:
     verb, _, rest = text.partition(" ")
     match verb:
         case "kill":
-            return Kill(), _target(rest)
+            return fault.Kill(), _target(rest)
         case "stop":
-            return Stop(), _target(rest)
+            return fault.Stop(), _target(rest)
         case "slow":
             who, found, share = rest.rpartition(" to ")
             if not found:
                 raise ValueError("say how much of the time it may run: slow worker:1 to 10%.")
-            return Slow(share=_share(share)), _target(who)
+            return fault.Slow(share=_share(share)), _target(who)
         case "partition":
-            return Partition(), _target(rest, usual=Part.EXECUTOR)
+            return fault.Partition(), _target(rest, usual=fault.Part.EXECUTOR)
         case "fill":
             if not rest.startswith("disk of "):
                 raise ValueError("say whose: fill disk of master.")
-            return FillDisk(), _target(rest.removeprefix("disk of "))
+            return fault.FillDisk(), _target(rest.removeprefix("disk of "))
         case "drop" | "delay" | "duplicate":
             return _traffic(verb, rest)
     raise ValueError(f"{verb!r:.40} is no fault; there are {_HARMS}.")
 
 
-def _traffic(verb: str, text: str) -> tuple[Harm, Target]:
+def _traffic(verb: str, text: str) -> tuple[fault.Harm, fault.Target]:
     match = _TRAFFIC.fullmatch(text)
     if not match:
-        kinds = ", ".join(kind.value for kind in Traffic)
+        kinds = ", ".join(kind.value for kind in fault.Traffic)
         raise ValueError(f"say which of {kinds}, and of whom: {verb} 0.1 of messages of worker:2.")
     share = 1.0 if match[1] is None else _share(match[1])
-    traffic, target = Traffic(match[2]), _target(match[3], usual=Part.EXECUTOR)
+    traffic, target = fault.Traffic(match[2]), _target(match[3], usual=fault.Part.EXECUTOR)
     if (match[4] is not None) != (verb == "delay"):
         raise ValueError("a delay says by how much, and nothing else does: delay messages of worker:2 by 500ms.")
     if verb == "delay":
-        return Delay(seconds=parse_duration(match[4]), share=share, traffic=traffic), target
-    kind = Drop if verb == "drop" else Duplicate
+        return fault.Delay(seconds=parse_duration(match[4]), share=share, traffic=traffic), target
+    kind = fault.Drop if verb == "drop" else fault.Duplicate
     return kind(share=share, traffic=traffic), target
 
 
@@ -185,22 +159,22 @@ def _share(text: str) -> float:
     return share
 
 
-def _target(text: str, usual: Part = Part.PROGRAM) -> Target:
+def _target(text: str, usual: fault.Part = fault.Part.PROGRAM) -> fault.Target:
     text = text.removeprefix("the ")
-    for part in Part:
-        if text == part.value and part not in OF_TASKS:
-            return Target(part=part)
-        if part in OF_TASKS and text.startswith(f"{part.value} "):
+    for part in fault.Part:
+        if text == part.value and part not in fault.OF_TASKS:
+            return fault.Target(part=part)
+        if part in fault.OF_TASKS and text.startswith(f"{part.value} "):
             return _of_task(part, text.removeprefix(f"{part.value} ").removeprefix("of "))
     return _of_task(usual, text)
 
 
-def _of_task(part: Part, text: str) -> Target:
+def _of_task(part: fault.Part, text: str) -> fault.Target:
     word, _, role = text.partition(" ")
     if word == "any" and (role == "task" or ROLE_NAME.fullmatch(role)):
-        return Target(part=part, any_of="" if role == "task" else role)
+        return fault.Target(part=part, any_of="" if role == "task" else role)
     try:
-        return Target(part=part, task=TaskId.parse(text))
+        return fault.Target(part=part, task=TaskId.parse(text))
     except ValueError:
         raise ValueError(
             f"{text!r:.80} is nobody who could be struck; there are worker:1 (its program), executor worker:1, "
@@ -208,23 +182,23 @@ def _of_task(part: Part, text: str) -> Target:
         ) from None
 
 
-def _moment(text: str) -> Moment:
+def _moment(text: str) -> fault.Moment:
     for form, stage in _STAGES:
         if match := form.fullmatch(text):
-            return Within(seq=_number(match[1]), stage=stage)
+            return fault.Within(seq=_number(match[1]), stage=stage)
     if match := re.fullmatch(r"after event (\d{1,9})", text):
-        return AfterEvent(seq=_number(match[1]))
+        return fault.AfterEvent(seq=_number(match[1]))
     if match := re.fullmatch(r"after (\d\S*)", text):
-        return AfterTime(seconds=parse_duration(match[1]))
+        return fault.AfterTime(seconds=parse_duration(match[1]))
     if match := re.fullmatch(r"when session (\d{1,9}) opens", text):
-        return SessionOpens(session=_number(match[1]))
+        return fault.SessionOpens(session=_number(match[1]))
     if match := re.fullmatch(r"when (?:the )?job is (\S+)", text):
         if match[1] not in _STATES:
             raise ValueError(f"{match[1]!r:.40} is no state of a job; there are {', '.join(_STATES)}.")
-        return JobIs(state=_STATES[match[1]])
+        return fault.JobIs(state=_STATES[match[1]])
     if match := _DID.fullmatch(text):
         session = None if match[3] is None else _number(match[3])
-        return TaskDid(task=TaskId.parse(match[1]), step=Step(match[2]), session=session)
+        return fault.TaskDid(task=TaskId.parse(match[1]), step=fault.Step(match[2]), session=session)
     raise ValueError(
         f"{text!r:.80} is no moment; there are: after event 17, after 5s, when session 2 opens, when the job is "
         f"running, when worker:2 {_STEPS.replace('|', ' or ')} (in session 2), before event 17 is logged, while event "
@@ -239,15 +213,15 @@ def _number(text: str) -> int:
     return number
 
 
-def _check(strike: Strike) -> None:
+def _check(strike: fault.Strike) -> None:
     """What fits together."""
     harm, target, moment = strike.harm, strike.target, strike.moment
-    if isinstance(harm, Kill) and strike.lasts is not None:
+    if isinstance(harm, fault.Kill) and strike.lasts is not None:
         raise ValueError("what was killed stays dead: leave out how long.")
-    if isinstance(harm, ON_THE_WAY) and target.part is not Part.EXECUTOR:
+    if isinstance(harm, fault.ON_THE_WAY) and target.part is not fault.Part.EXECUTOR:
         raise ValueError(f"nothing is on the way to {who(target)} that could be held up; name an executor.")
-    if isinstance(moment, Within):
-        if target.part is not Part.MASTER or not isinstance(harm, Kill | FillDisk):
+    if isinstance(moment, fault.Within):
+        if target.part is not fault.Part.MASTER or not isinstance(harm, fault.Kill | fault.FillDisk):
             raise ValueError("in the midst of an event the master can be killed, or its disk filled, and nothing else.")
         if strike.later:
             raise ValueError("the midst of an event is a moment: leave out how much later.")
@@ -256,24 +230,26 @@ def _check(strike: Strike) -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def who(target: Target) -> str:
+def who(target: fault.Target) -> str:
     """A target in words."""
     if target.task is None and target.any_of is None:
         return target.part.value
     whose = str(target.task) if target.task else f"any {target.any_of or 'task'}"
-    return whose if target.part is Part.PROGRAM else f"{target.part.value} {whose}"
+    return whose if target.part is fault.Part.PROGRAM else f"{target.part.value} {whose}"
 
 
-def _harm_text(harm: Harm, target: Target) -> str:
+def _harm_text(harm: fault.Harm, target: fault.Target) -> str:
     match harm:
-        case Slow(share=share):
+        case fault.Slow(share=share):
             return f"slow {who(target)} to {share!r}"
-        case FillDisk():
+        case fault.FillDisk():
             return f"fill disk of {who(target)}"
-        case Drop(share=share, traffic=traffic) | Delay(share=share, traffic=traffic):
-            verb, by = ("drop", "") if isinstance(harm, Drop) else ("delay", f" by {exact_duration(harm.seconds)}")
+        case fault.Drop(share=share, traffic=traffic) | fault.Delay(share=share, traffic=traffic):
+            verb, by = (
+                ("drop", "") if isinstance(harm, fault.Drop) else ("delay", f" by {exact_duration(harm.seconds)}")
+            )
             return f"{verb} {_share_text(share)}{traffic.value} of {who(target)}{by}"
-        case Duplicate(share=share, traffic=traffic):
+        case fault.Duplicate(share=share, traffic=traffic):
             return f"duplicate {_share_text(share)}{traffic.value} of {who(target)}"
     return f"{type(harm).__name__.lower()} {who(target)}"
 
@@ -282,21 +258,21 @@ def _share_text(share: float) -> str:
     return "" if share == 1 else f"{share!r} of "
 
 
-def _moment_text(moment: Moment) -> str:
+def _moment_text(moment: fault.Moment) -> str:
     match moment:
-        case FromTheStart():
+        case fault.FromTheStart():
             return ""
-        case AfterTime(seconds=seconds):
+        case fault.AfterTime(seconds=seconds):
             return f"after {exact_duration(seconds)}"
-        case AfterEvent(seq=seq):
+        case fault.AfterEvent(seq=seq):
             return f"after event {seq}"
-        case Within(seq=seq, stage=stage):
+        case fault.Within(seq=seq, stage=stage):
             return stage.value.format(seq)
-        case SessionOpens(session=session):
+        case fault.SessionOpens(session=session):
             return f"when session {session} opens"
-        case TaskDid(task=task, step=step, session=session):
+        case fault.TaskDid(task=task, step=step, session=session):
             return f"when {task} {step.value}" + (f" in session {session}" if session else "")
-        case JobIs(state=state):
+        case fault.JobIs(state=state):
             return f"when the job is {state.value}"
 
 
