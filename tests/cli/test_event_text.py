@@ -24,6 +24,8 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Queued(reason="2g are missing"), "2g are missing"),
     (ev.Queued(reason=""), "no longer"),
     (ev.Unsatisfiable(role="ps", reason="too large"), "ps: too large"),
+    (ev.Excluded(hosts=("h", "i")), "nothing more on h, i for a while: tasks failed there"),
+    (ev.Excluded(hosts=()), "no host any more"),
     (ev.Granted(container="c-1", role="ps", host="h"), "ps gets c-1 on h"),
     (
         ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),

@@ -57,6 +57,7 @@ OTHER: dict[str, Any] = {
     "restarts": [Restart(7.0, "worker")],
     "hosts": {"h": [7.0]},
     "excluded": {"h"},
+    "avoided": {"h"},
     "failures": [FAILURE],
     "tolerated": [FAILURE],
     "exports": {"worker": {"RESULT": (0, "7")}},

@@ -21,6 +21,7 @@ from tony.testing.simulation import Simulation
 
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 ALONE = Role(instances=3, restart=RestartScope.TASK)
+TOGETHER = Role(instances=3)
 
 
 def job(role: Role = ALONE, **more: Any) -> JobSpec:
@@ -333,3 +334,70 @@ def test_hosts_are_not_blamed_for_what_others_did() -> None:
         local.exit(task(f"worker:{index}"), FAILED)
         local.run()
     assert made(local, act.Exclude) == []
+
+
+def on_two_hosts(spec: JobSpec) -> Simulation:
+    """As `on_a_cluster`: the first two tasks on one host, the third on another."""
+    simulation = Simulation(spec)
+    simulation.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings="x", chooses=True))
+    simulation.run()
+    for container in simulation.app.state.containers.values():
+        container.host = "other" if container.task == task("worker:2") else "bad"
+    for each in simulation.app.state.tasks.values():
+        each.host = simulation.app.state.containers[str(each.container)].host
+    return simulation
+
+
+def places(simulation: Simulation) -> list[str | None]:
+    """Where each task is."""
+    return [each.container for each in simulation.app.state.tasks.values()]
+
+
+def test_no_session_begins_on_a_host_that_is_left_out() -> None:
+    """All of it go elsewhere, whoever failed there; those on other hosts keep their containers."""
+    simulation = on_two_hosts(job(TOGETHER, max_restarts=9, backoff=1.0))
+    before = places(simulation)
+    simulation.deliver(ev.Excluded(hosts=("bad",)))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.session == 2
+    assert [old == new for old, new in zip(before, places(simulation), strict=True)] == [False, False, True]
+    assert simulation.app.state.living == 3
+
+
+def test_a_session_that_has_just_opened_leaves_it_too() -> None:
+    """The scheduler's word comes a moment after the session; executors may have registered already."""
+    simulation = on_two_hosts(job(TOGETHER, max_restarts=9, backoff=0.0))
+    before = places(simulation)
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run(lambda: simulation.app.state.session == 2)
+    simulation.deliver(ev.Excluded(hosts=("bad",)))
+    simulation.run()
+    assert [old == new for old, new in zip(before, places(simulation), strict=True)] == [False, False, True]
+    assert simulation.app.state.living == 3
+
+
+def test_running_programs_stay_where_they_are() -> None:
+    """Nobody is disturbed by what happened to others; and when the host is taken back, all stay."""
+    simulation = on_two_hosts(job(TOGETHER, max_restarts=9, backoff=0.0))
+    before = places(simulation)
+    simulation.deliver(ev.Excluded(hosts=("bad",)))
+    simulation.run()
+    simulation.deliver(ev.Excluded(hosts=()))
+    simulation.exit(task("worker:2"), FAILED)
+    simulation.run()
+    assert (simulation.app.state.session, places(simulation)) == (2, before)
+
+
+@pytest.mark.parametrize("framework", ["none", "tensorflow"])
+def test_a_lone_task_leaves_it(framework: str) -> None:
+    """Alone where nobody has its address; else with all the others."""
+    simulation = on_two_hosts(job(framework=framework))
+    before = places(simulation)
+    simulation.deliver(ev.Excluded(hosts=("bad",)))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    moved = [old != new for old, new in zip(before, places(simulation), strict=True)]
+    state = simulation.app.state
+    expected = ([True, False, False], 1) if framework == "none" else ([True, True, False], 2)
+    assert (moved, state.session, state.living) == (*expected, 3)

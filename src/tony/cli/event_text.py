@@ -56,6 +56,9 @@ def describe(event: ev.Event) -> str:
             return event.reason or "no longer"
         case ev.Unsatisfiable():
             return f"{event.role}: {event.reason}"
+        case ev.Excluded():
+            hosts = ", ".join(event.hosts)
+            return f"nothing more on {hosts} for a while: tasks failed there" if hosts else "no host any more"
         case ev.Granted():
             return f"{event.role} gets {event.container} on {event.host}"
         case ev.Registered():

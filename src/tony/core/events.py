@@ -75,6 +75,18 @@ class Unsatisfiable(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded(Event):
+    """The scheduler gives the job nothing on some hosts from now on, for its tasks failed there (`Exclude`).
+
+    Attributes:
+        hosts: all of them; none if none is left out any more.
+    """
+
+    kind: ClassVar[str] = "excluded"
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Event):
     """The scheduler gave a container."""
 
@@ -283,6 +295,7 @@ EVENTS: Mapping[str, type[Event]] = {
         ReconcileClosed,
         Queued,
         Unsatisfiable,
+        Excluded,
         Granted,
         Registered,
         Started,

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of what is remembered and decided. To be raised whenever the same events lead to another fingerprint: a
 #: digest that another version has logged says nothing about this one.
-MACHINE = 6
+MACHINE = 7
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -36,7 +36,7 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restarts_free, state.restart_due],
         "charged": [[r.at, r.role, r.alone] for r in state.restarts],
         "free": [state.free, state.began],
-        "hosts": [state.chooses, state.hosts, sorted(state.excluded)],
+        "hosts": [state.chooses, state.hosts, sorted(state.excluded), sorted(state.avoided)],
         "failures": [[f.session, f.cause, f.task, f.at] for f in state.failures],
         "tolerated": [[f.session, f.cause, f.task, f.at] for f in state.tolerated],
         "exports": state.exports,

@@ -17,7 +17,19 @@ from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
 from tony.core.fingerprint import digest
 from tony.core.state import State
-from tony.core.steps import attempts, containers, deadlines, elastic, ending, failing, gang, losses, reports, sessions
+from tony.core.steps import (
+    attempts,
+    containers,
+    deadlines,
+    elastic,
+    ending,
+    failing,
+    gang,
+    losses,
+    nodes,
+    reports,
+    sessions,
+)
 from tony.core.turn import Turn
 from tony.core.wanted import wanted
 from tony.errors import ExitCode
@@ -38,6 +50,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.Judged: _nothing,
     ev.Queued: containers.queued,
     ev.Unsatisfiable: failing.unsatisfiable,
+    ev.Excluded: nodes.excluded,
     ev.Granted: elastic.granted,
     ev.Registered: gang.registered,
     ev.Started: reports.started,

@@ -241,7 +241,8 @@ class State:
         free: restarts of the gang in a row that were not charged.
         began: when the first program of this session was told to start, preparation apart; None before.
         chooses: the scheduler can keep containers off a host.
-        hosts: host -> when tasks failed on it, lately; excluded: those that get no further container for a while.
+        hosts: host -> when tasks failed on it, lately; excluded: those that shall get no further container for a while.
+        avoided: those on which the scheduler gives us none, as it said: no session begins there.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
         unexplained: tasks that were stopped by somebody else, or whose container is gone, until it is known why.
@@ -287,6 +288,7 @@ class State:
         self.chooses = False
         self.hosts: dict[str, list[float]] = {}
         self.excluded: set[str] = set()
+        self.avoided: set[str] = set()
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []

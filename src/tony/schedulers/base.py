@@ -53,7 +53,7 @@ class Capabilities:
 
 #: Seconds within which the lives of an application master count for `am_attempts`.
 ATTEMPTS_WITHIN = 600.0
-#: Where a container source puts what happens: Granted, ContainerEnded, Queued, Unsatisfiable.
+#: Where a container source puts what happens: Granted, ContainerEnded, Queued, Unsatisfiable, Excluded.
 Sink = Callable[[Event], None]
 
 
@@ -209,10 +209,10 @@ class ContainerSource(ABC):
         """Ends a container and everything in it at once. `ContainerEnded` follows."""
 
     def exclude(self, host: str) -> None:  # noqa: B027 - where there is one machine only, there is nothing to choose
-        """No further container on this host, as long as enough others are left."""
+        """No further container on this host, as long as enough others are left. Answered by `Excluded`, if so."""
 
     def include(self, host: str) -> None:  # noqa: B027
-        """Takes an exclusion back."""
+        """Takes an exclusion back. Answered by `Excluded`, if it was one."""
 
     @abstractmethod
     async def close(self) -> None:

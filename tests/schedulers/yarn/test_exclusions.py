@@ -13,12 +13,14 @@ class Yarn:
     def __init__(self, nodes: int, room: int | None = None, unfit: tuple[str, ...] = ()) -> None:
         self.out: set[str] = set()
         self.nodes = nodes
+        self.told: list[tuple[str, ...]] = []
         self.exclusions = Exclusions(
             lambda: self.nodes,
             {} if room is None else {"worker": room},
             unfit=lambda: unfit,
             leave_out=self.out.add,
             take_back=self.out.discard,
+            changed=self.told.append,
         )
 
 
@@ -51,6 +53,7 @@ def test_taken_back_makes_room_for_another() -> None:
     yarn.exclusions.include("a")
     yarn.exclusions.include("b")
     assert yarn.out == set()
+    assert yarn.told == [("a",), ("b",), ()]
 
 
 def test_nodes_come_and_go() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.schedulers.yarn import played as scene
 from tests.schedulers.yarn.played import HDFS_TOKEN, SECRET, Played, playing
-from tony.core.events import ContainerEnded, Granted, Queued, Unsatisfiable, UserCommand
+from tony.core.events import ContainerEnded, Excluded, Granted, Queued, Unsatisfiable, UserCommand
 from tony.dataclass import replace
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
 from tony.hadoop.ids import container_id
@@ -376,6 +376,7 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
         played.manager.nodes *= 3
         played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
         await played.until(lambda: played.manager.excluded == {"bad"})
+        await played.until(lambda: played.of(Excluded) == [Excluded(hosts=("bad",))])
 
 
 async def test_told_twice(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def decide(turn: Turn, task: Task, failure: Failure) -> bool:
     spec = state.roles[task.id.role].spec
     if spec.restart is not RestartScope.TASK or spec.stop_on_failure or not state.active:
         return False
-    if is_bound(state, task) and (_must_move(state, task) or failure.cause == "port-collision"):
+    moves = _must_move(state, task) or nodes.is_avoided(state, task) or failure.cause == "port-collision"
+    if moves and is_bound(state, task):
         return False
     decision = policy.decide(state, failure, turn.now, alone=task)
     if not decision.restart:
@@ -53,9 +54,10 @@ def begin(turn: Turn, task: Task, at: float) -> bool:
     """
     state = turn.state
     assert task.again is not None
-    moves = _must_move(state, task)
-    if moves and is_bound(state, task):
+    bound = is_bound(state, task)
+    if bound and _must_move(state, task):
         return False
+    moves = _must_move(state, task) or (not bound and nodes.is_avoided(state, task))
     note = task.note
     programs.rest(turn, task, at)
     task.judged = False

@@ -42,6 +42,7 @@ def started(turn: Turn, event: ev.AttemptStarted) -> None:
     state.found.clear()
     _stretch_leases(turn)
     state.queue_reason = ""  # that of a scheduler which knew the other one
+    state.avoided.clear()
     for spec in state.specs.values():
         turn.ask(act.Publish(spec=spec))
     turn.ask(act.Reconcile())

@@ -6,7 +6,7 @@ from tony.core import actions as act
 from tony.core import failures
 from tony.core.policies import start_order, success
 from tony.core.state import RoleState
-from tony.core.steps import containers, elastic, ending, failing, gang
+from tony.core.steps import containers, elastic, ending, failing, gang, nodes
 from tony.core.tables import TaskMove
 from tony.core.turn import Turn
 from tony.model.report import FailureClass
@@ -36,14 +36,16 @@ def _ready(turn: Turn, role: RoleState) -> None:
     role.ready = True
     for task in role.tasks:
         held = containers.held_by(state, task)
-        if held and not held.given_back:
+        if held and not held.given_back and not nodes.is_avoided(state, task):
             state.move_task(task, TaskMove.RENEW, turn.now)
             containers.expect_registration(turn, task)
             turn.ask(act.Renew(task=task.id, session=state.session))
         else:
-            if held:  # on its way out, and no program lives in it: the task need not wait for its end
-                containers.detach(state, held)
             containers.request(turn, task, TaskMove.REQUEST)
+            if held and held.given_back:  # no program lives in it: the task need not wait for its end
+                containers.detach(state, held)
+            elif held:
+                nodes.leave(turn, held)
     containers.settle_demand(turn, role)
 
 

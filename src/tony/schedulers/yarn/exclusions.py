@@ -18,6 +18,7 @@ class Exclusions:
         room: role -> how many nodes could have its tasks, as far as somebody has counted.
         unfit: hosts on which nothing can run; they stay out, and count.
         leave_out, take_back: tell YARN.
+        changed: takes all hosts that YARN was told of, when they have changed.
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class Exclusions:
         unfit: Callable[[], tuple[str, ...]],
         leave_out: Callable[[str], None],
         take_back: Callable[[str], None],
+        changed: Callable[[tuple[str, ...]], None] = lambda hosts: None,
     ) -> None:
         self._nodes, self._room, self._unfit = nodes, room, unfit
-        self._leave_out, self._take_back = leave_out, take_back
+        self._leave_out, self._take_back, self._changed = leave_out, take_back, changed
         self._wanted: dict[str, None] = {}
         self._told: dict[str, None] = {}
         self._counted = nodes()
@@ -60,6 +62,7 @@ class Exclusions:
 
     def _settle(self) -> None:
         self._counted = self._nodes()
+        before = self.hosts
         unfit = self._unfit()
         most = min(self._nodes() // _SHARE, *(count - 1 for count in self._room.values()), self._nodes()) - len(unfit)
         allowed = [host for host in self._wanted if host not in unfit][: max(0, most)]
@@ -72,3 +75,5 @@ class Exclusions:
                 _log.warning("nothing of this job goes to %s for a while: its tasks fail there", host)
                 self._told[host] = None
                 self._leave_out(host)
+        if self.hosts != before:
+            self._changed(self.hosts)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tony.core.events import Event, UserCommand
+from tony.core.events import Event, Excluded, UserCommand
 from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
@@ -160,6 +160,7 @@ class YarnSource(ContainerSource):
             unfit=lambda: unfit.hosts,
             leave_out=master.exclude,
             take_back=master.include,
+            changed=lambda hosts: self._emit(Excluded(hosts=hosts)),
         )
         containers = self._containers = Containers(
             master,
