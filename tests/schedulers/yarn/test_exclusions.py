@@ -56,6 +56,21 @@ def test_taken_back_makes_room_for_another() -> None:
     assert yarn.told == [("a",), ("b",), ()]
 
 
+def test_they_give_way_where_nothing_else_is() -> None:
+    """All of them, and nobody takes the place of one that did; until one is to be left out anew."""
+    yarn = Yarn(3)
+    for host in ("a", "b"):
+        yarn.exclusions.exclude(host)
+    yarn.exclusions.give_way()
+    assert yarn.out == set()
+    yarn.nodes = 6
+    yarn.exclusions.look()
+    yarn.exclusions.include("a")
+    assert yarn.out == set()
+    yarn.exclusions.exclude("a")
+    assert yarn.out == {"a"}
+
+
 def test_nodes_come_and_go() -> None:
     """What may be left out follows their number."""
     yarn = Yarn(6)

@@ -379,6 +379,20 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
         await played.until(lambda: played.of(Excluded) == [Excluded(hosts=("bad",))])
 
 
+async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is left out is taken back when a job waits for long and gets nothing."""
+    monkeypatch.setattr("tony.schedulers.yarn.source._NO_ROOM", 0.2)
+    async with playing(tmp_path) as played:
+        played.manager.nodes *= 3  # all on one host
+        played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
+        await played.until(lambda: played.source._master and (played.source._master.cluster_nodes or 0) >= 3)
+        played.source.exclude("127.0.0.1")
+        await played.until(lambda: played.manager.excluded == {"127.0.0.1"})
+        played.source.set_demand("worker", 1)
+        await played.until(lambda: played.of(Granted))
+        assert played.of(Excluded) == [Excluded(hosts=("127.0.0.1",)), Excluded(hosts=())]
+
+
 async def test_told_twice(tmp_path: Path) -> None:
     """An end that the ResourceManager tells again is no second one."""
     async with playing(tmp_path) as played:

@@ -55,6 +55,13 @@ class Exclusions:
         self._wanted.pop(host, None)
         self._settle()
 
+    def give_way(self) -> None:
+        """Nowhere else is room, so the job has to make do with them. They are not left out again until it says so."""
+        for host in self._told:
+            _log.warning("%s is left out no more although tasks fail there: there is no room elsewhere", host)
+        self._wanted.clear()
+        self._settle()
+
     def look(self) -> None:
         """There may be more nodes than before, or fewer."""
         if self._nodes() != self._counted:

@@ -63,6 +63,8 @@ _LEASE_MORE = 300.0
 _FOR_HDFS = 0.75
 #: Seconds for nodes that come back to a ResourceManager that was restarted, beside two of their own pauses.
 _NODES_COME = 3.0
+#: Seconds without any container, while some are missing, after which hosts on which tasks failed are better than none.
+_NO_ROOM = 60.0
 #: Seconds between two looks whether we are in charge again.
 _LOOK = 0.05
 _log = logging.getLogger(__name__)
@@ -101,6 +103,7 @@ class YarnSource(ContainerSource):
         self._containers: Containers | None = None
         self._demand: Demand | None = None
         self._exclusions: Exclusions | None = None
+        self._no_room: asyncio.TimerHandle | None = None
         self._recovery: Recovery | None = None
         self._kept_back: list[Event] | None = None
         self._foreign: set[asyncio.Task[None]] = set()
@@ -296,6 +299,20 @@ class YarnSource(ContainerSource):
         for container_id in (*news.preempted, *news.preemptible):
             self._containers.wanted_back(container_id)
         self._demand.look()
+        self._look_for_room(has_come=bool(news.granted))
+
+    def _look_for_room(self, *, has_come: bool = False) -> None:
+        """Hosts are left out only as long as that does not keep the job from going on.
+
+        Args:
+            has_come: a container was granted just now.
+        """
+        waits = bool(self._master and self._master.outstanding() and self._exclusions and self._exclusions.hosts)
+        if self._no_room and (has_come or not waits):
+            self._no_room.cancel()
+            self._no_room = None
+        if waits and self._no_room is None and self._exclusions:
+            self._no_room = asyncio.get_running_loop().call_later(_NO_ROOM, self._exclusions.give_way)
 
     def _take(self, container: Container) -> None:
         assert self._containers is not None
@@ -315,10 +332,12 @@ class YarnSource(ContainerSource):
     def set_demand(self, role: str, total: int) -> None:
         if self._demand:
             self._demand.set(role, total)
+            self._look_for_room()
 
     def _one_less(self, role: str) -> None:
         if self._sink and self._demand:
             self._demand.ask(role)
+            self._look_for_room()
 
     def in_charge(self) -> bool:
         # From when it has not heard us for the expiry interval on, the ResourceManager may start the next attempt. We
@@ -375,6 +394,7 @@ class YarnSource(ContainerSource):
     def exclude(self, host: str) -> None:
         if self._exclusions:
             self._exclusions.exclude(host)
+            self._look_for_room()
 
     def include(self, host: str) -> None:
         if self._exclusions:
@@ -387,8 +407,9 @@ class YarnSource(ContainerSource):
             return
         self._sink = None
         self._put_off.clear()  # all of them are ended now
-        if self._doing:
-            self._doing.cancel()
+        for pending in (self._doing, self._no_room):
+            if pending:
+                pending.cancel()
         if self._demand:
             self._demand.close()
         if self._containers:
