@@ -138,7 +138,8 @@ def test_nodes_are_cut_off(lab: YarnLab) -> None:
             with frozen(master):
                 (lab.out / f"over.{other.partition(':')[2]}.2").touch()  # its master will read of it late
                 until(lambda: lab.application(job)["state"] != "RUNNING", "YARN has given it up")
-                until(lambda: lab.status(job)["attempt"] == 2, "another one goes on")
+                until(lambda: lab.application(job)["state"] == "RUNNING", "another one goes on")
+                assert lab.status(job)["attempt"] == 2
                 wait_doubted(lab, job, task)
                 until(lambda: lab.tasks(job)[other]["state"] != "running", "it has heard what the first has not")
             until(lambda: not process.is_alive(master), "the older one goes by itself")
