@@ -45,13 +45,12 @@ def measure(quick: bool) -> Result:
         plain = Programs(shop.path / "plain")
         ways: dict[str, Callable[[], Figures]] = {"tony": lambda: _ours(shop, plain)}
         if not reason:
-            ways["torchrun"] = lambda: _torchrun(shop, plain)
             ways[_LOOKS_OFTEN] = lambda: _torchrun(shop, plain, *_OFTEN)
+        if not reason and not quick:  # it looks after its workers every 5 s
+            ways["torchrun"] = lambda: _torchrun(shop, plain)
         rounds = interleaved(ways, 1 if quick else 9, discard=0 if quick else 1)
-        lines = [
-            rounds.line(_WHAT, "tony", "wall", against=way if way in ways else None, target=at_most(1.0))
-            for way in ("torchrun", _LOOKS_OFTEN)[: max(1, len(ways) - 1)]
-        ]
+        beside: list[str | None] = [way for way in ("torchrun", _LOOKS_OFTEN) if way in ways]
+        lines = [rounds.line(_WHAT, "tony", "wall", against=way, target=at_most(1.0)) for way in beside or [None]]
         lines.append(rounds.line("executors that stayed, of four", "tony", "kept", unit=Unit.COUNT))
         lines += _stuck(shop, quick, reason)
     if reason:
