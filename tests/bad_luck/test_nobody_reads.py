@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def place() -> Iterator[tuple[Lab, str, Path]]:
         lab = Lab(Path(folder))
         try:
             file = lab.job_file('command = "echo up"\n')
+            file.with_suffix(".xml").write_text("<configuration/>", encoding="utf-8")  # a job of the original
             assert lab.submit(file).returncode == 0
             yield lab, lab.only_job(), file
         finally:
@@ -77,15 +79,24 @@ def bash(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
 def command(place: tuple[Lab, str, Path], line: str) -> str:
     """A line as the shell takes it."""
     _, job, file = place
-    names = {"file": file, "xml": lab_xml(file)}
+    names = {"file": file, "xml": file.with_suffix(".xml")}
     return f"{shlex.quote(TONY)} {line.format(job=job, **{key: shlex.quote(str(path)) for key, path in names.items()})}"
 
 
-def lab_xml(file: Path) -> Path:
-    """A job of the original, beside the job file."""
-    xml = file.with_suffix(".xml")
-    xml.write_text("<configuration/>", encoding="utf-8")
-    return xml
+def suffer(
+    place: tuple[Lab, str, Path], cases: Sequence[tuple[str, str]]
+) -> list[tuple[tuple[str, str], subprocess.CompletedProcess[str]]]:
+    """Runs lines, each with its fate; some at one time, for most of it is the start of an interpreter.
+
+    The reader is gone for certain before the command begins: `:` ends at once, and bash waits for it.
+    """
+
+    def run(case: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+        line, fate = case
+        return bash(place[0], f"{{ sleep 0.05; exec {command(place, line)}; }} {fate}")
+
+    with ThreadPoolExecutor(2) as at_a_time:
+        return list(zip(cases, at_a_time.map(run, cases), strict=True))
 
 
 def assert_quiet(done: subprocess.CompletedProcess[str], what: str) -> None:
@@ -104,16 +115,13 @@ def test_every_command_is_here() -> None:
 def test_streams_that_take_nothing(place: tuple[Lab, str, Path], name: str) -> None:
     """Closed is as /dev/null; a full disk is the machine's fault; a reader that has gone has seen enough."""
     lab = place[0]
-    for number, line in enumerate(LINES[name]):
-        for fate, code in FATES.items():
-            if number > 0 and fate not in SAMPLE:
-                continue
-            # The reader is gone for certain before the command begins: `:` ends at once, and bash waits for it.
-            done = bash(lab, f"{{ sleep 0.05; exec {command(place, line)}; }} {fate}")
-            assert_quiet(done, f"{line} {fate}")
-            assert done.returncode == code, f"{line} {fate}: {done.returncode}\n{done.stderr}"
-            if "2>" not in fate and code == 3:
-                assert "No space left on device" in done.stderr
+    cases = [(line, fate) for number, line in enumerate(LINES[name]) for fate in FATES if number == 0 or fate in SAMPLE]
+    for (line, fate), done in suffer(place, cases):
+        code = FATES[fate]
+        assert_quiet(done, f"{line} {fate}")
+        assert done.returncode == code, f"{line} {fate}: {done.returncode}\n{done.stderr}"
+        if "2>" not in fate and code == 3:
+            assert "No space left on device" in done.stderr
     assert not list(lab.home.glob("crash-*"))
 
 
@@ -155,9 +163,9 @@ def test_head_of_a_job_that_is_followed(place: tuple[Lab, str, Path]) -> None:
 @pytest.mark.parametrize("line", REFUSED)
 def test_words_that_nobody_takes(place: tuple[Lab, str, Path], line: str) -> None:
     """What is refused is refused with the same exit code, however standard error fares."""
-    lab = place[0]
-    for fate in ("2>&-", "<&- >&- 2>&-", "2> /dev/full", "> >(:) 2> >(:)"):
-        done = bash(lab, f"{{ sleep 0.05; exec {command(place, line)}; }} {fate}")
+    for (_, fate), done in suffer(
+        place, [(line, fate) for fate in ("2>&-", "<&- >&- 2>&-", "2> /dev/full", "> >(:) 2> >(:)")]
+    ):
         assert_quiet(done, f"{line} {fate}")
         assert done.returncode == 2, f"{line} {fate}: {done.returncode}\n{done.stderr}"
 
@@ -166,7 +174,7 @@ def test_a_failure_that_nobody_reads(place: tuple[Lab, str, Path]) -> None:
     """A job that fails has its exit code, also when its explanation goes nowhere."""
     lab = place[0]
     file = lab.file("failing.toml", 'command = "exit 7"\n')
-    for fate, code in FATES.items():
-        done = bash(lab, f"{{ sleep 0.05; exec {command(place, f'submit {file}')}; }} {fate}")
+    for (_, fate), done in suffer(place, [(f"submit {file}", fate) for fate in FATES]):
+        code = FATES[fate]
         assert_quiet(done, fate)
         assert done.returncode == (1 if code == 0 else code), f"{fate}: {done.returncode}"
