@@ -34,7 +34,11 @@ SHARED = {
     "yarn.am.liveness-monitor.expiry-interval-ms": "45000",  # of a machine that has no time, an AM is slow, not dead
 }
 #: What tests reckon with, on every node.
-SMALL_NODES = {"yarn.nodemanager.resource.memory-mb": "4096", "yarn.scheduler.maximum-allocation-mb": "4096"}
+SMALL_NODES = {
+    "yarn.nodemanager.resource.memory-mb": "4096",
+    "yarn.scheduler.maximum-allocation-mb": "4096",
+    "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "200",  # containers come and go with these
+}
 #: Ends a cluster when its own standard input ends.
 _WATCH = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; sys.stdin.read(); "

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from tony.mini.readiness import send
 #: Memory of a small task.
 SMALL = "128m"
 ENDED = ("succeeded", "failed", "killed")
+_APPLICATION_CLI = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 
 
 class YarnLab(Lab):
@@ -90,6 +92,11 @@ class YarnLab(Lab):
         shutil.copytree(self.cluster.conf, conf)
         there.env["HADOOP_CONF_DIR"] = str(conf)
         return there
+
+    def give_up(self, job: str) -> subprocess.CompletedProcess[str]:
+        """Has YARN give up a job's first application master, as when it has missed it for long."""
+        attempt = f"{job.replace('application', 'appattempt')}_000001"
+        return self.cluster.tool(_APPLICATION_CLI, "applicationattempt", "-fail", attempt)
 
     # --- questions ------------------------------------------------------------------------------------------------
 

@@ -52,9 +52,7 @@ def test_given_up_by_yarn(lab: YarnLab) -> None:
     job = lab.detach(lab.roles(FAMILY), "--set", "am_attempts=1")
     lab.wait_wrote("0")
     follower = lab.follow("logs", job, "--follow")
-    cli = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
-    attempt = f"{job.replace('application', 'appattempt')}_000001"
-    assert lab.cluster.tool(cli, "applicationattempt", "-fail", attempt).returncode == 0
+    assert lab.give_up(job).returncode == 0
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
     assert lab.elsewhere("there").status(job)["exit_code"] == 3

