@@ -161,6 +161,7 @@ class Life:
             "early": self._early,
             "deaf": self._deaf,
             "die": self._die,
+            "exclude": self._exclude,
         }
 
     def live(self, steps: int, settings: str = "x") -> None:
@@ -315,6 +316,10 @@ class Life:
         if self.chance.random() < 0.05:
             role = self.chance.choice(list(self.spec.roles))
             self.cluster.deliver(ev.Unsatisfiable(role=role, reason="it can never be had"))
+
+    def _exclude(self) -> None:
+        hosts = sorted({held.host for held in self.cluster.app.state.containers.values()})
+        self.cluster.deliver(ev.Excluded(hosts=tuple(host for host in hosts if self.chance.random() < 0.7)))
 
     def _room(self) -> None:
         self.cluster.capacity = self.chance.choice((0, 1, 2, self.capacity))
