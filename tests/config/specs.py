@@ -99,8 +99,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         heartbeat_interval=draw(st.sampled_from([0.05, 0.5, 1.0])),
         heartbeat_timeout=draw(st.sampled_from([1.5, 25.0])),
         gang_patience=draw(_limits),
-        gang_wait=draw(_limits),
-        shrink_after=draw(_limits),
+        gang_wait=draw(_waits),
+        shrink_after=draw(_waits),
         timeouts=Timeouts(**{name: draw(_limits) for name in Timeouts.__dataclass_fields__}),
         log_limit=draw(st.integers(1024, 2**50)),
         tls=draw(st.sampled_from(TlsMode)),
@@ -110,6 +110,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
 
 _codes = st.lists(st.integers(1, 255), max_size=3).map(tuple)
 _limits = st.none() | durations.filter(bool)
+_waits = st.none() | durations
 _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
 
 

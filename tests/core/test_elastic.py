@@ -13,6 +13,7 @@ from tests.core.specs import FAILED, OK, roles, task
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import RoleState
+from tony.core.steps import elastic
 from tony.core.view import Surroundings, report
 from tony.dataclass import replace
 from tony.model.cluster import place_among
@@ -122,6 +123,15 @@ def test_what_is_said_of_it() -> None:
         "left out of session 1: no container within 10 s (gang_wait)",
         "",
     )
+
+
+def test_no_wait_at_all() -> None:
+    """`gang_wait = "0s"` goes as soon as there are enough, and those that come together with them."""
+    simulation = begun(replace(ELASTIC, gang_wait=0.0), capacity=3)
+    simulation.advance()
+    simulation.run()
+    assert running(simulation) == ["worker:0", "worker:1", "worker:2"]
+    assert simulation.now <= elastic.TOGETHER
 
 
 def test_never_fewer_than_the_least() -> None:

@@ -83,7 +83,7 @@ def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults:
         value = getattr(holder, inner)
         default = setting.default
         is_default = type(value) is type(default) and value == default
-        if not is_default or (with_defaults and (default is not None or setting.kind is Kind.TIMEOUT)):
+        if not is_default or (with_defaults and (default is not None or setting.kind in (Kind.TIMEOUT, Kind.WAIT))):
             put(values, setting.path[own_part:], _plain(Canonical(value)))
     return values
 

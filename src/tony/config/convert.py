@@ -135,6 +135,15 @@ def _timeout(value: Any) -> float | None:
         raise ValueError(f'{error} "off" is no limit.') from None
 
 
+def _wait(value: Any) -> float | None:
+    if value == "off":
+        return None
+    try:
+        return _duration(value)
+    except ValueError as error:
+        raise ValueError(f'{error} "off" waits for all, "0s" for nobody.') from None
+
+
 def _canonical_size(value: Any) -> int:
     if isinstance(value, str):
         return _size(value)
@@ -158,6 +167,15 @@ def _canonical_timeout(value: Any) -> float | None:
     if seconds is not None and seconds < 0:
         raise WrongValue(Fault("a duration cannot be negative."))
     return seconds or None
+
+
+def _canonical_wait(value: Any) -> float | None:
+    if isinstance(value, str):
+        return _wait(value)
+    seconds = None if value is None else _canonical_duration(value)
+    if seconds is not None and seconds < 0:
+        raise WrongValue(Fault("a duration cannot be negative."))
+    return seconds
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -287,6 +305,8 @@ def _tags(value: Any) -> tuple[str, ...]:
 def _codes(value: Any) -> tuple[int, ...]:
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(f"a list is expected: [{value}].")
+    if isinstance(value, str):
+        raise ValueError("a list of numbers is expected, such as [2, 127], not text.")
     faults: list[Fault] = []
     for number, code in enumerate(_list(value, "[2, 127]")):
         try:
@@ -336,6 +356,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.SIZE: _size,
     Kind.DURATION: _duration,
     Kind.TIMEOUT: _timeout,
+    Kind.WAIT: _wait,
     Kind.INTEGER: _integer,
     Kind.TRUTH: _truth,
     Kind.TEXT: _text,
@@ -356,6 +377,7 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.SIZE: _canonical_size,
     Kind.DURATION: _canonical_duration,
     Kind.TIMEOUT: _canonical_timeout,
+    Kind.WAIT: _canonical_wait,
 }
 #: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
 _TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES, Kind.TAGS})

@@ -25,6 +25,7 @@ class Kind(Enum):
     SIZE = "size"  #: text with a unit; bytes inside
     DURATION = "duration"  #: text with a unit; seconds inside
     TIMEOUT = "duration or off"  #: a duration; `off` and `0s` are None inside
+    WAIT = "wait or off"  #: a duration; `off` is None inside, and `0s` no wait at all
     INTEGER = "whole number"
     TRUTH = "true or false"
     TEXT = "text"
@@ -51,7 +52,7 @@ class Half(Enum):
     SCHEDULER = "scheduler"
 
 
-_UNITS = {Kind.SIZE: "b k m g t", Kind.DURATION: "ms s m h d", Kind.TIMEOUT: "ms s m h d"}
+_UNITS = {Kind.SIZE: "b k m g t", Kind.DURATION: "ms s m h d", Kind.TIMEOUT: "ms s m h d", Kind.WAIT: "ms s m h d"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +179,9 @@ _JOB = (
          "restart is at once.", bounds=(0, None)),
     _row("gang_patience", Kind.TIMEOUT, Half.AM, "Time without another container after which an incomplete gang gives "
          "back what it has, for a while; where the scheduler does not grant gangs as a whole.", also="patience"),
-    _row("gang_wait", Kind.TIMEOUT, Half.AM, "How long the first session waits for all tasks of roles with a `min`, "
-         "before it starts with fewer; without a limit it waits for all.", also="elastic_wait"),
-    _row("shrink_after", Kind.TIMEOUT, Half.AM, "The same for every later session, which asks for all tasks again.",
+    _row("gang_wait", Kind.WAIT, Half.AM, "How long the first session waits for all tasks of roles with a `min`, "
+         "before it starts with fewer; `off` waits for all.", also="elastic_wait"),
+    _row("shrink_after", Kind.WAIT, Half.AM, "The same for every later session, which asks for all tasks again.",
          also="shrink_timeout"),
     _row("distributed_mode", Kind.CHOICE, Half.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
          "each as soon as it has.", choices=DistributedMode, also="mode"),

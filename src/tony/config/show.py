@@ -50,14 +50,14 @@ def _written(value: Any, depth: int) -> str:
 def canonical(setting: Setting, value: object) -> str:
     """A canonical value as it would be written in a job file: `"1g"`, `"15s"`, `2`, `["a", "b"]`; empty for None."""
     if value is None:
-        return '"off"' if setting.kind is Kind.TIMEOUT else ""
+        return '"off"' if setting.kind in (Kind.TIMEOUT, Kind.WAIT) else ""
     if isinstance(value, Enum):
         return quoted(str(value.value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if setting.kind is Kind.SIZE and isinstance(value, int):
         return quoted(exact_size(value))
-    if setting.kind in (Kind.DURATION, Kind.TIMEOUT) and isinstance(value, int | float):
+    if setting.kind in (Kind.DURATION, Kind.TIMEOUT, Kind.WAIT) and isinstance(value, int | float):
         return quoted(exact_duration(value))
     if setting.kind is Kind.PORTS and isinstance(value, tuple):
         return quoted(f"{value[0]}-{value[1]}")

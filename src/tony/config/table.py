@@ -55,7 +55,7 @@ def settings_table_markdown() -> str:
 _INTRODUCTION = """\
 Every key of a job file with its default. `<role>` and the like stand for names of your own. Sizes (`512m`, `1.5g`) are
 powers of 1024, durations have a unit as well (`30s`, `10m`); a bare number where a unit is needed is refused. Time-outs
-take `"off"` or `"0s"` for no limit."""
+take `"off"` or `"0s"` for no limit, waits `"off"` for no end and `"0s"` for none."""
 
 _SITE = (
     Setting(

@@ -139,7 +139,8 @@ class JobSpec:
         backoff: seconds before the second restart; doubles up to a minute; the first restart is at once.
         gang_patience: seconds without another grant after which an incomplete gang gives its containers back for a
             while, where the scheduler does not grant gangs; None waits for ever.
-        gang_wait: seconds that the first session waits for all tasks of roles that may have fewer; None waits for ever.
+        gang_wait: seconds that the first session waits for all tasks of roles that may have fewer; 0 waits for no more
+            than the least, None for ever.
         shrink_after: the same for later sessions.
         stop_grace: seconds between SIGTERM and SIGKILL.
         am_attempts: lives that the application master may have within ten minutes; schedulers may allow fewer.
