@@ -125,6 +125,8 @@ class Printed:
         return report
 
     def _is_coming(self, report: ApplicationReport) -> bool:
+        if report.state in ENDED and report.launch_time == 0:
+            return False  # nothing of it has ever run, whatever the status says (older daemons do not tell)
         status = report.log_aggregation_status
         return status is not None and status is not LogAggregationStatus.DISABLED and status not in _SETTLED
 
