@@ -232,5 +232,5 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
-    with pytest.raises(SchedulerError, match="HDFS has no logs"):
+    with pytest.raises(SchedulerError, match="nothing of this application has ever run"):
         await asyncio.wait_for(Printed(cluster.me, JOB).fetch({}, Shelf(), ended=True), printed._AGGREGATION / 2)

@@ -125,8 +125,8 @@ class Printed:
         return report
 
     def _is_coming(self, report: ApplicationReport) -> bool:
-        if report.state in ENDED and report.launch_time == 0:
-            return False  # nothing of it has ever run, whatever the status says (older daemons do not tell)
+        if _never_ran(report):
+            return False
         status = report.log_aggregation_status
         return status is not None and status is not LogAggregationStatus.DISABLED and status not in _SETTLED
 
@@ -262,9 +262,19 @@ async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int)
 def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
     if report is None:
         return f"The ResourceManager does not know the application any more, and HDFS has no logs of it: {error}"
+    if _never_ran(report):
+        return "There are no logs: nothing of this application has ever run."
     if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
         return "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster."
     return f"YARN did not bring the logs to HDFS ({_word(report.log_aggregation_status)})."
+
+
+def _never_ran(report: ApplicationReport) -> bool:
+    """Whether it has ended before its first container was launched, as newer ResourceManagers tell.
+
+    Its logs are said to be about to come even so, for there is no node that could say otherwise.
+    """
+    return report.state in ENDED and report.launch_time == 0
 
 
 def _word(status: LogAggregationStatus | None) -> str:
