@@ -93,6 +93,41 @@ def test_many_tasks_are_told_together(story: Story) -> None:
     assert story.tell(report(JobState.RUNNING, states), 1.0) == ["worker:0-63, chief:0 run"]
 
 
+def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: Story) -> None:
+    """Before it runs, if a report comes while it waits; once for each try, and with its new pid only after that."""
+
+    def tell(state: TaskState, try_: int, note: str, pid: int | None = None) -> list[str]:
+        now = task("worker:0", state, try_=try_, note=note, pid=pid)
+        return story.tell(replace(report(JobState.RUNNING), tasks=(now,)), 1.0)
+
+    first, second = (f"worker:0 failed with exit code 3 on here (restart {n} of 3)" for n in (1, 2))
+    waits = f"starts again in 2 s: {second}"
+    assert tell(TaskState.RUNNING, 1, "", 7) == ["worker:0 runs on here (pid 7)"]
+    assert tell(TaskState.RUNNING, 2, f"try 2, for before: {first}", 8) == [
+        f"worker:0 starts again: try 2, for before: {first}",
+        "worker:0 runs on here (pid 8)",
+    ]
+    assert tell(TaskState.REGISTERED, 2, waits) == [f"worker:0 {waits}"]
+    assert tell(TaskState.REGISTERED, 2, waits.replace("2 s", "1 s")) == []
+    assert tell(TaskState.RUNNING, 3, f"try 3, for before: {second}", 9) == ["worker:0 runs on here (pid 9)"]
+    assert tell(TaskState.REQUESTED, 3, f"no container yet (before: {first})") == [
+        f"worker:0 starts again: no container yet (before: {first})"
+    ]
+
+
+def test_a_gang_that_forms_again_does_not_start_again_alone(story: Story) -> None:
+    """Its tasks have run in the session before."""
+    waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, not registered")
+    assert story.tell(replace(report(session=2), tasks=(waits,)), 1.0) == []
+
+
+def test_many_lone_restarts_are_told_together(story: Story) -> None:
+    """As everything else of many tasks."""
+    tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
+    told = story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
+    assert told == ["worker:0-3 start again, each alone", "worker:0-3 run"]
+
+
 def test_who_is_left_out_is_told_once_a_session(story: Story) -> None:
     """And how many the role has then; a session that has all says nothing."""
     tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
@@ -103,6 +138,8 @@ def test_who_is_left_out_is_told_once_a_session(story: Story) -> None:
     assert story.tell(first, 2.0) == []
     assert story.tell(replace(first, session=2, sizes=(replace(small, tasks=5, left_out=()),)), 3.0) == []
     assert story.tell(replace(first, session=3), 4.0) == [f"session 3 {said}"]
+    ended = report(JobState.STOPPING, dict.fromkeys(tasks, TaskState.STOPPED), session=3, sizes=first.sizes)
+    assert story.tell(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
 
 
 def test_ranges() -> None:

@@ -27,6 +27,8 @@ _TOLD: Mapping[TaskState, str] = {
     TaskState.LOST: "lost",
 }
 _TOLD_OF_SEVERAL: Mapping[TaskState, str] = {TaskState.RUNNING: "run"}
+#: States of a task whose program is to start.
+_TO_START = (TaskState.REQUESTED, TaskState.STARTING, TaskState.REGISTERED)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -41,6 +43,7 @@ class Story:
         self._failures = failures
         self._last: JobReport | None = None
         self._states: dict[str, tuple[TaskState, int, int]] = {}
+        self._again: dict[str, tuple[int, int]] = {}
         self._waiting_since: float | None = None
         self._shape = ""
         self._shape_since = 0.0
@@ -57,7 +60,8 @@ class Story:
         lines = [
             *self._beginning(report),
             *self._sizes(report),
-            *self._tasks(report.tasks),
+            *self._lone_restarts(report),
+            *self._tasks(report),
             *self._waiting(report.waiting, now),
             *self._state(report),
         ]
@@ -95,13 +99,31 @@ class Story:
             return [f"stopping, because {report.failure.reason}"] if report.failure else []
         return []
 
-    def _tasks(self, tasks: Iterable[TaskReport]) -> list[str]:
+    def _lone_restarts(self, report: JobReport) -> list[str]:
+        """Which tasks start again alone, and why; once for each try. The quickest run again before a report tells."""
+        found = []
+        for task in report.tasks:
+            if task.try_ > 1 and task.state is TaskState.RUNNING:
+                ended = task.session, task.try_ - 1
+            elif task.try_ and task.session == report.session and task.state in _TO_START:
+                ended = task.session, task.try_
+            else:
+                continue
+            if task.note and self._again.get(task.task) != ended:
+                self._again[task.task] = ended
+                found.append(task)
+        if len(found) > _ONE_BY_ONE:
+            return [f"{ranges(found)} start again, each alone"]
+        return [_again_line(task) for task in found]
+
+    def _tasks(self, report: JobReport) -> list[str]:
         changed: dict[TaskState, list[TaskReport]] = {}
-        for task in tasks:
+        absent = {name for size in report.sizes for name in size.left_out}  # told when they were left out
+        for task in report.tasks:
             state = task.state, task.session, task.try_
             if self._states.get(task.task) != state and not _on_its_way(task):
                 self._states[task.task] = state
-                if task.state in _TOLD:
+                if task.state in _TOLD and not (task.state is TaskState.STOPPED and task.task in absent):
                     changed.setdefault(task.state, []).append(task)
         return [line for state, group in changed.items() for line in _group_lines(state, group)]
 
@@ -124,6 +146,11 @@ class Story:
             return []
         self._told_shape, self._told_at = shape, now
         return [waiting]
+
+
+def _again_line(task: TaskReport) -> str:
+    """`evaluator:0 starts again in 2 s: evaluator:0 failed with exit code 3 (restart 2 of 3)`."""
+    return f"{task.task} {'' if task.note.startswith('starts again') else 'starts again: '}{task.note}"
 
 
 def _on_its_way(task: TaskReport) -> bool:
