@@ -61,8 +61,9 @@ def check_log(cluster: Simulation, folder: Path) -> None:
     fed: list[ev.Event] = []
     for number, (event, at) in enumerate(cluster.log):
         if number and number % SNAPSHOT_EVERY == 0:
+            before = cluster.log[number - 1][1]  # its own time, for the machine that lived it has not heard of it
             fed.append(ev.Snapshot(digest=cluster.digests[number - 1]))
-            writer.append(fed[-1], at, 1000.0 + at)
+            writer.append(fed[-1], before, 1000.0 + before)
         fed.append(event)
         writer.append(event, at, 1000.0 + at)
     fed.append(ev.Snapshot(digest=cluster.digests[-1]))
