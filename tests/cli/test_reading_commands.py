@@ -21,6 +21,7 @@ from tests.client.played_master import (
 )
 from tony import clock
 from tony.cli.main import main
+from tony.client import elsewhere
 from tony.core import events as ev
 from tony.history.log import settings_digest
 from tony.history.record import write_summary
@@ -96,6 +97,24 @@ class TestStatus:
         for command in ("status", "history"):
             out = tony(command, JOB).out
             assert "\n\nrestarted 2 times:\n  session 2: it \\x1bfailed\n  session 3: no reason is known\n" in out
+
+    def test_restarts_that_the_log_here_lacks(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The last one is in the report; the others come with the log, if that can be had by now."""
+        folder, record = recorded(home)
+        asked = []
+
+        async def bring(home: Home, job_id: str, last: int, *, ended: bool) -> dict[int, str]:
+            asked.append((last, ended))
+            logged(folder, [ev.SessionOpened(session=2, reason="it failed")])
+            return {}
+
+        monkeypatch.setattr(elsewhere, "sessions", bring)
+        write_summary(folder, replace(failed(folder, record), session=2, session_reason="known"))
+        assert "restarted once:\n  session 2: known\n" in tony("status", JOB).out
+        write_summary(folder, replace(failed(folder, record), session=3, session_reason="again"))
+        out = tony("status", JOB).out
+        assert "\n\nrestarted 2 times:\n  session 2: it failed\n  session 3: again\n" in out
+        assert asked == [(3, True)]
 
     def test_a_home_that_is_no_folder(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit code 2, whatever is asked for."""

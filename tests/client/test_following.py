@@ -22,7 +22,7 @@ from tests.client.played_master import (
     write_log,
 )
 from tony import clock
-from tony.client import facts
+from tony.client import elsewhere, facts
 from tony.client.following import follow
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line
@@ -327,6 +327,27 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
         await master.finish(replace(succeeded(folder, record), session=3))
         await following
     assert diary.sessions == [(2, "worker:1 failed"), (3, "")]
+
+
+async def test_the_report_says_why_where_the_log_cannot(
+    home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is elsewhere, in a file system that is away: then nobody waits for it."""
+    folder, record = job
+    diary = Diary()
+
+    async def away(*_: object) -> dict[int, str]:
+        raise AssertionError("nobody needs the log")
+
+    monkeypatch.setattr(elsewhere, "sessions", away)
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
+        await until(lambda: len(diary.reports) == 2)
+        await master.finish(replace(succeeded(folder, record), session=2))
+        await following
+    assert diary.sessions == [(2, "worker:1 failed (restart 1 of 3)")]
 
 
 async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:

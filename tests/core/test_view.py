@@ -276,13 +276,18 @@ def test_a_restart_says_what_it_waits_for() -> None:
     assert (shown.state, shown.waiting) == (JobState.RESTARTING, "1 program(s) of session 1 must stop first")
     assert shown.failure
     assert shown.failure.task == "worker:0"
+    assert shown.session_reason == ""
     simulation.exit(task("worker:1"), OK)
     simulation.run()
+    reason = seen(simulation).session_reason
+    assert reason == shown.restarting != ""
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     simulation.exit(task("worker:1"), OK)
     simulation.run()
-    assert seen(simulation).waiting.startswith("session 3 opens in ")
+    last = seen(simulation)
+    assert last.waiting.startswith("session 3 opens in ")
+    assert last.session_reason == reason != last.restarting
 
 
 def test_an_end_says_what_it_waits_for() -> None:

@@ -50,11 +50,21 @@ def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
     from tony.history.sessions import session_reasons, session_sizes
 
     reasons = session_reasons(folder)
+    if report.session_reason:  # who was asked knows it, wherever the log is
+        reasons[report.session] = report.session_reason
     found = {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
     if not report.sizes:
         return found
     sizes = {number: sizes_text(said.tasks, said.absent) for number, said in session_sizes(folder).items()}
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
+
+
+def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
+    """Whether neither the log here nor the report says why each of the sessions began."""
+    from tony.history.sessions import session_reasons
+
+    known = {report.session} if report.session_reason else set()
+    return not session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
 
 
 def _sizes(report: JobReport) -> list[str]:

@@ -230,11 +230,15 @@ async def _fetched(folder: JobFolder, submitter: Submitter) -> Sight | None:
         await asyncio.gather(asking, return_exceptions=True)
 
 
-async def sessions(home: Home, job_id: str, last: int) -> dict[int, str]:
-    """Why each session up to `last` began, as far as it is known. The log of a job elsewhere comes a moment late."""
+async def sessions(home: Home, job_id: str, last: int, *, ended: bool = False) -> dict[int, str]:
+    """Why each session up to `last` began, as far as it is known. The log of a job elsewhere comes a moment late.
+
+    Args:
+        ended: so has the job: nothing more will be written.
+    """
     folder = home.job(job_id)
     submitter = registry.load(record_of(home, job_id).spec.scheduler).submitter(home)
-    pauses = () if submitter.capabilities.same_host else _LOG_IS_LATE
+    pauses = () if submitter.capabilities.same_host else _LOG_IS_LATE[:1] if ended else _LOG_IS_LATE
     reasons = await beside(session_reasons, folder)
     for pause in pauses:
         if reasons.keys() >= set(range(2, last + 1)):

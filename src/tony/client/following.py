@@ -100,7 +100,7 @@ async def _watch(
     sessions = _Sessions(home, job_id, viewer)
     async with aclosing(reports(home, job_id, viewer.noticed, ages=ages)) as stream:
         async for last in stream:
-            await sessions.tell(last.session)
+            await sessions.tell(last)
             if last.state.ended:
                 if remote:
                     await remote.finished()
@@ -111,7 +111,7 @@ async def _watch(
 
 
 class _Sessions:
-    """Tells of further sessions. Reports do not say why one began, and a quick restart happens between two of them."""
+    """Tells of further sessions. A quick restart happens between two reports: then the log says why, if it can be had."""
 
     def __init__(self, home: Home, job_id: str, viewer: Viewer) -> None:
         self._home = home
@@ -119,11 +119,15 @@ class _Sessions:
         self._viewer = viewer
         self._told = 1
 
-    async def tell(self, session: int) -> None:
-        """The job is in this session now."""
+    async def tell(self, report: JobReport) -> None:
+        """The job stands like this now."""
+        session = report.session
         if session <= self._told:
             return
-        reasons = await elsewhere.sessions(self._home, self._job_id, session)
+        reasons = {session: report.session_reason}
+        if session > self._told + 1 or not report.session_reason:
+            known = reasons if report.session_reason else {}
+            reasons = {**await elsewhere.sessions(self._home, self._job_id, session), **known}
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session

@@ -243,6 +243,7 @@ class State:
         chooses: the scheduler can keep containers off a host.
         hosts: host -> when tasks failed on it, lately; excluded: those that shall get no further container for a while.
         avoided: those on which the scheduler gives us none, as it said: no session begins there.
+        session_reason: why the present session opened, if it is not the first.
         restart_reason: why the next session opens; restart_due: its back-off is over.
         failures: those that count in this session, in the order in which they were heard of.
         unexplained: tasks that were stopped by somebody else, or whose container is gone, until it is known why.
@@ -289,6 +290,7 @@ class State:
         self.hosts: dict[str, list[float]] = {}
         self.excluded: set[str] = set()
         self.avoided: set[str] = set()
+        self.session_reason = ""
         self.restart_reason = ""
         self.restart_due = False
         self.failures: list[Failure] = []

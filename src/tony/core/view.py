@@ -74,6 +74,7 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
         waiting=_waiting(state, now, around.live),
         restarts=_restarts(state, now),
+        session_reason=state.session_reason,
         restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
         sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
     )

@@ -133,6 +133,7 @@ class JobReport:
         waiting: who is missing and why, one sentence; empty when nothing is waited for.
         sizes: of the roles that may have fewer tasks than they ask for.
         restarts: how often something started again; None before anything did.
+        session_reason: why the present session opened; empty if it is the first.
         restarting: why the next session opens and what is charged for it; empty unless the job is restarting.
     """
 
@@ -155,3 +156,4 @@ class JobReport:
     sizes: tuple[RoleSize, ...] = ()
     restarts: Restarts | None = None
     restarting: str = ""
+    session_reason: str = ""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
 from tony.cli.standing import report_of
-from tony.cli.status_page import further_sessions, status_page
+from tony.cli.status_page import further_sessions, lacks_reasons, status_page
 from tony.cli.text import columns_of
+from tony.errors import TonyError
 from tony.model.layout import Home
 from tony.model.report import JobReport
 
@@ -26,15 +29,17 @@ def command(job: str, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        if report.session > 1 and not report.state.ended:
+        if report.session > 1 and (not report.state.ended or lacks_reasons(home.job(name), report)):
             _bring_reasons(home, name, report)
         say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
 
 
 def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
-    """Why its sessions began is in the log of a job that runs elsewhere."""
+    """Why its sessions began is in the log of a job that runs elsewhere; of one that has ended, if it can be had."""
     import asyncio
 
     from tony.client.elsewhere import sessions
 
-    asyncio.run(sessions(home, name, report.session))
+    ended = report.state.ended
+    with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler need not be known here
+        asyncio.run(sessions(home, name, report.session, ended=ended))

@@ -21,6 +21,7 @@ def opened(turn: Turn, event: ev.SessionOpened) -> None:
     elif not state.active:
         return
     state.session, state.version, state.restart_due = event.session, 0, False
+    state.session_reason = event.reason if event.session > 1 else ""
     state.began = None
     state.specs.clear()
     state.failures.clear()
