@@ -16,8 +16,10 @@ from tony.client.post_mortem import last_report
 from tony.core import events as ev
 from tony.core.events import Event
 from tony.core.machine import Application
+from tony.history.files import write_json
 from tony.history.log import settings_digest
 from tony.history.record import read_summary, write_summary
+from tony.history.requests import KillRequest, keep_kill
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
@@ -79,7 +81,7 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
     assert (report.state, report.exit_code, report.am) == (JobState.FAILED, 3, None)
     assert states(report) == [TaskState.LOST] * 2
     assert [(task.pid, task.executor_pid) for task in report.tasks] == [(None, None)] * 2
-    assert report.ended == LONG_AGO + 30
+    assert {task.since for task in report.tasks} == {report.ended} == {LONG_AGO + 30}
     failure = report.failure
     assert failure is not None
     assert (failure.cause, failure.failure_class) == ("am-lost", FailureClass.INFRASTRUCTURE)
@@ -87,6 +89,14 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
         f"the application master (pid 4711 on here) died, and the job with it; its own log is {folder.am_log}."
     )
     assert (failure.tail, failure.log, failure.session) == (("one", "Killed"), "am.log", 1)
+    there = {"pid": 4711, "host": "here", "attempt": 1, "address": "unix:/x"}
+    write_json(folder.am, {**there, "supervisor": None})  # it had given up
+    assert last_report(folder, record) == report
+    write_json(folder.am, {**there, "supervisor": 4710})
+    killed = last_report(folder, record).failure
+    dead = "Its supervisor (pid 4710), which has the next one begin, was dead as well."
+    assert killed is not None
+    assert killed.reason == f"{failure.reason} {dead}"
 
 
 def test_tasks_that_had_ended_stay_as_they_are(job: Recorded) -> None:
@@ -113,6 +123,17 @@ def test_before_the_first_event(job: Recorded) -> None:
     assert report.failure is not None
     assert report.failure.reason.startswith("the application master died, and the job with it")
     assert report.failure.tail == ("ImportError: no",)
+
+
+async def test_killed_by_somebody(home: Home, job: Recorded) -> None:
+    """No master was left to obey: the programs were ended all the same, and nothing of it was a loss."""
+    folder, record = job
+    logged(folder, started())
+    keep_kill(folder, KillRequest(actor="ann"))
+    report = await close_lost(folder, record, submitter(home, record))
+    assert report is not None
+    assert report.state is JobState.KILLED
+    assert {(task.state, task.note) for task in report.tasks} == {(TaskState.STOPPED, "ended with the job")}
 
 
 def test_never_started(job: Recorded) -> None:

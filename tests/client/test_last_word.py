@@ -58,8 +58,11 @@ def test_the_record_breaks_off(
     report = last_report(folder, record, sight)
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
-    left = TaskState.STOPPED if state is JobState.SUCCEEDED else TaskState.LOST
-    assert {task.state for task in report.tasks} == {left}
+    on_purpose = sight is not None and (sight.result is JobState.KILLED or sight.overdue)
+    left = {JobState.SUCCEEDED: "the end of its record is missing"}.get(state, "lost with the application master")
+    note = "ended with the job" if on_purpose else left
+    lost = TaskState.LOST if note.startswith("lost") else TaskState.STOPPED
+    assert {(task.state, task.note, task.since) for task in report.tasks} == {(lost, note, report.ended)}
     assert reason is None or (report.failure is not None and reason in report.failure.reason)
 
 

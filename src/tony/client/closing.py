@@ -41,10 +41,12 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
-        from tony.client.post_mortem import last_report
+        from tony.client.post_mortem import ended_with_the_job, last_report
 
         report = await beside(last_report, folder, record, sight)
         report = whose_signal(report, sight) if sight else _as_asked(folder, report)
+        if report.state is JobState.KILLED:
+            report = ended_with_the_job(report)
         _remove_secrets(folder)
         write_summary(folder, report)
         _remove_secrets(folder)  # once more: somebody who looked in between may have fetched them again

@@ -111,7 +111,7 @@ async def _watch(
 
 
 class _Sessions:
-    """Tells of further sessions. A quick restart happens between two reports: then the log says why, if it can be had."""
+    """Tells of further sessions. A quick one begins and ends between two reports: of that the log says why."""
 
     def __init__(self, home: Home, job_id: str, viewer: Viewer) -> None:
         self._home = home

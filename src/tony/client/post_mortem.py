@@ -8,12 +8,13 @@ from pathlib import Path
 
 from tony import clock
 from tony.client.closing import over_time
+from tony.client.master import whereabouts
 from tony.core.failures import EXIT_CODES
 from tony.core.machine import Application
 from tony.core.view import Surroundings
 from tony.core.view import report as view
 from tony.dataclass import replace
-from tony.errors import ExitCode, RecordError
+from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import log
 from tony.history.record import pending_report
 from tony.history.replay import replay
@@ -27,6 +28,7 @@ from tony.schedulers.base import Sight
 _QUOTED = 10
 #: Bytes of that log that are looked at for them.
 _LOOKED_AT = 16 * 1024
+_LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
@@ -41,15 +43,16 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
     if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
     if sight.overdue:
-        return over_time(report, sight.overdue)
+        return over_time(ended_with_the_job(report), sight.overdue)
     if sight.result is JobState.SUCCEEDED:
-        tasks = tuple(_untold(task) for task in report.tasks)
+        tasks = tuple(_told(task, "the end of its record is missing") for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
     reason = sight.note or f"the scheduler says that it was {sight.result.value}"
     if sight.result is JobState.KILLED:
         failure = replace(
             lost, failure_class=FailureClass.KILLED, cause="killed", reason=reason, others=(), tail=(), log=None
         )
+        report = ended_with_the_job(report)
         return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
     return replace(report, failure=replace(lost, reason=f"{reason} (the end of its record is missing)"))
 
@@ -86,6 +89,7 @@ def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport
     """The result was known, only the tidying up was not done: the result stands."""
     final = app.state.final
     assert final is not None
+    ended = report.ended or last_wall
     code = ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]
     return replace(
         report,
@@ -94,8 +98,8 @@ def _decided(app: Application, report: JobReport, last_wall: float) -> JobReport
         exit_code=int(code),
         am=None,
         waiting="",
-        ended=report.ended or last_wall,
-        tasks=tuple(_ended(task, TaskState.STOPPED, "stopped at the job's end") for task in report.tasks),
+        ended=ended,
+        tasks=tuple(_ended(task, TaskState.STOPPED, "stopped at the job's end", ended) for task in report.tasks),
     )
 
 
@@ -103,6 +107,7 @@ def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = ""
     ended = max(last_sign, _last_change(folder), report.submitted or 0.0)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
+    note += _without_supervisor(folder)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause="am-lost",
@@ -122,23 +127,37 @@ def _lost(folder: JobFolder, report: JobReport, last_sign: float, note: str = ""
         am=None,
         waiting="",
         ended=ended,
-        tasks=tuple(_ended(task, TaskState.LOST, "lost with the application master") for task in report.tasks),
+        tasks=tuple(_ended(task, TaskState.LOST, _LOST, ended) for task in report.tasks),
     )
 
 
-def _ended(task: TaskReport, state: TaskState, note: str) -> TaskReport:
+def _without_supervisor(folder: JobFolder) -> str:
+    """Why no other one followed, if that is because who would have seen to it was killed, too."""
+    with contextlib.suppress(RecordError, StorageError):
+        there = whereabouts(folder)
+        if there and there.supervisor is not None:
+            return f" Its supervisor (pid {there.supervisor}), which has the next one begin, was dead as well."
+    return ""
+
+
+def _ended(task: TaskReport, state: TaskState, note: str, at: float) -> TaskReport:
     if task.state in ENDED_TASK_STATES:
         return replace(task, pid=None, executor_pid=None)
     if task.state in _NEVER_RAN:
         state, note = TaskState.STOPPED, "never started"
-    return replace(task, state=state, pid=None, executor_pid=None, last_output_age=None, note=note)
+    return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)
 
 
-def _untold(task: TaskReport) -> TaskReport:
-    """It was not lost, only its end is nowhere written."""
-    if task.state is not TaskState.LOST:
+def ended_with_the_job(report: JobReport) -> JobReport:
+    """The report of a job that somebody ended on purpose: its tasks were not lost, they were to end."""
+    return replace(report, tasks=tuple(_told(task, "ended with the job") for task in report.tasks))
+
+
+def _told(task: TaskReport, note: str) -> TaskReport:
+    """It was not lost with its master, only its end is nowhere written. Others were lost before."""
+    if task.state is not TaskState.LOST or task.note != _LOST:
         return task
-    return replace(task, state=TaskState.STOPPED, note="the end of its record is missing")
+    return replace(task, state=TaskState.STOPPED, note=note)
 
 
 def _last_change(folder: JobFolder) -> float:

@@ -128,7 +128,9 @@ def test_masters_follow_one_another(folder: JobFolder) -> None:
 
 def test_attempts_are_counted(folder: JobFolder) -> None:
     """As many deaths as the job says, and no more."""
+    folder.am.write_text('{"pid":7,"supervisor":6}')
     code, said, attempts = play(folder, "kill", "kill", "kill", "0")
+    assert json.loads(folder.am.read_text()) == {"pid": 7, "supervisor": None}  # nobody is to say that it was killed
     assert (code, len(attempts)) == (128 + signal.SIGKILL, 3)
     assert "the last one: 3 of 3 attempts (am_attempts) have died within 10 minutes" in said
 

@@ -20,14 +20,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from tony import bootstrap, clock
-from tony.errors import ExitCode
+from tony.errors import ExitCode, TonyError
+from tony.history.files import read_json, write_json
 from tony.linux import identity, life_lock, process, refusals
 from tony.linux.box import Box
 from tony.model.layout import JobFolder
@@ -212,6 +213,14 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
+def _sign_off(folder: JobFolder) -> None:
+    """Says that we are not to be missed: who finds our pid in there finds that we were killed."""
+    with contextlib.suppress(TonyError):
+        there = read_json(folder.am)
+        if isinstance(there, Mapping):
+            write_json(folder.am, {**there, "supervisor": None})
+
+
 def _give_up(folder: JobFolder) -> None:
     """Tells executors to end, and waits for that. Whoever reads the job's record meanwhile may close it.
 
@@ -219,6 +228,7 @@ def _give_up(folder: JobFolder) -> None:
     """
     if _present:
         _present.let_go()  # first: whoever closes the record removes what nobody holds
+    _sign_off(folder)
     life_lock.let_go(folder.am_lock)
     own = os.getsid(0)
     told: set[int] = set()
