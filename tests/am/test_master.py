@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.am.played_job import PlayedJob, play, until
-from tests.core.specs import FAILED, OK, workers
+from tests.core.specs import FAILED, OK, roles, workers
 from tony.core.events import ContainerEnded
 from tony.errors import ProtocolError
 from tony.model.exit import ExitStatus
+from tony.model.job import Role
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
@@ -110,6 +112,25 @@ def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path)
     events = [e.event for e in job.entries()]
     assert ContainerEnded(container="c-1", cause="its executor was killed by SIGKILL", silent=True) in events
     assert "deadline" not in [event.kind for event in events]
+
+
+def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
+    """The gang is complete and waits for nobody any more: that it would have gone without some does not come later."""
+    wait = 0.3
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await until(lambda: sum(bool(e.runs) for e in job.executors.values()) == 2)
+        over = time.monotonic() + wait + 0.1
+        await until(lambda: time.monotonic() > over)
+        for executor in job.executors.values():
+            executor.exit(OK)
+
+    role = Role(instances=2, min_instances=1)
+    spec = replace(roles(worker=role), gang_wait=wait, gang_patience=None)
+    job, finish = play(tmp_path, spec, runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    kinds = [entry.event.kind for entry in job.entries()]
+    assert "deadline" not in kinds[kinds.index("gathered") :]
 
 
 def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Path) -> None:

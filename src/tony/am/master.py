@@ -376,7 +376,7 @@ class Master:
         """Timers of the loop may fire a little early by our own clock; the machine would not take that."""
         if self._clock.now() < at:
             self._wake_at(at, name)
-        else:
+        elif name in self.app.state.timers:  # the last deadline of all may be cancelled, and no other takes its place
             self.feed(ev.Deadline(name=name))
 
     # --- the wire -------------------------------------------------------------------------------------------------
