@@ -12,6 +12,12 @@ from tony.model.ids import TaskId
 
 TASK = TaskId("worker", 1)
 STATUS = ExitStatus(reason=ExitReason.EXITED, signal="SIGSEGV", duration=12.0)
+KILLED = ExitStatus(
+    reason=ExitReason.STOPPED,
+    signal="SIGKILL",
+    message="stopped; it did not end within 6 s of SIGTERM and was killed",
+    duration=8.6,
+)
 
 CASES: list[tuple[ev.Event, str]] = [
     (
@@ -41,6 +47,10 @@ CASES: list[tuple[ev.Event, str]] = [
         ev.Exited(task=TASK, session=1, try_=1, status=STATUS, at=3.0, exports={"A": "x", "B": None, "C": "y"}),
         "worker:1 of session 1: killed by SIGSEGV after 12 s; exports A, C; printed nothing for B",
     ),
+    (
+        ev.Exited(task=TASK, session=1, try_=1, status=KILLED, at=3.0),
+        "worker:1 of session 1: stopped; it did not end within 6 s of SIGTERM and was killed; it ran for 8.6 s",
+    ),
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
     (
         ev.ContainerEnded(container="c-1", cause="node lost", presumed=True, contact=1.0, lease=600.0),
@@ -61,7 +71,14 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Deadline(name="gang-pause"), "gang-pause: the gang asks again for all that is missing"),
     (ev.ActionFailed(action="launch", cause="no", task=TASK), "launch worker:1: no"),
     (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
-    (ev.Snapshot(digest="0123456789abcdef"), "0123456789ab"),
+    (
+        ev.Deadline(name="shrink-after"),
+        "shrink-after: the wait is over; the gang goes without those that lack a container, if there are enough",
+    ),
+    (
+        ev.Snapshot(digest="0123456789abcdef"),
+        "the state's digest is 0123456789ab; a replay of this log must come to the same",
+    ),
 ]
 
 

@@ -14,9 +14,9 @@ from tony.units import format_duration
 _DEADLINES = {
     "gang-patience": "gang-patience: nothing more was granted, and containers are missing",
     "gang-pause": "gang-pause: the gang asks again for all that is missing",
-    "gang-wait": "gang-wait: the gang goes without those that have no container, if there are enough",
+    "gang-wait": "gang-wait: the wait is over; the gang goes without those that lack a container, if there are enough",
     "gang-soon": "gang-soon: no further container has come meanwhile",
-    "shrink-after": "shrink-after: the gang goes without those that have no container, if there are enough",
+    "shrink-after": "shrink-after: the wait is over; the gang goes without those that lack a container, if there are enough",
 }
 
 
@@ -69,7 +69,8 @@ def describe(event: ev.Event) -> str:
             return f"{event.task} printed its first line"
         case ev.Exited():
             status = event.status
-            ended = f"{status.describe()} after {format_duration(status.duration)}"
+            ran = format_duration(status.duration)
+            ended = f"{status.message}; it ran for {ran}" if status.message else f"{status.describe()} after {ran}"
             return f"{event.task} of session {event.session}: {ended}{_exports(event.exports)}"
         case ev.ContainerEnded():
             unseen = "; nobody has seen it end" if event.presumed else ""
@@ -90,5 +91,5 @@ def describe(event: ev.Event) -> str:
             on = event.task or event.container or ""
             return f"{event.action} {on}: {event.cause}"
         case ev.Snapshot():
-            return event.digest[:12]
+            return f"the state's digest is {event.digest[:12]}; a replay of this log must come to the same"
     return ""
