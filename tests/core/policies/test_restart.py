@@ -64,7 +64,7 @@ TABLE = [
     # max_restarts, charged so far, for ports so far, cause -> restart, charged, the reason
     (0, 0, 0, "program", False, True, "max_restarts = 0"),
     (1, 0, 0, "program", True, True, "restart 1 of 1"),
-    (1, 1, 0, "program", False, True, "all 1 restarts (max_restarts) are used up"),
+    (1, 1, 0, "program", False, True, "the one restart (max_restarts) is used up"),
     (3, 2, 0, "lost", True, True, "restart 3 of 3"),
     (0, 0, 0, "port-collision", True, False, "not charged: a reserved port was taken (1 of 3)"),
     (0, 0, 2, "port-collision", True, False, "not charged: a reserved port was taken (3 of 3)"),

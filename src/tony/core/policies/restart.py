@@ -143,8 +143,7 @@ def _by_budget(state: State, now: float, task: Task | None, alone: Task | None, 
     within = f" within {format_duration(window)}" if window else ""
     limit, used = state.spec.max_restarts, len(counted)
     if used >= limit:
-        said = f"all {limit} restarts{within} (max_restarts) are used up" if limit else "max_restarts = 0"
-        return Decision(False, said)
+        return Decision(False, _used_up(limit, within, "max_restarts"))
     reason = f"restart {used + 1} of {limit}{within}"
     name = task.id.role if task else ""
     own = state.roles[name].spec.max_restarts if task else None
@@ -152,12 +151,17 @@ def _by_budget(state: State, now: float, task: Task | None, alone: Task | None, 
         mine = sum(each.role == name for each in counted)
         if mine >= own:
             key = f"roles.{name}.max_restarts"
-            said = f"all {own} restarts of {name}{within} ({key}) are used up" if own else f"{key} = 0"
-            return Decision(False, said)
+            return Decision(False, _used_up(own, f" of {name}{within}", key))
         reason += f", {mine + 1} of {own} for {name}"
     before = sum(each.alone == (alone.name if alone else "") for each in counted)
     delay = backoff(state.spec.backoff, before, _seed(state, alone))
     return Decision(True, reason, delay, early=early)
+
+
+def _used_up(limit: int, which: str, key: str) -> str:
+    if limit == 1:
+        return f"the one restart{which} ({key}) is used up"
+    return f"all {limit} restarts{which} ({key}) are used up" if limit else f"{key} = 0"
 
 
 def counting(state: State, now: float) -> Sequence[Restart]:
