@@ -73,7 +73,7 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.ActionFailed(action="kill", cause="no", container="c-1"), "kill c-1: no"),
     (
         ev.Deadline(name="shrink-after"),
-        "shrink-after: the wait for containers is over; the gang goes without those that have none, if there are enough",
+        "shrink-after: the wait is over; the gang goes without who has no container, if there are enough",
     ),
     (
         ev.Snapshot(digest="0123456789abcdef"),

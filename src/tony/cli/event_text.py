@@ -14,9 +14,9 @@ from tony.units import format_duration
 _DEADLINES = {
     "gang-patience": "gang-patience: nothing more was granted, and containers are missing",
     "gang-pause": "gang-pause: the gang asks again for all that is missing",
-    "gang-wait": "gang-wait: the wait for containers is over; the gang goes without those that have none, if there are enough",
+    "gang-wait": "gang-wait: the wait is over; the gang goes without who has no container, if there are enough",
     "gang-soon": "gang-soon: no further container has come meanwhile",
-    "shrink-after": "shrink-after: the wait for containers is over; the gang goes without those that have none, if there are enough",
+    "shrink-after": "shrink-after: the wait is over; the gang goes without who has no container, if there are enough",
 }
 
 
