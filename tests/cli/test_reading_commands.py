@@ -26,10 +26,11 @@ from tony.core import events as ev
 from tony.history.log import settings_digest
 from tony.history.record import write_summary
 from tony.model.codec import from_plain
+from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 
 Recorded = tuple[JobFolder, JobRecord]
@@ -97,6 +98,23 @@ class TestStatus:
         for command in ("status", "history"):
             out = tony(command, JOB).out
             assert "\n\nrestarted 2 times:\n  session 2: it \\x1bfailed\n  session 3: no reason is known\n" in out
+
+    def test_restarts_of_one_task_alone(self, tony: Tony, job: Recorded) -> None:
+        """They count as well, and stay when a later session has begun."""
+        folder, record = job
+        failure, reason = "worker:1 was killed by SIGKILL", "only worker:1: restart 1 of 2"
+        alone = ev.Judged(task=TaskId("worker", 1), failure=failure, decision="retry", reason=reason)
+        logged(
+            folder, [ev.SessionOpened(session=1, reason="go"), alone, ev.SessionOpened(session=2, reason="it failed")]
+        )
+        last = replace(failed(folder, record), session=2, restarts=Restarts(charged=2, most=2, free=0))
+        write_summary(folder, last)
+        said = "  session 1, worker:1 alone: worker:1 was killed by SIGKILL (restart 1 of 2)\n"
+        for command in ("status", "history"):
+            out = tony(command, JOB).out
+            assert f"\n\nrestarted 2 times:\n{said}  session 2: it failed\nrestarts: 2 of 2 (max_restarts)\n" in out
+        write_summary(folder, replace(last, session=1))
+        assert f"\n\nrestarted once:\n{said}restarts: 2 of 2" in tony("status", JOB).out
 
     def test_restarts_that_the_log_here_lacks(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """The last one is in the report; the others come with the log, if that can be had by now."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.client.played_master import logged, recorded
-from tony.core.events import SessionOpened, Snapshot
+from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.history.log import segments
-from tony.history.sessions import session_reasons
+from tony.history.sessions import lone_restarts, session_reasons
+from tony.model.ids import TaskId
 from tony.model.layout import Home
 
 
@@ -22,3 +23,15 @@ def test_reasons(tmp_path: Path) -> None:
     with segments(folder.path)[-1].open("ab") as file:
         file.write(b'"session-opened" torn\n{"event": "session-opened"}\n')
     assert session_reasons(folder) == {1: "go", 2: "it failed"}
+
+
+def test_lone_restarts(tmp_path: Path) -> None:
+    """Each with its session; a verdict of another kind is none."""
+    folder, _ = recorded(Home(tmp_path))
+    first, second = (
+        Judged(task=TaskId("worker", index), failure="it failed", decision="retry", reason="why") for index in range(2)
+    )
+    opened = [SessionOpened(session=number, reason="go") for number in (1, 2)]
+    gang = Judged(task=TaskId("worker", 0), failure="it failed", decision="restart", reason="why")
+    logged(folder, [opened[0], first, gang, opened[1], second])
+    assert lone_restarts(folder) == [(1, first), (2, second)]

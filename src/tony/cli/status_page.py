@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 
 from tony import clock
@@ -20,16 +21,21 @@ _LAST_SESSIONS = 5
 
 
 def status_page(
-    report: JobReport, columns: int | None = None, sessions: Mapping[int, str] = MappingProxyType({})
+    report: JobReport,
+    columns: int | None = None,
+    sessions: Mapping[int, str] = MappingProxyType({}),
+    alone: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
     """What `tony status` prints.
 
     Args:
         columns: how wide the terminal is; None: nothing is cut.
         sessions: further session -> why it began.
+        alone: session, and which task started again alone in it, and why.
     """
     now = clock.wall()
-    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report), *_restarts(report, sessions)]
+    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report)]
+    lines += _restarts(report, sessions, alone)
     if report.waiting:
         lines += ["", safe(report.waiting)]
     verdict = page(report)
@@ -59,6 +65,25 @@ def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 
+def lone_restarts(folder: JobFolder, report: JobReport) -> list[tuple[int, str]]:
+    """Session, and which task started again alone in it, and why; nothing is read for a job in which nothing did."""
+    if report.restarts is None:
+        return []
+    from tony.history import sessions
+
+    return [
+        (session, f"{said.task} alone: {said.failure} ({said.reason.removeprefix(f'only {said.task}: ')})")
+        for session, said in sessions.lone_restarts(folder)
+        if session <= report.session
+    ]
+
+
+def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
+    """Whether there were more restarts than further sessions and these."""
+    often = report.restarts.charged + report.restarts.free if report.restarts else 0
+    return often > max(0, report.session - 1) + len(alone)
+
+
 def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     """Whether neither the log here nor the report says why each of the sessions began."""
     from tony.history.sessions import session_reasons
@@ -83,14 +108,16 @@ def _budget(report: JobReport) -> list[str]:
     return ["", f"restarts: {said.charged} of {said.most} (max_restarts){free}"]
 
 
-def _restarts(report: JobReport, sessions: Mapping[int, str]) -> list[str]:
-    if not sessions:
+def _restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequence[tuple[int, str]]) -> list[str]:
+    told = [(number, f"  session {number}: {reason}") for number, reason in sessions.items()]
+    told += [(number, f"  session {number}, {said}") for number, said in alone]
+    told.sort(key=itemgetter(0))  # a session begins before anything starts again in it
+    if not told:
         return _budget(report)
-    often = "once" if len(sessions) == 1 else f"{len(sessions)} times"
-    last = list(sessions.items())[-_LAST_SESSIONS:]
-    shown = f", the last {len(last)} of them" if len(last) < len(sessions) else ""
-    said = (safe(f"  session {number}: {reason}") for number, reason in last)
-    return ["", f"restarted {often}{shown}:", *said, *_budget(report)[1:]]
+    often = "once" if len(told) == 1 else f"{len(told)} times"
+    last = told[-_LAST_SESSIONS:]
+    shown = f", the last {len(last)} of them" if len(last) < len(told) else ""
+    return ["", f"restarted {often}{shown}:", *(safe(line) for _, line in last), *_budget(report)[1:]]
 
 
 def headline(report: JobReport, now: float) -> str:

@@ -1,4 +1,4 @@
-"""Why a job's sessions began, and with how many tasks."""
+"""Why a job's sessions began, and with how many tasks; which tasks started again alone within them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from tony.core.events import Event, Gathered, SessionOpened
+from tony.core.events import Event, Gathered, Judged, SessionOpened
 from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.log import LONGEST_LINE, decode_entry, segments
@@ -31,15 +31,27 @@ def session_reasons(folder: JobFolder) -> dict[int, str]:
     return {event.session: event.reason for event in _events(folder, SessionOpened)}
 
 
-def _events(folder: JobFolder, cls: type[E]) -> Iterator[E]:
-    """Every event of a kind. Lines of others are not even taken apart: a log may have a hundred thousand of them."""
-    kind = cls.kind.encode()
+def lone_restarts(folder: JobFolder) -> list[tuple[int, Judged]]:
+    """Session and verdict of each restart of one task alone, in order."""
+    session = 0
+    found = []
+    for event in _events(folder, SessionOpened, Judged):
+        if isinstance(event, SessionOpened):
+            session = event.session
+        elif isinstance(event, Judged) and event.decision == "retry":
+            found.append((session, event))
+    return found
+
+
+def _events(folder: JobFolder, *classes: type[E]) -> Iterator[E]:
+    """Every event of some kinds. Lines of others are not even taken apart: a log may have very many."""
+    kinds = [cls.kind.encode() for cls in classes]
     with contextlib.suppress(OSError):
         for path in segments(folder.path):
             with path.open("rb") as file:
                 while line := file.readline(LONGEST_LINE):
-                    if kind in line:
+                    if any(kind in line for kind in kinds):
                         with contextlib.suppress(RecordError):
                             event = decode_entry(str(path), line, 0).event
-                            if isinstance(event, cls):
+                            if isinstance(event, classes):
                                 yield event

@@ -13,7 +13,7 @@ from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
 from tony.cli.commands.list import _row
 from tony.cli.event_text import EventTeller
-from tony.cli.status_page import further_sessions, status_page
+from tony.cli.status_page import further_sessions, lone_restarts, status_page
 from tony.cli.story import Story
 from tony.cli.text import safe
 from tony.client.failure import error_of
@@ -61,7 +61,9 @@ def event_log(data: bytes) -> None:
         hold(_PLACE.search(str(error)), error)
         raise
     finally:
-        further_sessions(folder, from_plain(JobReport, {**plain_of(JobReport), "session": 5}))
+        stands = from_plain(JobReport, {**plain_of(JobReport), "session": 5})
+        further_sessions(folder, stands)
+        lone_restarts(folder, stands)
 
 
 def event_tail(data: bytes) -> None:

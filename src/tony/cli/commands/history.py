@@ -10,7 +10,7 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
 from tony.cli.standing import report_of
-from tony.cli.status_page import further_sessions, status_page
+from tony.cli.status_page import further_sessions, lone_restarts, status_page
 from tony.cli.text import columns_of, table
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
@@ -36,7 +36,8 @@ def command(job: str, as_json: bool) -> None:
         return
     say_all(table([("record", str(home.job(name).path)), *((word, str(path)) for word, path in places.items())]))
     say()
-    say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
+    folder = home.job(name)
+    say_all(status_page(report, columns_of(), further_sessions(folder, report), lone_restarts(folder, report)))
 
 
 def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:

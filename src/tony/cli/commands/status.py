@@ -8,10 +8,10 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
-from tony.cli.standing import report_of
-from tony.cli.status_page import further_sessions, lacks_reasons, status_page
+from tony.cli.standing import record_here, report_of
+from tony.cli.status_page import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.cli.text import columns_of
-from tony.errors import TonyError
+from tony.errors import InfraError, TonyError
 from tony.model.layout import Home
 from tony.model.report import JobReport
 
@@ -31,7 +31,11 @@ def command(job: str, as_json: bool) -> None:
     else:
         if report.session > 1 and (not report.state.ended or lacks_reasons(home.job(name), report)):
             _bring_reasons(home, name, report)
-        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report)))
+        alone = lone_restarts(home.job(name), report)
+        if not report.state.ended and lacks_restarts(report, alone):
+            with contextlib.suppress(InfraError):
+                alone = lone_restarts(record_here(home, name), report)
+        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report), alone))
 
 
 def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
