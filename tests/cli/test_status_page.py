@@ -66,6 +66,25 @@ def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
     assert lines[-3:] == ["", "session 1:", "  worker has 1 of 2 tasks (min 1)"]
 
 
+@pytest.mark.parametrize(
+    ("state", "states", "said"),
+    [
+        (JobState.STARTING, "registered starting", "has 2 of 2 tasks (min 1)"),
+        (JobState.STARTING, "registered requested", "wants 2 of 2 tasks (min 1); 1 with a container"),
+        (JobState.QUEUED, "requested requested", "wants 2 of 2 tasks (min 1); none with a container"),
+        (JobState.QUEUED, "pending pending", "wants 2 of 2 tasks (min 1); none with a container"),
+        (JobState.SUCCEEDED, "succeeded stopped", "has 2 of 2 tasks (min 1)"),
+        (JobState.FAILED, "stopped stopped", "wanted 2 of 2 tasks (min 1); none of them ran"),
+    ],
+)
+def test_a_job_whose_tasks_lack_containers(state: JobState, states: str, said: str) -> None:
+    """How many are wanted, and how many are there: a container is not taken for granted."""
+    session = 0 if "none" in said else 1
+    tasks = tuple(task(f"worker:{n}", TaskState(word), session=session) for n, word in enumerate(states.split()))
+    size = RoleSize(role="worker", tasks=2, least=1, most=2)
+    assert f"  worker {said}" in status_page(replace(report(state), tasks=tasks, sizes=(size,)))
+
+
 def test_a_job_that_failed() -> None:
     """The page of its failure is below; a note that only repeats the exit is left out."""
     tasks = (
@@ -81,7 +100,7 @@ def test_a_job_that_failed() -> None:
         "worker:1  failed   here  -    12:00:00 (0 s)  1        -       3",
     ]
     assert lines[4:6] == ["", "job local-1 (digits) failed after 8 s: worker:1 on here: exit code 3"]
-    assert lines[-1] == "  tony status local-1"
+    assert lines[-3:] == ["", "next:", "  tony events local-1"], "not what is being read"
 
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:

@@ -10,7 +10,8 @@ from tony import clock
 from tony.cli.text import age, clock_time, safe, table
 from tony.client.failure import page
 from tony.model.layout import JobFolder
-from tony.model.report import FailureClass, JobReport, TaskReport
+from tony.model.report import FailureClass, JobReport, RoleSize, TaskReport
+from tony.model.states import TaskState
 from tony.units import format_duration
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
@@ -38,7 +39,7 @@ def status_page(
     lines += _restarts(report, sessions, alone)
     if report.waiting:
         lines += ["", safe(report.waiting)]
-    verdict = page(report)
+    verdict = page(report, here="status")
     if report.state.ended and verdict:
         lines += ["", *(safe(line) for line in verdict)]
     elif report.failure is not None:
@@ -96,8 +97,30 @@ def _sizes(report: JobReport) -> list[str]:
     """Of roles that may have fewer tasks: how many they have in the present session."""
     if not report.sizes or not report.session:
         return []
-    said = [f"  {size.role} has {size.tasks} of {size.most} tasks (min {size.least})" for size in report.sizes]
-    return ["", f"session {report.session}:", *map(safe, said)]
+    return ["", f"session {report.session}:", *(safe(f"  {_size(report, size)}") for size in report.sizes)]
+
+
+def _size(report: JobReport, size: RoleSize) -> str:
+    """With how many tasks the session goes; as long as some lack a container, how many are wanted and how many there.
+
+    Of a job that has ended, those are there whose programs were started.
+    """
+    there = sum(_is_there(task, report.session) for task in report.tasks if task.role == size.role)
+    count = f"{size.tasks} of {size.most}"
+    if there >= size.tasks:
+        return f"{size.role} has {count} tasks (min {size.least})"
+    if report.state.ended:
+        return f"{size.role} wanted {count} tasks (min {size.least}); {there or 'none'} of them ran"
+    return f"{size.role} wants {count} tasks (min {size.least}); {there or 'none'} with a container"
+
+
+def _is_there(task: TaskReport, session: int) -> bool:
+    if task.state in (TaskState.STARTING, TaskState.REGISTERED):
+        return True
+    if task.state in (TaskState.PENDING, TaskState.REQUESTED):
+        return False
+    ran = task.state in (TaskState.SUCCEEDED, TaskState.FAILED)  # maybe in an earlier session, and it need not again
+    return ran or task.session == session
 
 
 def _budget(report: JobReport) -> list[str]:

@@ -30,10 +30,13 @@ def outcome(report: JobReport) -> str:
     return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
 
 
-def page(report: JobReport) -> list[str]:
+def page(report: JobReport, here: str = "") -> list[str]:
     """What somebody reads whose job failed; nothing for a job that did not.
 
     Names and a program's last lines stand in it as they are: whoever prints it must make them harmless.
+
+    Args:
+        here: the command that shows it, which need not be typed next.
     """
     failure = report.failure
     if failure is None or report.state is JobState.SUCCEEDED:
@@ -47,7 +50,7 @@ def page(report: JobReport) -> list[str]:
         *_others(failure),
         "",
         "next:",
-        *(f"  {line}" for line in _next(report, failure)),
+        *(f"  {line}" for line in _next(report, failure, here)),
     ]
 
 
@@ -109,12 +112,13 @@ def _others(failure: Failure) -> list[str]:
     return ["", "after it:", *(f"  {line}" for line in failure.others)] if failure.others else []
 
 
-def _next(report: JobReport, failure: Failure) -> list[str]:
+def _next(report: JobReport, failure: Failure, here: str) -> list[str]:
     commands = []
     if failure.task and _output(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
-    commands.append(f"tony status {report.job}")
-    if failure.failure_class is not FailureClass.USER:
+    if here != "status":
+        commands.append(f"tony status {report.job}")
+    if failure.failure_class is not FailureClass.USER or not commands:
         commands.append(f"tony events {report.job}")
     return commands
