@@ -317,6 +317,11 @@ class TestLogs:
         write_summary(folder, succeeded(folder, record))
         assert tony("logs", "last").out == "one\n"
 
+    def test_who_follows_hears_how_the_job_ended(self, tony: Tony, job: Recorded) -> None:
+        """In one line beside the output, as who follows a living job."""
+        write_summary(job[0], succeeded(*job))
+        assert tony("logs", JOB, "worker:1", "-f").err.startswith(f"tony: job {JOB} (digits) succeeded after ")
+
     def test_bytes_pass_unchanged(self, job: Recorded, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
         """Carriage returns, too, as long as no terminal reads them."""
         write_log(job[0], "worker-0.s3.t1.out", "\r 25%\r 50%\r\n")
@@ -362,7 +367,8 @@ class TestLogs:
 
             with beside.story(tell):
                 answer = tony("logs", JOB, "--follow")
-        assert (answer.code, answer.out, answer.err) == (0, "worker:0 | a\nworker:1 | b\n", "")
+        ended = f"tony: job {JOB} (digits) failed after 8 s: worker:1 on here: exit code 3\n"
+        assert (answer.code, answer.out, answer.err) == (0, "worker:0 | a\nworker:1 | b\n", ended)
 
 
 def played(folder: JobFolder, record: JobRecord) -> None:

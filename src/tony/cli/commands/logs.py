@@ -70,9 +70,11 @@ def command(
 def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail: int | None, *, live: bool) -> None:
     import asyncio
 
+    from tony.client.failure import outcome, page
     from tony.client.following import follow
 
-    asyncio.run(follow(home, job, viewer, selection, tail, live=live))
+    report = asyncio.run(follow(home, job, viewer, selection, tail, live=live))
+    warn((page(report) or [outcome(report)])[0])
 
 
 def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
