@@ -20,15 +20,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from tony import bootstrap, clock
-from tony.errors import ExitCode, TonyError
-from tony.history.files import read_json, write_json
+from tony.errors import ExitCode
 from tony.linux import identity, life_lock, process, refusals
 from tony.linux.box import Box
 from tony.model.layout import JobFolder
@@ -215,10 +214,12 @@ def _name(number: int) -> str:
 
 def _sign_off(folder: JobFolder) -> None:
     """Says that we are not to be missed: who finds our pid in there finds that we were killed."""
-    with contextlib.suppress(TonyError):
-        there = read_json(folder.am)
-        if isinstance(there, Mapping):
-            write_json(folder.am, {**there, "supervisor": None})
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        text = json.dumps({**json.loads(folder.am.read_bytes()), "supervisor": None})
+        draft = folder.am.with_name(f".{folder.am.name}.{os.getpid()}.new")
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o600)
+        os.replace(draft, folder.am)
 
 
 def _give_up(folder: JobFolder) -> None:
