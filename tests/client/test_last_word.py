@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.client.played_master import JOB, PlayedMaster, logged, recorded, standing
+from tests.client.played_master import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
 from tests.client.test_closing import exited, started
 from tony.client import elsewhere, facts, killing, unfinished
 from tony.client.killing import kill
@@ -19,6 +19,7 @@ from tony.client.post_mortem import last_report
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
+from tony.history.files import write_json
 from tony.history.record import read_summary
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
@@ -326,6 +327,44 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
         JobState.RUNNING,
         "its scheduler has not heard of its application master again",
     )
+
+
+class WithoutFiles(Elsewhere):
+    """The file system with the job's record is away."""
+
+    async def fetch(self, folder: JobFolder) -> None:
+        raise SchedulerError("no NameNode answers:\n  nobody listens there")
+
+
+async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
+    """What was heard here last is told, and why it is not more; as soon as the log has more, that is told."""
+    folder, record = recorded(home)
+    running = replace(standing(folder, record, JobState.RUNNING, TaskState.RUNNING), session=2, submitted=LONG_AGO + 2)
+    async with PlayedMaster(folder, running):
+        await elsewhere.look(folder, record, Elsewhere(folder))
+    gap = Sight(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
+    report = await elsewhere.look(folder, record, WithoutFiles(folder, gap))
+    assert report == replace(
+        running,
+        folder=str(folder.path),
+        attempt=2,
+        am=None,
+        waiting=(
+            "attempt 1 of its application master died; attempt 2 is to go on: waiting for resources to be assigned for "
+            "AM. Its record is out of reach (no NameNode answers), so this is the last that was heard of it"
+        ),
+    )
+    folder.events(1).unlink()
+    logged(folder, started())
+    again = await elsewhere.look(folder, record, Elsewhere(folder, gap))
+    assert again is not None
+    assert (again.session, again.submitted) == (2, LONG_AGO + 2)
+    write_json(folder.heard, to_plain(replace(running, session=1)))
+    newer = await elsewhere.look(folder, record, Elsewhere(folder, gap))
+    assert newer is not None
+    assert (newer.session, newer.submitted, newer.tasks[0].pid) == (1, LONG_AGO + 2, 60)
+    elsewhere.keep(folder, replace(newer, state=JobState.SUCCEEDED))
+    assert not folder.heard.exists()
 
 
 async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

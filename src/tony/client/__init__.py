@@ -35,5 +35,6 @@ It runs on other machines, and its folder here follows it:
 It ends:
 
     failure                 its end in words
+    last_known              how it stood when it was heard of last, where nobody answers for it
     closing, post_mortem    the record of a job whose master died
 """

@@ -12,7 +12,7 @@ import contextlib
 import shutil
 
 from tony import clock
-from tony.client import unfinished
+from tony.client import last_known, unfinished
 from tony.client.closing import by_a_signal, close_lost, whose_signal
 from tony.client.home import prepare
 from tony.client.master import Whereabouts, ask_report, whereabouts
@@ -70,6 +70,7 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
         return None
     if by_a_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
         return None
+    last_known.note(folder, report)
     return replace(report, folder=str(folder.path))
 
 
@@ -118,20 +119,36 @@ async def _from_itself(folder: JobFolder) -> JobReport | None:
 async def _unregistered(folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight) -> JobReport:
     """A job that lives, and whose scheduler knows no master of it: not yet, or not again since one of them began anew,
     the master or the scheduler."""
-    if sight.attempt > 1:
-        with contextlib.suppress(InfraError):
-            await submitter.fetch(folder)
+    there, trouble = whereabouts(folder), ""
+    if sight.attempt > 1 or there:
+        trouble = await _fetch(folder, submitter)
     if not segments(folder.path) and not folder.am.exists():
         return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
     report = await _from_itself(folder)
     if report is None:
-        from tony.client.post_mortem import as_logged  # late: it loads the whole machine
-
-        again = f"attempt {sight.attempt} of its application master is to go on"
-        unheard = "its scheduler has not heard of its application master again"
-        waiting = sight.note or (again if sight.attempt > 1 else unheard)
-        report = replace(await beside(as_logged, folder, record), waiting=waiting)
+        report = await beside(last_known.known, folder, record, fresh=not trouble)
+        before = max(1, report.attempt, there.attempt if there else 0)
+        waiting = sight.note
+        if sight.attempt > before:
+            died = f"attempt {sight.attempt - 1} of its application master died; attempt {sight.attempt} is to go on"
+            report = replace(report, attempt=sight.attempt, am=None)
+            waiting = f"{died}: {sight.note}" if sight.note else died
+        elif not waiting and sight.attempt > 1:
+            waiting = f"attempt {sight.attempt} of its application master is to go on"
+        report = replace(
+            report, waiting=(waiting or "its scheduler has not heard of its application master again") + trouble
+        )
     return report
+
+
+async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
+    """Brings what there is of the record; answers what is to be said if that cannot be had now."""
+    try:
+        await submitter.fetch(folder)
+    except InfraError as error:
+        why = str(error).partition("\n")[0].rstrip(":")
+        return f". Its record is out of reach ({why}), so this is the last that was heard of it"
+    return ""
 
 
 async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
@@ -139,14 +156,11 @@ async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter)
 
     That may be one that still writes the end of its record, and one that died with its node.
     """
-    with contextlib.suppress(InfraError):
-        await submitter.fetch(folder)
-    from tony.client.post_mortem import as_logged  # late: it loads the whole machine
-
+    trouble = await _fetch(folder, submitter)
     there = whereabouts(folder)
     where = f" at {there.address.removeprefix('tls:')}" if there else ""
-    waiting = f"its application master does not listen{where} any more, and its end has not been told yet"
-    return replace(await beside(as_logged, folder, record), waiting=waiting)
+    waiting = f"its application master does not listen{where} any more, and its end has not been told yet{trouble}"
+    return replace(await beside(last_known.known, folder, record, fresh=not trouble), waiting=waiting)
 
 
 def note_master(folder: JobFolder, sight: Sight) -> None:
@@ -180,7 +194,7 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
 def forget_secrets(folder: JobFolder) -> None:
     """Nobody will be asked any more."""
     shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_lock, folder.kill_request):
+    for path in (folder.am, folder.am_lock, folder.kill_request, folder.heard):
         with contextlib.suppress(OSError):
             path.unlink()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tony import clock
-from tony.client import elsewhere, facts
+from tony.client import elsewhere, facts, last_known
 from tony.client.inotify import FolderWatch
 from tony.client.log_names import Selection
 from tony.client.log_reader import Line, portions
@@ -151,7 +151,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     record = record_of(home, job_id)
     submitter = facts.submitter_of(home, record)
     far = not submitter.capabilities.same_host
-    with FolderWatch() as changes:
+    with FolderWatch() as changes, last_known.Heard(folder if far else None) as heard:
         changes.add(folder.path)
         pause = _SOON
         asker = _Asker(home, record, notice)
@@ -161,6 +161,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pause = _SOON
+                        heard.last = None if message.final else message.report
                         asker.heard()
                         attempts.tell(message.report)
                         if message.final and far:
@@ -172,6 +173,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                 broken = None
             except ConnectionFailed as error:
                 broken = None if error.gone else error
+            heard.keep()
             report = await asker.ask()
             another = report is not None and attempts.tell(report)
             if report is not None:

@@ -10,6 +10,7 @@
     job.json            who, when, and the resolved job file, secrets out
     am.json             the living application master: pid, host, attempt, address; its supervisor's pid (local)
     am.lock             held (flock) as long as the application master lives, or who has the next one begin (local)
+    heard.json          the last report that was heard here of a job that runs elsewhere, until it has ended
     kill.json           somebody wants the job to end, and no application master answered: the next one obeys
     am.log              its own log, over all attempts
     events.<n>.jsonl    event log, one segment per attempt
@@ -96,6 +97,11 @@ class JobFolder:
     def am_lock(self) -> Path:
         """Held as long as the application master lives."""
         return self.path / "am.lock"
+
+    @property
+    def heard(self) -> Path:
+        """The last report that was heard here of a job that runs elsewhere."""
+        return self.path / "heard.json"
 
     @property
     def kill_request(self) -> Path:
