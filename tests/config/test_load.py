@@ -561,3 +561,13 @@ def test_importing_and_loading_toml_brings_no_yaml_in() -> None:
         "assert not {'yaml', 'tomlkit', 'difflib', 'importlib.metadata'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": os.environ["PATH"]}, timeout=60)
+
+
+def test_a_wait_that_nothing_waits_for(tmp_path: Path) -> None:
+    """It is worth a remark where the job itself sets it; a site's default may be for other jobs."""
+    text = 'command = "x"\ngang_wait = "5s"\n[roles.worker]\ninstances = {}\n'
+    site = write(tmp_path, 'shrink_after = "9s"', "site.toml")
+    resolved = resolve(tmp_path, text.format(3), sites=[site])
+    assert [(note.key, note.source) for note in resolved.notes] == [("gang_wait", "job.toml:2")]
+    assert "no role may have fewer tasks than it asks for" in resolved.notices[0]
+    assert resolve(tmp_path, text.format("{ min = 2, max = 3 }"), sites=[site]).notes == ()

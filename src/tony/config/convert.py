@@ -18,6 +18,8 @@ from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
 MAX_ARGUMENT = 128 * 1024
+#: How a role is written that has as many tasks as there are.
+ELASTIC_EXAMPLE = "{ min = 2, max = 8 }"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,14 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
     except WrongValue:
         raise
     except ValueError as error:
-        raise WrongValue(Fault(str(error))) from None
+        raise WrongValue(Fault(f"{error}{_from_to(setting, plain)}")) from None
+
+
+def _from_to(setting: Setting, value: Any) -> str:
+    """How a range is written, for whoever writes one as a number of tasks; empty if that is not so."""
+    if setting.key != "roles.<role>.instances" or not isinstance(value, str | list) or str(value).strip().isdigit():
+        return ""
+    return f" For as many tasks as there are: {ELASTIC_EXAMPLE}."
 
 
 def _garbled(value: Garbled) -> str:

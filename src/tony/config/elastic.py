@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tony.config.convert import ELASTIC_EXAMPLE
+from tony.config.layers import Layer
+from tony.config.notes import Note
 from tony.config.sheet import Sheet
 from tony.errors import Problem
 from tony.model.job import JobSpec
@@ -13,7 +16,7 @@ from tony.model.states import DistributedMode, RoleKind
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework
 
-_EXAMPLE = "instances = { min = 2, max = 8 }"
+_EXAMPLE = f"instances = {ELASTIC_EXAMPLE}"
 
 
 def sizes(values: Mapping[str, Any]) -> dict[str, int]:
@@ -56,6 +59,17 @@ def refused(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
                 f"{why}. Write how many it has: instances = {role.instances}."
             )
             yield Problem(key=f"roles.{name}.instances.min", value=str(role.min_instances), message=message)
+
+
+def idle_waits(spec: JobSpec, sheet: Sheet, own: Sequence[Layer]) -> Iterator[Note]:
+    """Remarks on waits that the job itself sets, and that nothing waits for."""
+    if spec.elastic_roles:
+        return
+    for name in ("gang_wait", "shrink_after"):
+        found = sheet.found.get((name,))
+        if found and any(found.layer is layer for layer in own):
+            message = f"no role may have fewer tasks than it asks for ({_EXAMPLE}), so this has no effect."
+            yield Note(key=name, message=message, source=found.layer.where((name,)))
 
 
 def _cannot(spec: JobSpec, name: str) -> str:

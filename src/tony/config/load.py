@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tony.config.arguments import SOURCE, from_call
 from tony.config.build import build
 from tony.config.check import check
+from tony.config.elastic import idle_waits
 from tony.config.files import Refused, read_layer
 from tony.config.flags import from_environment, from_params, from_sets
 from tony.config.layers import Layer, dotted, merge, quoted
@@ -143,6 +144,7 @@ def load(
         for key, values in sheet.children.items()
         if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
     }
+    notes += tuple(idle_waits(spec, sheet, own))
     return Resolved(spec=spec, sources=sources, notes=notes, job_file=sheet.origin, other_schedulers=others)
 
 
