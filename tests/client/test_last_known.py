@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from tests.client.played_master import recorded, standing
-from tony.client.last_known import Heard, known
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.client.played_master import JOB, PlayedMaster, logged, recorded, standing, until
+from tests.client.test_closing import started
+from tests.client.test_last_word import Elsewhere
+from tony import clock
+from tony.cli.main import main
+from tony.client import facts
+from tony.client.following import _Asker
+from tony.client.last_known import Heard, known, with_way_out
+from tony.client.listing import Filter, list_jobs
+from tony.client.master import PATIENCE
 from tony.dataclass import replace
+from tony.errors import ConnectionFailed
+from tony.history.files import write_json
+from tony.linux import process
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
 
 
 def test_who_follows_keeps_what_he_heard_last(home: Home) -> None:
@@ -29,3 +51,60 @@ def test_the_newer_one_counts(home: Home) -> None:
     with Heard(folder) as heard:
         heard.last = replace(running, session=2)
     assert known(folder, record, fresh=True).session == 2
+
+
+@pytest.fixture
+def stopped() -> Iterator[tuple[int, int]]:
+    """A dead process and one that was stopped."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        os.kill(other.pid, signal.SIGSTOP)
+        yield dead.pid, other.pid
+        other.kill()
+
+
+async def test_a_dead_master_whose_supervisor_was_stopped(
+    home: Home, stopped: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is said at once, with the way out, and the last known state with it; whoever follows hears it once."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    dead, supervisor = stopped
+    await until(lambda: process.is_stopped(supervisor))
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        there = {
+            "pid": dead,
+            "host": socket.gethostname(),
+            "attempt": 1,
+            "address": f"unix:{folder.am_socket}",
+        }
+        write_json(folder.am, {**there, "supervisor": supervisor})
+        began = clock.monotonic()
+        with pytest.raises(ConnectionFailed, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
+            await facts.report(home, JOB)
+        assert clock.monotonic() - began < PATIENCE
+        jobs = await list_jobs(home, Filter())
+        assert [head.state for head in jobs.heads] == [JobState.RUNNING]
+        assert "kill -CONT" in jobs.problems[0]
+        told: list[str] = []
+        asker = _Asker(home, record, told.append)
+        assert [await asker.ask(), await asker.ask(), len(told)] == [None, None, 1]
+        monkeypatch.setenv("TONY_HOME", str(home.path))
+        assert await asyncio.to_thread(main, ["status", JOB]) == 3
+        page = capsys.readouterr()
+        assert f"{JOB}  digits  running  session 1" in page.out
+        assert "this is what is known without it" in page.out
+        assert f"kill -CONT {supervisor}" in page.err
+
+
+def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced after a while, and the job can be ended."""
+    folder, _ = recorded(home)
+    silent = ConnectionFailed("no answer from tls:far:1 within 10 s")
+    assert with_way_out(home, JOB, silent) is silent  # of this machine: that is said elsewhere
+    monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(submitter=lambda _: Elsewhere(folder)))
+    said = str(with_way_out(home, JOB, silent))
+    assert said.startswith(f"{silent}. Programs go on")
+    assert f"`tony kill {JOB}` ends the job in any case" in said

@@ -11,7 +11,7 @@ import asyncio
 from tony import clock
 from tony.client import elsewhere
 from tony.client.closing import close_lost
-from tony.client.master import PATIENCE, ask_report
+from tony.client.master import PATIENCE, ask_report, held_up
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import log
 from tony.history.record import pending_report, read_summary, record_of
@@ -104,6 +104,9 @@ async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     except ConnectionFailed as error:
         if not error.gone:
             raise
+    stopped = held_up(folder)
+    if stopped is not None:
+        raise stopped
     return None if log.segments(folder.path) else pending_report(folder, record)
 
 

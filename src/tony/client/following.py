@@ -212,12 +212,14 @@ class _Asker:
         self._home, self._job_id, self._notice = home, record.job_id, notice
         self._give_up = clock.monotonic() + _AWAY - (clock.wall() - record.submitted)
         self._is_away = False
+        self._told = ""
         self._limit = QueueLimit(home.job(record.job_id), record, facts.submitter_of(home, record))
 
     def heard(self) -> None:
         """Somebody has told how it stands."""
         self._give_up = clock.monotonic() + _AWAY
         self._is_away = False
+        self._told = ""
 
     async def ask(self) -> JobReport | None:
         """How it stands; None if that is not to be known now."""
@@ -227,7 +229,9 @@ class _Asker:
                 await self._limit.end(report)
                 report = await facts.report(self._home, self._job_id)
         except ConnectionFailed as error:
-            self._notice(f"{error}; looking again")
+            if str(error) != self._told:
+                self._told = str(error)
+                self._notice(f"{error}; looking again")
             return None
         except StorageError:
             raise

@@ -11,12 +11,32 @@ from types import TracebackType
 from typing import Self
 
 from tony.dataclass import replace
-from tony.errors import RecordError, StorageError
+from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
 from tony.history.files import read_json, write_json
+from tony.history.record import record_of
+from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.layout import JobFolder
+from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.schedulers import registry
+
+_WITHOUT = "its application master does not answer; this is what is known without it"
+
+
+async def last_known(home: Home, job_id: str) -> JobReport:
+    """How a job stood whose application master does not answer.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    folder, record = home.job(job_id), record_of(home, job_id)
+    fresh = True
+    try:
+        await registry.load(record.spec.scheduler).submitter(home).fetch(folder)
+    except (InfraError, LookupError):
+        fresh = False
+    return replace(await beside(known, folder, record, fresh=fresh), waiting=_WITHOUT)
 
 
 def known(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
@@ -77,3 +97,17 @@ def _heard(folder: JobFolder) -> JobReport | None:
         return None if data is None else from_plain(JobReport, data, ignore_unknown=True)
     except (RecordError, StorageError, DecodeError):
         return None
+
+
+def with_way_out(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
+    """Says what becomes of a job elsewhere whose application master lives and does not answer."""
+    try:
+        here = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
+    except LookupError:
+        return error
+    if here or error.gone:
+        return error
+    return ConnectionFailed(
+        f"{error}. Programs go on without it. If it stays silent, its scheduler has another one take over after a "
+        f"while; `tony kill {job_id}` ends the job in any case."
+    )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
 from tony.dataclass import dataclass
-from tony.errors import TonyError
+from tony.errors import ConnectionFailed, TonyError
 from tony.history.index import JobHead, head_of_report
 from tony.history.listing import Listing, scan
 from tony.model.layout import Home
@@ -75,6 +75,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     import asyncio
 
     from tony.client import facts
+    from tony.client.last_known import last_known
     from tony.linux.threads import beside
 
     elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}
@@ -88,7 +89,9 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 return head_of_report(await facts.report(home, head.job))
             except TonyError as error:
                 unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
-                return elsewhere.get(head.job, head)
+                if head.job in elsewhere or not isinstance(error, ConnectionFailed):
+                    return elsewhere.get(head.job, head)
+                return head_of_report(await last_known(home, head.job))
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
     here = {head.job for head in (*listing.ended, *listing.open)}

@@ -64,6 +64,25 @@ def _explained(error: ConnectionFailed, there: Whereabouts) -> ConnectionFailed:
     return ConnectionFailed(text)
 
 
+def held_up(folder: JobFolder) -> ConnectionFailed | None:
+    """Why no other application master follows one of this machine that is dead, if its supervisor was stopped.
+
+    Raises:
+        RecordError: what is written down about it makes no sense.
+    """
+    there = whereabouts(folder)
+    if there is None or there.supervisor is None or there.host != socket.gethostname():
+        return None
+    if process.is_alive(there.pid) or not process.is_stopped(there.supervisor):
+        return None
+    return ConnectionFailed(
+        f"the application master of {folder.job_id} (process {there.pid}) is dead, and its supervisor "
+        f"{there.supervisor}, which has the next one begin, was stopped; to let it go on: "
+        f"kill -CONT {there.supervisor}. `tony kill {folder.job_id}` ends what runs, and is kept for the next one",
+        gone=True,
+    )
+
+
 @asynccontextmanager
 async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[Connection]:
     """A connection to the application master, closed at the end.

@@ -11,7 +11,7 @@ from tony.cli.output import print_json, say_all
 from tony.cli.standing import record_here, report_of
 from tony.cli.status_page import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.cli.text import columns_of
-from tony.errors import InfraError, TonyError
+from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.layout import Home
 from tony.model.report import JobReport
 
@@ -25,7 +25,10 @@ def command(job: str, as_json: bool) -> None:
     JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
     """
     home, name = job_id(job)
-    report = report_of(home, name)
+    try:
+        report = report_of(home, name)
+    except ConnectionFailed as error:
+        raise _without_master(home, name, error, shown=not as_json) from error
     if as_json:
         print_json(report)
     else:
@@ -36,6 +39,19 @@ def command(job: str, as_json: bool) -> None:
             with contextlib.suppress(InfraError):
                 alone = lone_restarts(record_here(home, name), report)
         say_all(status_page(report, columns_of(), further_sessions(home.job(name), report), alone))
+
+
+def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:
+    """Shows how a job stood whose application master does not answer; answers the error that says what to do."""
+    import asyncio
+
+    from tony.client.last_known import last_known, with_way_out
+
+    if shown:
+        report = asyncio.run(last_known(home, name))
+        alone = lone_restarts(home.job(name), report)
+        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report), alone))
+    return with_way_out(home, name, error)
 
 
 def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
