@@ -409,7 +409,7 @@ def test_a_path_too_long_for_a_unix_socket(lab: Lab, tls: str) -> None:
     assert lab.tony("kill", job).returncode == 0
     assert lab.wait(job)["state"] == "killed"
     out, err = follower.communicate(timeout=60)
-    assert (follower.returncode, err) == (0, "")
+    assert (follower.returncode, err.count("\n"), f"job {job}" in err) == (0, 1, True), err
     assert "worker:0 | up\n" in out
     lab.wait_gone(job, 30)
     until(lambda: not running(lab), "nothing of it runs")
