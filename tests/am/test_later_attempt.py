@@ -39,7 +39,7 @@ def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> Non
         for executor in job.executors.values():  # they do not listen: told as if they did
             executor.part = replace(executor.part, am_address=job.master.address)
         await until(lambda: job.master.executors.connected == 3)
-        assert all(executor.attempt == 2 for executor in job.executors.values())
+        await until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
         assert all(executor.runs for executor in job.executors.values())
         for executor in job.executors.values():
             executor.exit(OK)
