@@ -170,12 +170,7 @@ def _canonical_duration(value: Any) -> float:
 
 
 def _canonical_timeout(value: Any) -> float | None:
-    if isinstance(value, str):
-        return _timeout(value)
-    seconds = None if value is None else _canonical_duration(value)
-    if seconds is not None and seconds < 0:
-        raise WrongValue(Fault("a duration cannot be negative."))
-    return seconds or None
+    return _timeout(value) if isinstance(value, str) else _canonical_wait(value) or None
 
 
 def _canonical_wait(value: Any) -> float | None:
