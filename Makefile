@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-all bench fuzz check fmt docs clean
+.PHONY: help env demo demo-failure test test-all bench fuzz check fmt docs pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -54,6 +54,9 @@ fmt: env ## format, and mend what the linter can
 
 docs: env ## write the generated docs again
 	$(bin)/python scripts/generate_docs.py
+
+pictures: env ## take the README's pictures anew, of real jobs in a real browser: Chromium
+	@$(bin)/python scripts/pictures/take.py
 
 clean: ## remove everything that make made, .venv included
 	rm -rf .venv .cache build dist demo-output src/*.egg-info

@@ -11,6 +11,8 @@ from bench.harness import Bench, run_all
 ROWS = (
     "startup",
     "memory",
+    "sampling",
+    "measured",
     "core",
     "command_line",
     "staging",
@@ -28,6 +30,9 @@ ROWS = (
     "yarn_failures",
     "event_log",
     "hdfs_log",
+    "portal_index",
+    "advice",
+    "job_page",
 )
 
 

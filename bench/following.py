@@ -29,7 +29,7 @@ _LINE = r"\bat (\d{19})\b"
 
 def measure(quick: bool) -> Result:
     """Interleaved runs of all three."""
-    count = 10 if quick else 100
+    count = 60 if quick else 100
     with Workshop() as shop:
         script = shop.path / "lines.py"
         script.write_text(_PROGRAM, encoding="utf-8")

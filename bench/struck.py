@@ -22,9 +22,9 @@ from typing import TypeVar
 from bench.harness import CannotRun
 from bench.process_facts import status_of
 from bench.workshop import PATIENCE, Workshop, interpreter, tony
-from tony.client import master
 from tony.errors import TonyError
 from tony.history.log import read, segments
+from tony.jobs import master
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
 from tony.model.states import JobState, TaskState

@@ -41,8 +41,8 @@ from bench.small_cluster import SmallCluster
 from bench.struck import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
 from bench.workshop import PATIENCE, Workshop, tony
 from bench.yarn import running
-from tony.client import facts
 from tony.errors import TonyError
+from tony.jobs import facts
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 

@@ -4,16 +4,20 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tony.cli.browsing import reached_by
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"
 EXAMPLE = ROOT / "examples" / "digits" / "job.toml"
 
 NEEDED_ACCURACY = 95.0  # percent; a plain logistic regression reaches it, so less means that training went wrong
+PORTS = range(8600, 8700)  # where a portal may listen: the first one that is free
 ACCURACY_LINE = re.compile(r"chief:0: held-out accuracy ([0-9.]+)%")  # printed by examples/digits/train.py
 
 
@@ -61,10 +65,45 @@ What to type next:
   .venv/bin/tensorboard --logdir {shlex.quote(shown(output / "logs"))}   # the evaluator's curve
   .venv/bin/tony run -n 4 -- python -c "import os; print(os.environ['TASK_INDEX'])"
 """)
+    print(way_to_its_page(job["job"]), flush=True)
     if accuracy <= NEEDED_ACCURACY:
         print(f"That is too little: more than {NEEDED_ACCURACY:.0f} % was expected.", file=sys.stderr)
         return 1
     return 0
+
+
+def way_to_its_page(job: str) -> str:
+    """How to see a job in a browser; the last line is the address. A portal that runs already will do."""
+    found = subprocess.run(["tony", "open", job, "--json"], cwd=ROOT, check=False, capture_output=True, text=True)
+    there = json.loads(found.stdout) if found.returncode == 0 else {"portal": False}
+    if there["portal"]:
+        address = there["address"]
+        return "\n".join(
+            ["Your portal shows it:", "", *(f"  {line}" for line in [*reached_by(host(address)), address])]
+        )
+    address = f"http://127.0.0.1:{free_port()}/job/{job}"
+    start = f".venv/bin/tony portal --port {host(address).rpartition(':')[2]}"
+    lines = [f"{start}   # until Ctrl-C", *reached_by(host(address)), address]
+    return "\n".join(["See it in a browser, with everything that was measured:", "", *(f"  {line}" for line in lines)])
+
+
+def host(address: str) -> str:
+    """The host and port of an address."""
+    return address.partition("://")[2].partition("/")[0]
+
+
+def free_port() -> int:
+    """A port of this machine for a portal, the usual one if nobody listens there."""
+    for port in (*PORTS, 0):
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            taken: int = trial.getsockname()[1]
+            return taken
+    raise OSError("no port is free")
 
 
 def ask(*arguments: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from demo import ACCURACY_LINE, BIN, EXAMPLE, NEEDED_ACCURACY, ROOT, ask, newest_job, shown
+from demo import ACCURACY_LINE, BIN, EXAMPLE, NEEDED_ACCURACY, ROOT, ask, newest_job, shown, way_to_its_page
 
 FIRST, SECOND = 60, 240  # steps whose checkpoints are there when the worker, and then the master, is killed
 STEPS = 800
@@ -133,6 +133,7 @@ What to type next:
   .venv/bin/tony history {struck.job}
   .venv/bin/tony replay {struck.job}
 """)
+    print(way_to_its_page(struck.job), flush=True)
     good = (
         struck.report()["state"] == "succeeded"
         and resumed

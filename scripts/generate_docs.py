@@ -4,6 +4,7 @@ import re
 import sys
 from pathlib import Path
 
+from tony.advice.pages import help_pages, index_table
 from tony.config.original.table import flags_table, settings_table, variables_table
 from tony.config.table import settings_table_markdown
 from tony.core.tables import job_diagram, task_diagram
@@ -28,7 +29,10 @@ def generated() -> dict[Path, str]:
     migrating = (DOCS / "migrating.md").read_text()
     for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
         migrating = with_block(migrating, f"original {name}", table)
+    advice = with_block((DOCS / "advice" / "README.md").read_text(), "findings", index_table())
     return {
+        DOCS / "advice" / "README.md": advice,
+        **{DOCS / "advice" / name: text for name, text in help_pages().items()},
         DOCS / "architecture.md": architecture,
         DOCS / "settings.md": settings_table_markdown(),
         DOCS / "migrating.md": migrating,
@@ -36,7 +40,7 @@ def generated() -> dict[Path, str]:
 
 
 def main() -> int:
-    stale = [path for path, text in generated().items() if path.read_text() != text]
+    stale = [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(f"docs: {path.relative_to(DOCS.parent)} is not what the code says; run `make docs`")

@@ -7,6 +7,9 @@ the same weights all the time. The chief alone writes to the output folder:
     checkpoints/    read again after a restart, and by evaluate.py; elsewhere, such as in HDFS, with --checkpoints
     logs/train/     loss and accuracy for TensorBoard
     model.keras     the trained model
+
+`tony top` and the job's page show how far it is and when it has saved: tony.progress and tony.checkpoint tell them.
+Those two are there wherever tony starts a program, whether its Python has tony or not.
 """
 
 import argparse
@@ -16,6 +19,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+import tony
 from checkpoints import Checkpoints
 from model import accuracy, build_model, load_data
 
@@ -80,9 +84,11 @@ def main() -> None:
                 now = int(step)
                 tf.summary.scalar("loss", loss, step=now)
                 tf.summary.scalar("accuracy", share, step=now)
+                tony.progress(now, total=options.steps, loss=float(loss), accuracy=float(share))
                 if now % CHECKPOINT_EVERY == 0 or now == options.steps:
                     # Saving is a step that all processes take together; only the chief's copy is kept.
-                    with kept.writing(now) if is_chief else nullcontext(Path(scratch)) as folder:
+                    told = tony.checkpoint(now) if is_chief else nullcontext()
+                    with told, kept.writing(now) if is_chief else nullcontext(Path(scratch)) as folder:
                         checkpoint.write(str(folder / "state"))
                     tf.summary.flush()
                     progress = f"step {now}/{options.steps}, loss {loss:.3f}, accuracy {share:.3f}"

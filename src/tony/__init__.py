@@ -18,6 +18,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tony.alongside.library.tony.telling import checkpoint, progress
+    from tony.client.at_portal import Portal, PortalJob
     from tony.client.blocking import Job, attach, submit, submit_async
     from tony.errors import (
         ConfigError,
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
         UnknownJobError,
         UserError,
     )
-    from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
+    from tony.model.head import JobHead
+    from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
     from tony.model.report import JobReport, TaskReport
     from tony.model.states import (
         AfterCondition,
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "checkpoint": "tony.alongside.library.tony.telling",
+    "progress": "tony.alongside.library.tony.telling",
+    "Portal": "tony.client.at_portal",
+    "PortalJob": "tony.client.at_portal",
     "Job": "tony.client.blocking",
     "attach": "tony.client.blocking",
     "submit": "tony.client.blocking",
@@ -56,7 +63,9 @@ _HOMES = {
     "TonyError": "tony.errors",
     "UnknownJobError": "tony.errors",
     "UserError": "tony.errors",
+    "JobHead": "tony.model.head",
     "JobSpec": "tony.model.job",
+    "Notify": "tony.model.job",
     "Resources": "tony.model.job",
     "Role": "tony.model.job",
     "TimeoutAfter": "tony.model.job",
@@ -81,12 +90,16 @@ __all__ = [
     "FailurePolicy",
     "InfraError",
     "Job",
+    "JobHead",
     "JobReport",
     "JobSpec",
     "JobState",
     "KilledError",
+    "Notify",
     "OnTimeout",
     "PlatformError",
+    "Portal",
+    "PortalJob",
     "ProgramError",
     "Resources",
     "Role",
@@ -102,6 +115,8 @@ __all__ = [
     "UserError",
     "__version__",
     "attach",
+    "checkpoint",
+    "progress",
     "submit",
     "submit_async",
 ]

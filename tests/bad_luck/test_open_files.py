@@ -107,13 +107,21 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
     xml = file.with_suffix(".xml")
     xml.write_text("<configuration/>", encoding="utf-8")
     words: dict[str, tuple[str, ...]] = {
-        **{name: (name, job) for name in ("status", "logs", "events", "kill", "history", "replay")},
-        **{name: (name,) for name in ("list", "settings", "version")},
+        **{name: (name, job) for name in ("status", "logs", "events", "kill", "advise", "history", "pin", "replay")},
+        **{name: (name, job) for name in ("top", "timeline", "metrics")},
+        "compare": ("compare", job, job),
+        **{name: (name,) for name in ("list", "waste", "settings", "version")},
         **{name: (name, str(file)) for name in ("submit", "validate")},
         "convert": ("convert", str(xml)),
+        "trace": ("trace", job, "--json"),
+        "purge": ("purge", "--keep", "1000"),
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
-        **{name: (name, "--help") for name in ("proxy", "cluster-submit", "local-submit", "notebook-submit")},
+        **{name: (name, "--help") for name in ("open",)},
+        **{
+            name: (name, "--help")
+            for name in ("portal", "login", "proxy", "cluster-submit", "local-submit", "notebook-submit")
+        },
         "mini": ("mini", "status"),
     }
     assert set(words) == set(COMMANDS)

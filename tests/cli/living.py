@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.client.played_master import PlayedMaster, until
+from tests.jobs.played_master import PlayedMaster, until
 from tony.client import background
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.event_text import EventTeller, describe
+from tony.cli.event_text import EventTeller
 from tony.core import events as ev
 from tony.history.log import Entry
+from tony.jobs.event_text import describe
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tests.cli.living import Beside, living
-from tests.client.played_master import (
+from tests.jobs.played_master import (
     FAILURE,
     JOB,
     failed,
@@ -26,10 +26,10 @@ from tony.cli import views
 from tony.cli.following import exit_code, follow_to_end
 from tony.cli.live_view import LiveView
 from tony.cli.views import PlainView, view_for
-from tony.client.log_names import LogName
-from tony.client.log_reader import Line
 from tony.errors import ExitCode
 from tony.history.record import write_summary
+from tony.jobs.log_names import LogName
+from tony.jobs.log_reader import Line
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import FailureClass, JobReport

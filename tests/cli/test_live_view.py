@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.screen import Screen, Terminal, shown
-from tests.client.played_master import recorded, standing, succeeded
+from tests.jobs.played_master import recorded, standing, succeeded
 from tony.cli.live_view import LiveView
-from tony.client.log_names import LogName
-from tony.client.log_reader import Line
+from tony.jobs.log_names import LogName
+from tony.jobs.log_reader import Line
 from tony.model.layout import Home
 from tony.model.report import JobReport
 from tony.model.states import JobState, TaskState

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.client.played_master import JOB, recorded, succeeded
+from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.errors import (

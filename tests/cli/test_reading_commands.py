@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.living import living
-from tests.client.played_master import (
+from tests.jobs.played_master import (
     JOB,
     LONG_AGO,
     failed,
@@ -21,10 +21,10 @@ from tests.client.played_master import (
 )
 from tony import clock
 from tony.cli.main import main
-from tony.client import elsewhere
 from tony.core import events as ev
 from tony.history.log import settings_digest
 from tony.history.record import write_summary
+from tony.jobs import elsewhere
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
@@ -194,7 +194,13 @@ class TestList:
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
         """With the reason of the failure."""
         (head,) = tony("list", "--json").json
-        assert head == {
+        assert {name: head.pop(name) for name in ("failure_class", "cause", "sessions", "tags")} == {
+            "failure_class": "user",
+            "cause": "program",
+            "sessions": 1,
+            "tags": [],
+        }
+        assert {name: value for name, value in head.items() if value not in (None, "", 0, False, [])} == {
             "job": JOB,
             "name": "digits",
             "state": "failed",

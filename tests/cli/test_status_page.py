@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.test_story import report, task
-from tests.client.played_master import FAILURE
+from tests.jobs.played_master import FAILURE
 from tony import clock
 from tony.cli.live_table import live_table
 from tony.cli.status_page import status_page

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.client.played_master import FAILURE
+from tests.jobs.played_master import FAILURE
 from tony.cli.story import Story, ranges
 from tony.model.report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.client.desk import Desk, Office
-from tests.client.played_master import FAILURE, failed, succeeded
+from tests.jobs.desk import Desk, Office
+from tests.jobs.played_master import FAILURE, failed, succeeded
 from tony.errors import Problem, SchedulerError
 from tony.history.record import write_summary
 from tony.model.job import GIB, MIB, JobSpec

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import tony
-from tests.client.desk import Desk, Office
-from tests.client.played_master import (
+from tests.jobs.desk import Desk, Office
+from tests.jobs.played_master import (
     JOB,
     PlayedMaster,
     failed,

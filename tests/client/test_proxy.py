@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.played_master import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded
 from tony.client.proxy import Proxy, open_proxy
-from tony.client.tunnels import answers
 from tony.errors import UserError
 from tony.history.record import write_summary
+from tony.jobs.tunnels import answers
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

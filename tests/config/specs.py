@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
 from tony.dataclass import replace
-from tony.model.job import MIB, Command, JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.placeholders import check
 from tony.model.states import (
     AfterCondition,
@@ -31,6 +31,7 @@ words = texts.filter(lambda text: text.strip() != "")
 names = st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp", "Cf", "Co", "Cn"]), min_size=1, max_size=30
 )
+people = st.from_regex(r"\*|@?[a-z][a-z0-9._-]{0,10}", fullmatch=True)
 role_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,10}", fullmatch=True)
 variables = st.dictionaries(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="=\0"), min_size=1, max_size=8).filter(
@@ -74,6 +75,9 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     sidecars = any(name in ("chief", "worker") for name, role in roles.items() if role.kind is RoleKind.SIDECAR)
     return JobSpec(
         name=draw(names),
+        tags=tuple(draw(st.lists(names, max_size=3, unique=True))),
+        viewers=tuple(draw(st.lists(people, max_size=2))),
+        modifiers=tuple(draw(st.lists(people, max_size=2))),
         command=draw(commands),
         python=draw(st.none() | pythons),
         env=draw(variables),
@@ -102,14 +106,23 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         gang_wait=draw(_waits),
         shrink_after=draw(_waits),
         timeouts=Timeouts(**{name: draw(_limits) for name in Timeouts.__dataclass_fields__}),
+        metrics_interval=draw(st.sampled_from([0.0, 0.5, 5.0, 60.0])),
+        python_stacks=draw(st.booleans()),
         log_limit=draw(st.integers(1024, 2**50)),
         tls=draw(st.sampled_from(TlsMode)),
+        notify=draw(_notify),
         scheduler_settings=draw(st.sampled_from([{}, {"gpus": 3}, {"memory": MIB, "ledger": "/there"}])),
     )
 
 
 _codes = st.lists(st.integers(1, 255), max_size=3).map(tuple)
 _limits = st.none() | durations.filter(bool)
+_notify = st.just(Notify()) | st.builds(
+    Notify,
+    webhook=st.sampled_from(["https://hooks.example.com/T0/B1?x=1", "http://10.0.0.1:8080", "env:HOOK", "file:/k"]),
+    secret=st.none() | words | st.just("env:KEY"),
+    on=st.lists(st.sampled_from(NOTICES), max_size=3).map(tuple),
+)
 _waits = st.none() | durations
 _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
 
@@ -159,6 +172,10 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         placement=draw(st.none() | texts),
         placement_tags=tuple(draw(st.lists(texts, max_size=2))),
         mounts=draw(st.none() | texts),
+        progress_pattern=draw(
+            st.none() | st.sampled_from([r"(?P<step>\d+)", "Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+)"])
+        ),
+        progress_summaries=draw(st.none() | st.sampled_from(["logs", "runs/{index}", "/data/logs"])),
         exports=draw(st.dictionaries(st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), _marks, max_size=2)),
     )
 
@@ -174,6 +191,9 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
     tables = {
         **_common(spec),
         "name": spec.name,
+        "tags": list(spec.tags),
+        "viewers": list(spec.viewers),
+        "modifiers": list(spec.modifiers),
         "container_env": dict(spec.container_env),
         "gitignore": spec.gitignore,
         "hadoop_classpath": spec.hadoop_classpath,
@@ -194,12 +214,20 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "heartbeat_interval": exact_duration(spec.heartbeat_interval),
         "heartbeat_timeout": exact_duration(spec.heartbeat_timeout),
         **{name: "off" if limit is None else exact_duration(limit) for name, limit in limits.items()},
+        "metrics_interval": exact_duration(spec.metrics_interval),
+        "python_stacks": spec.python_stacks,
         "log_limit": exact_size(spec.log_limit),
         "tls": spec.tls.value,
+        **({} if spec.notify.webhook is None else {"notify": _notices(spec.notify)}),
         "scheduler": {"name": spec.scheduler, spec.scheduler: _scheduler(spec)},
         "roles": {name: _role(role) for name, role in spec.roles.items()},
     }
     return {name: value for name, value in tables.items() if value is not None}
+
+
+def _notices(notify: Notify) -> dict[str, Any]:
+    values = {"webhook": notify.webhook, "secret": notify.secret, "on": list(notify.on)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _scheduler(spec: JobSpec) -> dict[str, Any]:
@@ -245,6 +273,8 @@ def _role(role: Role) -> dict[str, Any]:
         "placement_tags": list(role.placement_tags),
         "mounts": role.mounts,
         "exports": dict(role.exports),
+        "progress_pattern": role.progress_pattern,
+        "progress_summaries": role.progress_summaries,
         "timeout_after": limit
         and {"group": limit.group, "limit": exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
     }

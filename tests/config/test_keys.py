@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tony.config.keys import SETTINGS, Kind, Setting
 from tony.config.schema import find, settings
 from tony.config.show import canonical
 from tony.config.table import settings_rows, settings_table_markdown
-from tony.model.job import JobSpec, Resources, Role, Timeouts
+from tony.model.job import JobSpec, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.
 ASSEMBLED = {
@@ -21,6 +22,7 @@ ASSEMBLED = {
     "exports",
     "params",
     "groups",
+    "notify",
     "roles",
     "timeouts",
     "scheduler_settings",
@@ -32,7 +34,7 @@ ASSEMBLED = {
 }
 
 
-def _names(cls: type[JobSpec | Role | Resources | Timeouts], prefix: str = "") -> set[str]:
+def _names(cls: type[JobSpec | Role | Resources | Timeouts | Notify], prefix: str = "") -> set[str]:
     return {f"{prefix}{field.name}" for field in dataclasses.fields(cls) if field.name not in ASSEMBLED}
 
 
@@ -40,7 +42,7 @@ def test_every_field_of_a_job_can_be_set() -> None:
     """No field without a key, no key without a field."""
     job = {setting.attribute for setting in SETTINGS if setting.attribute and setting.path[0] != "roles"}
     role = {setting.attribute for setting in SETTINGS if setting.attribute and setting.path[0] == "roles"}
-    assert _names(JobSpec) | _names(Timeouts, "timeouts.") == job
+    assert _names(JobSpec) | _names(Timeouts, "timeouts.") | _names(Notify, "notify.") == job
     assert _names(Role) | _names(Resources, "resources.") == role
 
 
@@ -64,7 +66,7 @@ def test_a_default_as_it_is_shown_is_read_as_the_default(setting: Setting) -> No
     if setting.kind in (Kind.INTEGER, Kind.TRUTH):
         raw = {"false": False, "true": True}.get(text, int(text) if text.isdigit() else text)
     if setting.kind in (Kind.FILES, Kind.TAGS, Kind.CODES):
-        raw = []
+        raw = json.loads(text)
     assert setting.default == convert(setting, raw, Path("/"))
 
 

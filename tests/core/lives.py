@@ -151,6 +151,7 @@ class Life:
             "freeze": self._freeze,
             "disconnect": self._disconnect,
             "kill": self._kill,
+            "order": self._order,
             "jump": self._jump,
             "stubborn": self._stubborn,
             "unlaunchable": self._unlaunchable,
@@ -296,6 +297,12 @@ class Life:
     def _kill(self) -> None:
         if self.chance.random() < 0.1:
             self.cluster.deliver(ev.UserCommand(actor="ann", what=self.chance.choice(("kill", "kill-now"))))
+
+    def _order(self) -> None:
+        if self.chance.random() < 0.2:
+            self.cluster.deliver(
+                ev.UserCommand(actor="ann", what=self.chance.choice(("restart", "stacks of worker:0")))
+            )
 
     def _jump(self) -> None:
         self.cluster.now += self.chance.choice((0.1, 1.0, 3.0, 40.0, 4000.0))

@@ -21,15 +21,15 @@ FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom
 #: Fields that only tell people something, or that follow from others.
 TOLD = {
     Task: {"id", "name", "host", "tb_port", "executor_pid", "listens", "gone_why", "forced", "status", "note"},
-    RoleState: {"name", "spec", "tasks", "counts", "held", "arrived"},
-    Container: {"id", "host"},
+    RoleState: {"name", "spec", "tasks", "counts", "held", "arrived", "used"},
+    Container: {"id", "host", "since"},
     State: {
         *("job_id", "spec", "chief"),  # what the machine was made with
         *("accepted_wall", "am_pid", "am_host", "settings", "restart_reason", "session_reason", "ended_at"),
         "specs",  # follow from the addresses
         "unexplained",  # follow from the tasks
         "latest",  # of every event
-        "refused",  # a count of what changed nothing
+        *("refused", "moved"),  # a count of what changed nothing; who looks on
         "gone",  # ids that never come again; thousands
         *("roles", "tasks", "containers", "timers"),  # each looked at by itself
     },

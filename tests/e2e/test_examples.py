@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.lab import Lab
 from tests.framework_envs import BUILD, interpreter
+from tony.history.metrics import open_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework]
 
@@ -53,8 +54,15 @@ def test_plain(lab: Lab) -> None:
 
 def test_digits_with_tensorflow(lab: Lab) -> None:
     """Multi-worker training with an evaluator: accuracy, checkpoints, summaries, model."""
-    out, printed, _ = run(lab, "digits")
+    out, printed, status = run(lab, "digits")
     assert accuracy(printed) > 95
+    job = str(status["job"])
+    steps = lab.tony("metrics", job, "--csv", "--series", "step,user.loss").stdout
+    assert {f"{task},{series}" for task in ("chief:0", "worker:0", "worker:1") for series in ("step", "user.loss")} <= {
+        ",".join(line.split(",")[:2]) for line in steps.splitlines()
+    }
+    with open_metrics(lab.home / "jobs" / job / "metrics.db") as metrics:
+        assert {each.task for each in metrics.checkpoints()} == {"chief:0"}
     assert list(out.rglob("*.index")), "no checkpoint"
     assert len(list(out.rglob("events.out.tfevents.*"))) >= 2, "summaries of the chief and of the evaluator"
     assert (out / "model.keras").exists()

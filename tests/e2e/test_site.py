@@ -35,7 +35,8 @@ def test_the_master_checks_it_again(lab: Lab) -> None:
     # A client without the site's rules: its own check is left out, the application master's is not.
     code = """
     import asyncio, os, sys
-    from tony.client import home, submission
+    from tony.client import submission
+    from tony.jobs import home
     from tony.config.load import load
     resolved = load(sys.argv[1], site_files=())
     print(asyncio.run(submission.submit(resolved, home.find(os.environ), print)))

@@ -51,6 +51,7 @@ class Master:
         self.attempt = attempt
         self.acknowledges = True
         self.answers = True
+        self.sample_interval = 0.0
         self.messages: list[msg.Message] = []
         self.connections = 0
         self.closed_count = 0
@@ -163,7 +164,14 @@ class Master:
             if isinstance(message, msg.Attach):
                 self.connections += 1
                 self._connection = connection
-                connection.send(msg.Welcome(attempt=self.attempt, heartbeat_interval=self._interval, acked=self._acked))
+                connection.send(
+                    msg.Welcome(
+                        attempt=self.attempt,
+                        heartbeat_interval=self._interval,
+                        acked=self._acked,
+                        sample_interval=self.sample_interval,
+                    )
+                )
             elif isinstance(message, msg.Reported) and self.acknowledges:
                 self._acked = max(self._acked, message.n)
                 connection.send(msg.Ack(n=self._acked))
@@ -279,6 +287,9 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "meeting": None,
         "container_env": {},
         "hadoop_classpath": False,
+        "progress_pattern": None,
+        "progress_summaries": None,
+        "python_stacks": False,
     }
     container: dict[str, Any] = {
         "host": "127.0.0.1",

@@ -37,6 +37,7 @@ class Line:
         self.sent: list[msg.Message] = []
         self.closed = False
         self.error = error
+        self.is_full = False
 
     def send(self, message: msg.Message) -> None:
         self.sent.append(message)

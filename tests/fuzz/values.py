@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from tony.client.master import Whereabouts
 from tony.core.events import EVENTS
 from tony.history.index import JobHead
 from tony.history.log import Header
+from tony.jobs.master import Whereabouts
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.record import JobRecord

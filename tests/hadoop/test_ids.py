@@ -15,6 +15,7 @@ from tony.hadoop.ids import (
     attempt_text,
     container_id,
     container_text,
+    is_of,
 )
 from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, ContainerId
 
@@ -50,6 +51,15 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     assert application_id(application_text(application)) == application
     assert attempt_id(attempt_text(try_)) == try_
     assert container_id(container_text(each)) == each
+
+
+def test_whose_container_it_is() -> None:
+    """By its name, whatever the epoch; what is no name is nobody's."""
+    application = "application_1410901177871_0001"
+    for name in ("container_1410901177871_0001_01_000005", "container_e17_1410901177871_0001_01_000005"):
+        assert is_of(name, application)
+    for name in ("container_1410901177871_0002_01_000005", "container_1410901177872_0001_01_000005", "c1", ""):
+        assert not is_of(name, application)
 
 
 def test_the_application_may_stand_in_either_field() -> None:

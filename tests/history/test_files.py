@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tony.errors import RecordError, StorageError
+from tony.history import files
 from tony.history.files import read_json, write_json
 
 
@@ -54,3 +55,22 @@ def test_a_refusing_file_system_is_said(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot read .*folder"):
         read_json(tmp_path / "folder")
     assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    """A link may lead to what its maker may not read; a pipe would never be read to its end."""
+    (tmp_path / "treasure.json").write_text("1")
+    (tmp_path / "link.json").symlink_to(tmp_path / "treasure.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(StorageError, match=r"cannot read .*link\.json: it is a link"):
+        read_json(tmp_path / "link.json")
+    with pytest.raises(StorageError, match=r"cannot read .*pipe\.json: it is no plain file"):
+        read_json(tmp_path / "pipe.json")
+
+
+def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
+    """A file that takes no room on a disk would take all memory."""
+    with (tmp_path / "x.json").open("wb") as file:
+        file.truncate(files.LONGEST + 1)
+    with pytest.raises(RecordError, match=r"x\.json is longer than 64 MiB"):
+        read_json(tmp_path / "x.json")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.played_master import JOB, LONG_AGO, failed, job_of, recorded, succeeded
+from tests.jobs.played_master import JOB, LONG_AGO, failed, job_of, recorded, succeeded
 from tony.history.files import write_json
 from tony.history.index import JobHead, head_of_report
 from tony.history.listing import scan
 from tony.history.record import write_summary
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.model.report import FailureClass
 from tony.model.states import JobState
 
 OTHER = "local-20260102-000000-0a1b2c"
@@ -33,6 +34,7 @@ def head(job_id: str = JOB, **more: object) -> JobHead:
         "submitted": LONG_AGO,
         "ended": LONG_AGO + 8.0,
         "exit_code": 0,
+        "sessions": 1,
     }
     return JobHead(**{**known, **more})  # type: ignore[arg-type]
 
@@ -62,9 +64,16 @@ def test_ended_and_open_jobs(home: Home) -> None:
     why = "worker:1 failed with exit code 3 on here"
     assert sorted(listing.ended, key=lambda h: h.job) == [
         head(),
-        head("local-20260103-000000-0a1b2c", state=JobState.FAILED, exit_code=1, reason=why),
+        head(
+            "local-20260103-000000-0a1b2c",
+            state=JobState.FAILED,
+            exit_code=1,
+            reason=why,
+            failure_class=FailureClass.USER,
+            cause="program",
+        ),
     ]
-    assert listing.open == (head(OTHER, state=JobState.SUBMITTED, ended=None, exit_code=None),)
+    assert listing.open == (head(OTHER, state=JobState.SUBMITTED, ended=None, exit_code=None, sessions=0),)
 
 
 def test_an_ended_job_is_read_once(home: Home) -> None:

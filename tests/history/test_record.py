@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.played_master import JOB, job_of, recorded, succeeded
+from tests.jobs.played_master import JOB, job_of, recorded, succeeded
 from tony.errors import RecordError
 from tony.history.files import write_json
 from tony.history.record import pending_report, read_job, read_summary, write_summary
@@ -62,6 +62,17 @@ def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
     write_json(folder.job, {**job_of(folder), "submitted": "yesterday"})
     with pytest.raises(RecordError, match=r"job\.json is not what it should be: \.submitted: expected a number"):
         read_job(folder)
+
+
+def test_tasks_without_end_are_refused(tmp_path: Path) -> None:
+    """A few letters would fill the memory of whoever looks at the job."""
+    folder, _ = recorded(Home(tmp_path))
+    plain = job_of(folder)
+    for tasks, why in ((10**9, "has 1,000,000,000 tasks; records of up to 200,000 are read"), (-5, "has -5 tasks")):
+        plain["spec"]["roles"]["worker"]["instances"] = tasks
+        write_json(folder.job, plain)
+        with pytest.raises(RecordError, match=why):
+            read_job(folder)
 
 
 def test_a_summary_makes_the_round_trip(tmp_path: Path) -> None:

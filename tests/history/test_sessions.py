@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.client.played_master import logged, recorded
+from tests.jobs.played_master import logged, recorded
 from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.history.log import segments
 from tony.history.sessions import lone_restarts, session_reasons

@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
+    "alongside": {"telling"},  # as programs see it: a part of their own `tony`
     "hadoop": {"errors", "units", "dataclass"},
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},
@@ -38,11 +39,15 @@ ALLOWED: dict[str, set[str]] = {
     "history": MIDDLE,
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
-    "client": MIDDLE | {"history"},
+    "jobs": MIDDLE | {"history"},
+    "advice": BASE | {"core", "protocol", "config", "history"},
+    "client": MIDDLE | {"history", "jobs"},
+    "web": MIDDLE | {"history", "jobs", "advice"},
+    "portal": MIDDLE | {"history", "jobs", "advice", "web"},
     "mini": BASE,
-    "cli": MIDDLE | {"history", "client", "mini"},
+    "cli": MIDDLE | {"history", "jobs", "advice", "client", "portal", "mini"},
     "__main__": {"cli"},
-    "testing": MIDDLE | {"history", "am", "executor", "client", "hadoop"},
+    "testing": MIDDLE | {"history", "am", "executor", "jobs", "client", "hadoop"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
 #: Schedulers may ask whether a small cluster runs.

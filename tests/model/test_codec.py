@@ -115,6 +115,36 @@ def test_a_noun_that_holds_itself_is_read_back() -> None:
     assert from_plain(Outer, json.loads(json.dumps(to_plain(FULL)))) == FULL
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either:
+    """Fields that allow several sorts."""
+
+    colour: Colour | str | None = None
+    level: float | int | None = None
+    plain: int | str | None = None
+
+
+@pytest.mark.parametrize(
+    ("plain", "value"),
+    [
+        ({"colour": "red"}, Either(colour=Colour.RED)),
+        ({"colour": "green"}, Either(colour="green")),
+        ({"colour": None, "plain": None}, Either()),
+        ({"plain": "1"}, Either(plain="1")),
+        ({"plain": 1, "level": 1}, Either(plain=1, level=1.0)),
+    ],
+)
+def test_the_first_sort_that_fits_counts(plain: dict[str, Json], value: Either) -> None:
+    """Text may be more than text, and a whole number a fraction, where the field says so first."""
+    found = from_plain(Either, plain)
+    assert value == found
+    assert [type(each) for each in (value.colour, value.level, value.plain)] == [
+        type(each) for each in (found.colour, found.level, found.plain)
+    ]
+    with pytest.raises(DecodeError):
+        from_plain(Either, {"plain": True})
+
+
 @given(st.sampled_from(NOUNS).flatmap(values))
 @settings(max_examples=300)
 def test_every_noun_of_ours_survives_json(value: Any) -> None:

@@ -480,7 +480,7 @@ async def test_a_killed_process_is_noticed_at_once(place: Place) -> None:
             assert diary.ends == ["closed by the other side"]
 
 
-@pytest.mark.loop_complains("a log-level of 33554460 bytes; at most 33554432 can be sent")
+@pytest.mark.loop_complains("a log-level of 33554471 bytes; at most 33554432 can be sent")
 async def test_a_message_too_long_of_the_handlers_is_not_the_peers_fault(place: Place) -> None:
     """It is a bug like any other, with TLS too, and not counted against the peer."""
     async with serving(place) as (server, diary, address), connected(place, address) as connection:

@@ -156,6 +156,10 @@ class YarnLab(Lab):
         """Files and folders in a folder of HDFS, with their sizes; empty if there is none."""
         return {name: each["length"] for name, each in self._files(path).items()}
 
+    def kept(self, path: str) -> dict[str, int]:
+        """As `listed`, but for what was measured: that is there if the programs ran for long enough."""
+        return {name: size for name, size in self.listed(path).items() if name != "metrics.db"}
+
     def stat(self, path: str) -> dict[str, tuple[int, int, int]]:
         """Files and folders in a folder of HDFS: which inode, how long, when changed."""
         return {

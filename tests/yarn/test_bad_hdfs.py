@@ -124,7 +124,7 @@ def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
     status = lab.wait(first)
     assert [task["state"] for task in status["tasks"]] == ["succeeded"] * 2
     assert events_elsewhere(lab, first).count("exited") == 2
-    assert set(lab.listed(records(first))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}
+    assert set(lab.kept(records(first))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}
 
 
 def test_the_name_node_is_killed(lab: YarnLab) -> None:
@@ -175,4 +175,4 @@ def _ends_whole(lab: YarnLab, job: str, mend: Callable[[], object]) -> None:
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
     assert [task["state"] for task in status["tasks"]] == ["succeeded"] * 2
     assert events_elsewhere(lab, job).count("exited") == 2
-    assert set(lab.listed(records(job))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}
+    assert set(lab.kept(records(job))) == {"job.json", "summary.json", "am.log", "events.1.jsonl"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.e2e.lab import kill
 from tests.mini_clusters import Clusters, options
 from tests.yarn.lab import YarnLab, until, user
+from tests.yarn.portals import history, seen
 from tony.mini.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -161,11 +163,20 @@ def _run(folder: Path, cluster: Cluster) -> tuple[YarnLab, str]:
     return lab, job
 
 
-def test_the_indexed_format(tmp_path: Path, other_format: Cluster) -> None:
-    """Logs that the cluster collected in its other format are read as well."""
+def test_the_indexed_format(tmp_path: Path, other_format: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs that the cluster collected in its other format are read as well, on pages as by commands."""
     lab, job = _run(tmp_path, other_format)
     done = lab.elsewhere("away").tony("logs", job)
     assert done.stdout == "hello\noh\n", done.stderr
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(other_format.conf))
+
+    async def look() -> None:
+        async with seen(tmp_path / "portal", [history()]) as portal:
+            page = await portal.page(f"/job/{job}/log/main:0/out", "hello")
+            assert "is missing" not in page
+            await portal.page(f"/job/{job}/log/main:0/err", "oh")
+
+    asyncio.run(look())
     lab.close()
 
 
@@ -192,7 +203,9 @@ def _collected(job: str) -> str:
 
 
 @pytest.mark.long  # a cluster of its own; tests/schedulers/yarn/test_printed.py tries the same against fakes
-def test_a_cluster_without_aggregation(tmp_path: Path, no_aggregation: Cluster) -> None:
+def test_a_cluster_without_aggregation(
+    tmp_path: Path, no_aggregation: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the follower saw is here; on another machine it is said why there is nothing."""
     lab, job = _run(tmp_path, no_aggregation)
     assert lab.tony("logs", job).stdout == "hello\noh\n"
@@ -200,4 +213,15 @@ def test_a_cluster_without_aggregation(tmp_path: Path, no_aggregation: Cluster) 
     assert done.stdout in ("", "hello\noh\n")
     if not done.stdout:
         assert "yarn.log-aggregation-enable is false" in done.stderr
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(no_aggregation.conf))
+
+    async def look() -> None:
+        async with seen(tmp_path / "portal", [history()]) as portal:
+            log = f"/job/{job}/log/main:0/out"
+            if done.stdout:
+                await portal.page(log, "hello")
+            else:
+                assert "yarn.log-aggregation-enable is false" in await portal.page(log, "is missing")
+
+    asyncio.run(look())
     lab.close()

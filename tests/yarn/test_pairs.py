@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.e2e.test_boards import fetch
 from tests.mini_clusters import Clusters
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until, user
@@ -31,6 +32,7 @@ from tony.hadoop.ipc.login import Login
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
 from tony.hadoop.wire.proto import Message
+from tony.schedulers.yarn.links import of_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -155,7 +157,11 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
         done = lab.tony("kill", other)
         assert done.returncode == 0, done.stderr
         assert lab.wait_application(other)["finalStatus"] == "KILLED"
-    doors = resource_managers(Configuration.load(lab.cluster.conf, {}), door="admin.address", port=8033)
+    settings = Configuration.load(lab.cluster.conf, {})
+    for link in of_application(settings, job, ended=False):  # the standby's lead to the other's
+        status, page, _ = fetch(link.href)
+        assert (status, job in page) == (200, True), link
+    doors = resource_managers(settings, door="admin.address", port=8033)
     assert asyncio.run(found_behind_a_standby(doors[::-1], _REFRESH, Nothing())) == "rm1"
     assert {task: each["pid"] for task, each in lab.tasks(job).items()} == {t: e["pid"] for t, e in before.items()}
     lab.pairs.tell("rm", Standing.STANDBY)
@@ -221,7 +227,7 @@ def test_a_name_node_is_killed(lab: PairedLab) -> None:
     ended(follower)
     late = lab.elsewhere("late")
     assert late.status(job)["state"] == "succeeded"
-    assert {"summary.json", "events.1.jsonl", "am.log", "job.json"} == set(lab.listed(record))
+    assert {"summary.json", "events.1.jsonl", "am.log", "job.json"} == set(lab.kept(record))
     seen = [line["event"] for line in map(json.loads, late.tony("events", job, "--json").stdout.splitlines())]
     assert seen == [json.loads(line)["event"] for line in lab.tony("events", job, "--json").stdout.splitlines()]
 

@@ -23,7 +23,12 @@ Its executors:
 Those who look on:
 
     watchers        reports on demand and on change
+    notices         those who want to hear of it by a webhook
     log_relay       what programs print, piece by piece
+    measured        what programs use, and how far they are: told, and written down
+    series          - that in memory which does not grow
+    stacks          where a program stands, on request
     tunnels         from clients to ports of tasks
     page            how the job stands, for those who come through their cluster's own pages
+    page_process    - the process beside us that serves all pages, where there is one
 """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tony import clock
 from tony.am.log_relay import LogRelay
+from tony.am.stacks import StackRelay
 from tony.am.tunnels import Tunnels
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.machine import Application
@@ -85,6 +86,7 @@ class Executors:
     Attributes:
         in_charge: whether no later application master can have been started; see `ContainerSource.in_charge`.
         overlap: seconds for which an earlier one may not know of us; see `ContainerSource.overlap`.
+        measured: takes samples; sample_interval: how often executors send them.
     """
 
     def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
@@ -105,6 +107,9 @@ class Executors:
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
         self.tunnels = Tunnels(self.send, app.state.tasks)
+        self.stacks = StackRelay(self.send, app.state.tasks)
+        self.measured: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
+        self.sample_interval = 0.0
 
     def expect(self) -> None:
         """Those that an earlier application master has heard of: they come, or are silent."""
@@ -167,7 +172,13 @@ class Executors:
         self._by_connection[connection] = peer
         renews = self._renews(peer)
         connection.send(
-            msg.Welcome(attempt=self._attempt, heartbeat_interval=self.interval, acked=peer.acked, renews=renews)
+            msg.Welcome(
+                attempt=self._attempt,
+                heartbeat_interval=self.interval,
+                acked=peer.acked,
+                renews=renews,
+                sample_interval=self.sample_interval,
+            )
         )
         if self._level:
             connection.send(msg.SetLogLevel(level=self._level))
@@ -199,6 +210,10 @@ class Executors:
                 connection.send(msg.Ack(n=peer.acked, heard=message.mono))
         elif isinstance(message, msg.Reported):
             self._reported(peer, connection, message)
+        elif isinstance(message, msg.Sample):
+            self.measured(peer.task, message)
+        elif isinstance(message, msg.Stacks):
+            self.stacks.came(peer.task, message)
         elif isinstance(message, msg.LogPiece) and self.logs.came(peer.task, message):
             pass  # it is on its way
         elif isinstance(message, msg.TunnelFailed):
@@ -359,12 +374,14 @@ class Executors:
             peer.connection.close()
         self.logs.gone(peer.task, printed=peer.printed)
         self.tunnels.gone(peer.task)
+        self.stacks.gone(peer.task)
 
     # --- liveness -------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raises Silent for every executor not heard of for the heartbeat time-out. Call about once per interval."""
         self.tunnels.check()
+        self.stacks.check()
         now = clock.monotonic()
         stood_still = now - self._checked > max(_LATE * self.interval, self._timeout / 2)
         stood_still = stood_still or self._app.state.reconciling  # nobody is judged before it is known who is left

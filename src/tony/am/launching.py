@@ -63,6 +63,9 @@ def task_part(
         log_limit=spec.log_limit,
         meeting=_meeting(record, framework, task),
         exports=role.exports,
+        progress_pattern=role.progress_pattern,
+        progress_summaries=role.progress_summaries,
+        python_stacks=spec.python_stacks,
         container_env=spec.container_env,
         hadoop_classpath=spec.hadoop_classpath,
     )

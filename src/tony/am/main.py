@@ -22,6 +22,7 @@ from tony import clock
 from tony.am import open_files
 from tony.am.master import Master
 from tony.am.page import Page
+from tony.am.page_process import PageProcess
 from tony.am.requests import obey_kept
 from tony.am.taking_over import take_over
 from tony.am.verdict import broken_off
@@ -174,6 +175,8 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
         number,
         address,
     )
+    if parts.source.keeps_measured:
+        parts.master.measurements.keep_safe = parts.source.keep_measured
     parts.master.barrier.keep_to(parts.source.journal(folder.events(number), parts.master.in_safety))
     _hear_signals(parts.master, parts.source)
     parts.server = Server(credentials.am, parts.master)
@@ -231,6 +234,8 @@ async def _leave(parts: _Parts) -> None:
     if parts.page:
         with _whatever_happens("closing the page"):
             await parts.page.close()
+    if parts.master:
+        parts.master.notices.drop()
 
 
 async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
@@ -245,6 +250,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.writer:
         with _whatever_happens("closing the event log"):
             parts.writer.close()
+    if parts.master:
+        with _whatever_happens("writing what was measured"):
+            await parts.master.measurements.finish()
     with _whatever_happens("removing the job's secrets"):
         import shutil  # late: it loads every compressor
 
@@ -267,6 +275,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.page:
         with _whatever_happens("closing the page"):
             await parts.page.close()
+    if parts.master:
+        with _whatever_happens("telling those who want to know"):
+            await parts.master.notices.finish(report)
     if parts.source:
         with _whatever_happens("telling the scheduler"):
             await parts.source.finish(report)
@@ -324,7 +335,11 @@ async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> 
     door = source.page_door()
     if door is None:
         return
-    parts.page = Page(master.report, door.peers, door.proxy)
+    process = None
+    if door.packages:
+        record = master.job.record
+        process = PageProcess(master.job.folder.path, record.user, door)
+    parts.page = Page(master.report, door.peers, door.proxy, process, door.plain)
     try:
         source.page_address = f"{source.host}:{await parts.page.listen(source.host)}"
     except OSError as error:

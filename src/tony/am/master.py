@@ -18,6 +18,8 @@ from tony.am.barrier import Barrier
 from tony.am.executors import Executors
 from tony.am.job_clock import JobClock
 from tony.am.launching import executor_lease, preparation, task_part
+from tony.am.measured import Measurements
+from tony.am.notices import Notices
 from tony.am.starts import Starts
 from tony.am.taking_over import known_containers
 from tony.am.watchers import Watchers
@@ -99,7 +101,11 @@ class Master:
         self._prepared: dict[TaskId, Live] = {}
         self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
         self.executors.in_charge, self.executors.overlap = source.in_charge, source.overlap
+        self.measurements = Measurements(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
+        self.executors.measured = self.measurements.came
+        self.executors.sample_interval = self.measurements.interval
         self.watchers = Watchers(self.report)
+        self.notices = Notices(job.record.spec.notify, job.record.job_id, attempt, self.report)
         self.barrier = Barrier(self._perform_all)
         self.executors.expect()
         if len(self.executors):
@@ -117,6 +123,7 @@ class Master:
         self._spawn(self._watch_liveness())
         self._spawn(self._call_together())
         self._spawn(self._seek_proof())
+        self._spawn(self.measurements.keep())
         try:
             return await self._finished
         finally:
@@ -241,8 +248,9 @@ class Master:
                 if said:
                     log.info("session %d has %s", spec.session, sizes_text(said.tasks, said.absent))
                     self.feed(said)
-            case act.Start():
+            case act.Start(session=session):
                 self._start(action)
+                self.notices.started(session)
             case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
                 self.executors.send(task, msg.StopProgram(session=session, try_=try_, grace=grace, reason=reason))
             case act.Release(container=container):
@@ -258,8 +266,12 @@ class Master:
                 log.info("session %d opens: %s", session, reason)
                 self.watchers.tell_now()  # how the last one ended: soon every task begins anew
                 self.feed(ev.SessionOpened(session=session, reason=reason))
+                if session > 1:
+                    self.notices.restarted(reason)
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
+                if decision == "retry":
+                    self.notices.restarted(failure.reason)
             case act.WakeAt(at=at, name=name):
                 self._wake_at(at, name)
             case act.Finish():
@@ -399,6 +411,7 @@ class Master:
         self.executors.closed(connection)
         self.executors.logs.closed(connection)
         self.executors.tunnels.closed(connection)
+        self.executors.stacks.closed(connection)
 
     def _from_executor(self, connection: Connection, message: msg.Message) -> None:
         if isinstance(message, msg.Attach):
@@ -421,12 +434,26 @@ class Master:
                 self.watchers.add(connection, gather, ages=ages)
                 self._company.set()
             case msg.KillJob(actor=actor, now=at_once):
-                who = "".join(char for char in actor if char.isprintable())[:200]
-                self.feed(ev.UserCommand(actor=who, what="kill-now" if at_once else "kill"))
+                self._ordered(actor, "kill-now" if at_once else "kill")
                 connection.send(msg.Done())
-            case msg.SetLogLevel(level=level) if level in msg.LOG_LEVELS:
+            case msg.RestartJob(actor=actor):
+                if self.app.state.may_be_restarted:
+                    self._ordered(actor, "restart")
+                    connection.send(msg.Done())
+                else:
+                    now = self.app.state.job.value
+                    connection.refuse(Code.BUSY, f"there is no session that could be restarted: the job is {now}")
+            case msg.GetMetrics():
+                connection.send(self.measurements.answer(message))
+            case msg.GetStacks(actor=actor):
+                task = self.executors.stacks.ask(connection, message)
+                if task:
+                    self._ordered(actor, f"stacks of {task}")
+            case msg.SetLogLevel(level=level, actor=actor) if level in msg.LOG_LEVELS:
                 logging.getLogger("tony").setLevel(level.upper())
                 self.executors.talk_as(level)
+                if actor:
+                    self._ordered(actor, f"log level {level}")
                 connection.send(msg.Done())
             case msg.ReadLog():
                 self.executors.logs.ask(connection, message)
@@ -436,6 +463,11 @@ class Master:
                 self.executors.tunnels.open(connection, message)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
+
+    def _ordered(self, actor: str, what: str) -> None:
+        """Somebody asks for something: an event, whether or not anything is decided by it."""
+        who = "".join(char for char in actor if char.isprintable())[:200]
+        self.feed(ev.UserCommand(actor=who, what=what))
 
     async def _watch_liveness(self) -> None:
         """Looks on for as long as there is anybody to look at, or anybody who looks."""

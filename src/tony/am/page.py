@@ -1,8 +1,11 @@
 """A page that shows how the job stands, for those who come through their cluster's own pages.
 
-It is one page without links, scripts or anything to load; it loads itself again every few seconds while the job runs.
+Where the packages for it came along, a process beside us serves all pages (`page_process`); one that dies is followed
+by another when somebody comes. Otherwise, or if that fails again and again, it is one page without links, scripts or
+anything to load, which says why there is no more; it loads itself again every few seconds while the job runs.
+
 A cluster's proxy fetches it for a person whom it knows, so only the proxy's machines are answered; others are sent
-there. The proxy passes on GET alone, drops most headers and cannot stream.
+there. The proxy passes on GET and PUT alone, drops most headers and cannot stream.
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ import asyncio
 import contextlib
 import html
 import logging
+import socket
+from collections import deque
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
+from tony import clock
+from tony.am.page_process import PageProcess
 from tony.model.report import JobReport
 from tony.units import format_duration
 
@@ -24,6 +31,10 @@ _CROWD = 20
 #: Tasks that a page shows.
 _SHOWN = 2000
 _RELOAD = 5
+#: So many processes that serve pages may fail within so many seconds; then the plain page stays.
+_FAILURES, _WITHIN = 3, 300.0
+#: Connections that wait to be taken.
+_BACKLOG = 128
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em;color:#222;background:#fff}"
     "table{border-collapse:collapse}td,th{text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid #ddd}"
@@ -39,12 +50,25 @@ class Page:
         report: how the job stands now.
         peers: addresses that are answered; empty: all.
         proxy: where everybody else is sent; empty: they are refused.
+        process: serves more than this one page, once somebody comes; None if there is none.
+        why: for people: why there is only this page.
     """
 
-    def __init__(self, report: Callable[[], JobReport], peers: Collection[str], proxy: str) -> None:
+    def __init__(
+        self,
+        report: Callable[[], JobReport],
+        peers: Collection[str],
+        proxy: str,
+        process: PageProcess | None = None,
+        why: str = "",
+    ) -> None:
         self._report = report
         self._peers = frozenset(peers)
         self._proxy = proxy
+        self._process = process
+        self._why = why
+        self._failed: deque[float] = deque(maxlen=_FAILURES)
+        self._serving: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._crowd = asyncio.Semaphore(_CROWD)
 
@@ -54,14 +78,46 @@ class Page:
         Raises:
             OSError: it cannot listen there.
         """
-        self._server = await asyncio.start_server(self._serve, host, 0, limit=_MOST)
-        port: int = self._server.sockets[0].getsockname()[1]
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+            port: int = listening.getsockname()[1]
+        except BaseException:
+            listening.close()
+            raise
+        self._serving = asyncio.get_running_loop().create_task(self._answer_on(listening))
         return port
 
     async def close(self) -> None:
         """Ends it."""
-        if self._server:
-            self._server.close()
+        if self._serving:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    async def _answer_on(self, listening: socket.socket) -> None:
+        """Serves; a process does it, as long as that works, and begins only when somebody comes."""
+        with listening:
+            while self._process is not None:
+                await _somebody(listening)
+                if wrong := await self._process.serve(listening):
+                    self._note(wrong)
+            self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MOST)
+            async with self._server:
+                await self._server.serve_forever()
+
+    def _note(self, wrong: str) -> None:
+        """What served the pages has failed."""
+        _log.warning("what serves the job's pages: %s", wrong)
+        self._failed.append(clock.monotonic())
+        if len(self._failed) == _FAILURES and self._failed[-1] - self._failed[0] < _WITHIN:
+            self._process = None
+            within = format_duration(_WITHIN)
+            self._why = f"What serves the other pages failed {_FAILURES} times within {within}; at last {wrong}."
+            _log.warning("from now on there is one plain page")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -86,7 +142,18 @@ class Page:
             return _response("302 Found", "Come through the cluster's own pages.", f"Location: {self._proxy}\r\n")
         if words[1].split(b"?", 1)[0] not in (b"/", b""):
             return _response("404 Not Found", "There is one page here: /")
-        return _response("200 OK", rendered(self._report()), with_body=words[0] == b"GET")
+        return _response("200 OK", rendered(self._report(), self._why), with_body=words[0] == b"GET")
+
+
+async def _somebody(listening: socket.socket) -> None:
+    """Returns when somebody wants to connect."""
+    loop = asyncio.get_running_loop()
+    came = asyncio.Event()
+    loop.add_reader(listening, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(listening)
 
 
 def _response(status: str, body: str, headers: str = "", *, with_body: bool = True) -> bytes:
@@ -102,8 +169,13 @@ def _response(status: str, body: str, headers: str = "", *, with_body: bool = Tr
     return head.encode("latin-1", "replace") + (content if with_body else b"")
 
 
-def rendered(report: JobReport) -> str:
-    """The page. Everything in it that is not ours is escaped."""
+def rendered(report: JobReport, why: str = "") -> str:
+    """The page. Everything in it that is not ours is escaped.
+
+    Args:
+        why: there is only this page.
+    """
+    job = html.escape(report.job)
     title = html.escape(f"{report.name} ({report.job})")
     state = html.escape(report.state.value)
     reload = "" if report.state.ended else f'<meta http-equiv="refresh" content="{_RELOAD}">'
@@ -114,15 +186,23 @@ def rendered(report: JobReport) -> str:
         for task in report.tasks[:_SHOWN]
     )
     more = len(report.tasks) - _SHOWN
-    rest = f"<p>... and {more} more tasks: tony status {html.escape(report.job)}</p>" if more > 0 else ""
+    rest = f"<p>... and {more} more tasks: tony status {job}</p>" if more > 0 else ""
     waiting = f"<p>{html.escape(report.waiting)}</p>" if report.waiting else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p><b class={state}>{state}</b>, session {report.session}, framework {html.escape(report.framework)}, "
         f"of {html.escape(report.user)}{_times(report)}</p>{waiting}{_failure(report)}"
-        f"<table><tr><th>task<th>state<th>host<th>try<th>exit<th></tr>{rows}</table>{rest}</body></html>"
+        f"<table><tr><th>task<th>state<th>host<th>try<th>exit<th></tr>{rows}</table>{rest}"
+        f"{_more_elsewhere(job, why)}</body></html>"
     )
+
+
+def _more_elsewhere(job: str, why: str) -> str:
+    if not why:
+        return ""
+    commands = ", ".join(f"<code>tony {each} {job}</code>" for each in ("status", "logs", "timeline", "kill"))
+    return f"<p>This is all that is shown here. {html.escape(why)} In a terminal: {commands}.</p>"
 
 
 def _exit(code: int | None, signal: str | None) -> str:

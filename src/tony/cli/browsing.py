@@ -6,7 +6,13 @@ import os
 import socket
 from collections.abc import Mapping
 
-from tony.client.user import user_name
+from tony.jobs.user import user_name
+
+
+def has_display(environment: Mapping[str, str]) -> bool:
+    """Whether somebody probably sits in front of this machine's own screen."""
+    screen = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    return bool(screen) and not environment.get("SSH_CONNECTION", "").split()
 
 
 def reached_by(place: str, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -16,7 +22,7 @@ def reached_by(place: str, environment: Mapping[str, str] = os.environ) -> list[
         place: `127.0.0.1:8888`.
     """
     login = environment.get("SSH_CONNECTION", "").split()
-    if not login and (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
+    if has_display(environment):
         return []
     port = place.rpartition(":")[2]
     # Through which port somebody has come here says through which one they can come again.

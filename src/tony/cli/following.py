@@ -15,10 +15,10 @@ import click
 from tony.cli.early import ENDING, EarlyInterrupts
 from tony.cli.output import say_all, warn
 from tony.cli.views import view_for
-from tony.client.failure import page
-from tony.client.following import Viewer, first_error, follow
-from tony.client.killing import kill
 from tony.errors import ExitCode, TonyError
+from tony.jobs.failure import page
+from tony.jobs.following import Viewer, first_error, follow
+from tony.jobs.killing import kill
 from tony.model.layout import Home
 from tony.model.report import JobReport
 from tony.model.states import JobState

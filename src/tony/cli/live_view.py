@@ -1,7 +1,6 @@
 """The live table: how the job and its tasks stand now, below what programs print.
 
-Output scrolls as on any terminal. The table stands below it, and is wiped and drawn again with whatever is written, in
-one piece. A row of it is one of the screen, cut to its width; a window that was made narrower since has folded it.
+Output scrolls as on any terminal. The table stands below it, and is wiped and drawn again with whatever is written.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from tony import clock
 from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
 from tony.cli.output import colours
+from tony.cli.redrawn import Redrawn
 from tony.cli.story import Story
-from tony.cli.text import safe, size_of, width
-from tony.client.log_reader import Line
+from tony.cli.text import safe, size_of
+from tony.jobs.log_reader import Line
 from tony.model.report import JobReport
 from tony.model.states import TaskState
 
@@ -44,7 +44,7 @@ class LiveView:
         self._coloured = colours(stream)
         self._story = Story(failures=False)
         self._logs = LogPrinter(stream)
-        self._rows: list[str] = []
+        self._table = Redrawn(stream)
 
     def __enter__(self) -> Self:
         return self
@@ -67,32 +67,22 @@ class LiveView:
 
     def printed(self, lines: Sequence[Line]) -> None:
         """Prints programs' output above the table."""
-        self._draw(map(self._logs.text, lines), self._rows)
+        self._draw(map(self._logs.text, lines), self._table.rows)
 
     def noticed(self, text: str) -> None:
         """Tells it above the table."""
-        self._draw([self._dim(text)], self._rows)
+        self._draw([self._dim(text)], self._table.rows)
 
     def _dim(self, text: str) -> str:
         return _DIM.format(safe(text)) if self._coloured else safe(text)
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
-        """Wipes the table; writes lines in its place, and `rows` as the table below them."""
-        wipe = self._wipe()
-        self._rows = rows
-        table = "\n".join(map(self._colour, rows))
-        self._stream.write("".join([wipe, *(f"{line}\n" for line in above), table]))
-        self._stream.flush()
-
-    def _wipe(self) -> str:
-        """From the end of the table's last row to the beginning of its first, and nothing below."""
-        if not self._rows:
-            return ""
-        columns = size_of(self._stream).columns
-        up = sum(max(1, -(-width(row) // columns)) for row in self._rows) - 1
-        return f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[J"
+        self._table.draw(rows, above, self._colour)
 
     def _colour(self, row: str) -> str:
-        if not self._coloured:
-            return row
-        return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)
+        return coloured(row) if self._coloured else row
+
+
+def coloured(row: str) -> str:
+    """A row with the colours of the states in it."""
+    return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)

@@ -11,7 +11,7 @@ import click
 
 from tony.cli.output import colours
 from tony.cli.text import is_terminal, safe_line
-from tony.client.log_reader import Line
+from tony.jobs.log_reader import Line
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 

@@ -34,10 +34,22 @@ COMMANDS = {
     "status": "Show how a job and each of its tasks stand.",
     "logs": "Show what a job's programs print, live or afterwards.",
     "events": "Show what happened to a job, one line for each event.",
+    "top": "Show what a job's tasks use now, until it has ended.",
+    "timeline": "Show what each task was doing when, as a picture of text.",
+    "metrics": "Show what was measured of a job's tasks.",
+    "compare": "Show two jobs side by side.",
     "kill": "End a job.",
     "proxy": "Reach a port of a job's task from here.",
     "list": "List jobs, running and finished.",
+    "portal": "Show jobs as pages for a browser.",
+    "login": "Log in to a portal with a token.",
+    "open": "Open a job's page in a browser.",
+    "advise": "Say how a job could be cheaper or safer.",
+    "waste": "Show what was held for nothing, by user and week.",
     "history": "Show where a job's record lies, and its summary.",
+    "pin": "Keep a job's record, however old it is.",
+    "purge": "Remove the records of old jobs, or move them.",
+    "trace": "Send a job's life to a collector of OpenTelemetry.",
     "replay": "Feed a job's event log to a fresh machine, and compare.",
     "validate": "Check a job file; start nothing.",
     "convert": "Print a job of the original TonY as a job file.",
@@ -214,7 +226,7 @@ def _bug(error: BaseException) -> int:
     text = "".join(traceback.format_exception(error))
     warn(f"a bug of ours: {type(error).__name__}: {error}")
     try:
-        from tony.client.home import find
+        from tony.jobs.home import find
 
         home = find(os.environ).path
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tony.client.home import find
-from tony.client.job_ids import LAST, known, resolve
 from tony.errors import TonyError
+from tony.jobs.home import find
+from tony.jobs.job_ids import LAST, known, resolve
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 
@@ -104,19 +104,22 @@ class Count(IntType):
 
     Args:
         least: the smallest that makes sense.
+        most: the largest; None if there is none.
     """
 
     name = "number"
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Refuses everything else."""
         text = str(value)
-        if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) or int(text) < self._least:
-            self.fail(f"{text!r}: write a whole number from {self._least}, such as {max(1, self._least)}.", param, ctx)
-        return int(text)
+        number = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else None
+        if number is None or number < self._least or (self._most is not None and number > self._most):
+            until = f", such as {max(1, self._least)}" if self._most is None else f" to {self._most}"
+            self.fail(f"{text!r}: write a whole number from {self._least}{until}.", param, ctx)
+        return number
 
 
 def job_argument(function: F) -> F:

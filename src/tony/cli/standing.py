@@ -8,7 +8,7 @@ from tony.model.report import JobReport
 
 
 def report_of(home: Home, job_id: str) -> JobReport:
-    """The job as it stands; as `tony.client.facts.report`.
+    """The job as it stands; as `tony.jobs.facts.report`.
 
     Most jobs that somebody looks at have ended, and their summary says it all: nothing is loaded that would talk to a
     living one.
@@ -18,7 +18,7 @@ def report_of(home: Home, job_id: str) -> JobReport:
         return ended
     import asyncio
 
-    from tony.client import facts
+    from tony.jobs import facts
 
     return asyncio.run(facts.report(home, job_id))
 
@@ -27,7 +27,7 @@ def record_here(home: Home, job_id: str) -> JobFolder:
     """A job's folder, with all of its record that there is by now, wherever it was written."""
     import asyncio
 
-    from tony.client.elsewhere import refresh
+    from tony.jobs.elsewhere import refresh
 
     asyncio.run(refresh(home, job_id))
     return home.job(job_id)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tony import clock
 from tony.cli.text import age, clock_time, safe, table
-from tony.client.failure import page
+from tony.jobs.failure import page
 from tony.model.layout import JobFolder
 from tony.model.report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.states import TaskState

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.status_page import note_of
-from tony.client.failure import outcome
+from tony.jobs.failure import outcome
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -93,8 +93,9 @@ class Story:
             return []
         if report.state.ended:
             return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
-        if report.state is JobState.RESTARTING and report.failure:
-            return [f"restarting, because {report.restarting or report.failure.reason}"]
+        why = report.restarting or (report.failure.reason if report.failure else "")
+        if report.state is JobState.RESTARTING and why:
+            return [f"restarting, because {why}"]
         if report.state is JobState.STOPPING:
             return [f"stopping, because {report.failure.reason}"] if report.failure else []
         return []

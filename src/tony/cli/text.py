@@ -87,6 +87,15 @@ def size_of(stream: TextIO) -> os.terminal_size:
     return os.terminal_size((columns or found.columns or 80, lines or found.lines or 24))
 
 
+def knows_unicode(stream: TextIO) -> bool:
+    """Whether what is written to a stream may hold other characters than those of ASCII."""
+    try:
+        "█▁·◆".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Whether a person reads this stream right now."""
     try:

@@ -12,8 +12,8 @@ from tony.cli.log_printer import LogPrinter
 from tony.cli.output import knows_sequences, say
 from tony.cli.story import Story
 from tony.cli.text import is_terminal
-from tony.client.following import Viewer
-from tony.client.log_reader import Line
+from tony.jobs.following import Viewer
+from tony.jobs.log_reader import Line
 from tony.model.report import JobReport
 
 

@@ -21,20 +21,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tony.client import background, facts
-from tony.client.events import events
-from tony.client.failure import error_of
-from tony.client.following import reports
-from tony.client.home import find
-from tony.client.job_ids import resolve
-from tony.client.killing import kill
-from tony.client.log_names import STREAMS, Selection, named_tasks
-from tony.client.log_reader import Line
-from tony.client.log_stream import lines
-from tony.client.master import tell_log_level
+from tony.client import background
 from tony.client.proxy import Proxy, open_proxy
 from tony.history.log import Entry
 from tony.history.record import record_of
+from tony.jobs import facts
+from tony.jobs.events import events
+from tony.jobs.failure import error_of
+from tony.jobs.following import reports
+from tony.jobs.home import find
+from tony.jobs.job_ids import resolve
+from tony.jobs.killing import kill
+from tony.jobs.log_names import STREAMS, Selection, named_tasks
+from tony.jobs.log_reader import Line
+from tony.jobs.log_stream import lines
+from tony.jobs.master import tell_log_level
 from tony.linux.threads import beside
 from tony.model.job import JobSpec
 from tony.model.layout import Home

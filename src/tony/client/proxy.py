@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
-from tony.client import facts
-from tony.client.failure import outcome
-from tony.client.log_names import named_tasks
-from tony.client.tunnels import opened
 from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.record import record_of
+from tony.jobs import facts
+from tony.jobs.failure import outcome
+from tony.jobs.log_names import named_tasks
+from tony.jobs.tunnels import opened
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

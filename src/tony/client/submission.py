@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,18 +13,19 @@ from pathlib import Path
 
 import tony
 from tony import clock
-from tony.client import unfinished
 from tony.client.certificates import make_credentials
-from tony.client.home import prepare
-from tony.client.job_ids import new_job_id, remember
 from tony.client.staging import stage
-from tony.client.user import user_name
 from tony.config.load import Resolved, with_sources
+from tony.config.references import followed
 from tony.config.secrets import redact
 from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.files import write_json
+from tony.jobs import unfinished
+from tony.jobs.home import prepare
+from tony.jobs.job_ids import new_job_id, remember
+from tony.jobs.user import user_name
 from tony.linux.threads import beside
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
@@ -95,6 +97,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
         ConfigError: the scheduler could never run it, or it names files that cannot be staged. Nothing was made.
         StorageError: a file system refused. Nothing is left behind.
     """
+    resolved = replace(resolved, spec=followed(resolved.spec, os.environ, resolved.sources))
     submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
@@ -148,6 +151,7 @@ def rendered(resolved: Resolved, home: Home) -> Json:
     Raises:
         ConfigError: the scheduler could never run it.
     """
+    resolved = replace(resolved, spec=followed(resolved.spec, os.environ, resolved.sources))
     submitter = check(resolved, home)
     folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
     record = _redacted(_record(resolved, folder, StagedJob(), clock.wall()))

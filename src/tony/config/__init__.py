@@ -22,4 +22,5 @@ Showing it again:
     resolved, show      each value with its place; a value on one line
     nearest             what somebody probably meant
     secrets             what is nobody's business
+    references          secrets that lie elsewhere, looked up at submission
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 from tony.config.keys import SETTINGS, Kind, Setting
 from tony.config.layers import Canonical, Layer, put
-from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 
 #: Where the values of a call come from.
 SOURCE = "argument"
@@ -77,7 +77,7 @@ def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults:
     for setting in settings:
         outer, _, inner = setting.attribute.rpartition(".")
         holder = getattr(owner, outer) if outer else owner
-        if outer and not isinstance(holder, Resources | Timeouts):
+        if outer and not isinstance(holder, Resources | Timeouts | Notify):
             values[outer] = _plain(holder)  # no such key: it is told as a mistake
             continue
         value = getattr(holder, inner)

@@ -11,15 +11,19 @@ from tony.config.keys import Key
 from tony.config.schema import find
 from tony.config.sheet import Sheet
 from tony.dataclass import replace
-from tony.model.job import JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 
-_NESTED: Mapping[str, type[Timeouts | Resources]] = {"timeouts": Timeouts, "resources": Resources}
+_NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
+    "timeouts": Timeouts,
+    "resources": Resources,
+    "notify": Notify,
+}
 
 
 def build(sheet: Sheet, default_name: str) -> JobSpec:
     """The job as its author said it, every default filled in."""
-    fields = _fields(sheet, ())
+    fields = _fields(sheet, ()) | _fields(sheet, ("notify",))
     fields.setdefault("name", default_name)
     scheduler = sheet.value(("scheduler", "name")) or JobSpec().scheduler
     return JobSpec(

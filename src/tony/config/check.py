@@ -5,6 +5,7 @@ Every check notes all that it finds. One that would only repeat an earlier compl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tony.config import after, paths, show
@@ -13,13 +14,20 @@ from tony.config.elastic import check_sizes
 from tony.config.keys import MAX_INSTANCES, Key
 from tony.config.layers import quoted
 from tony.config.nearest import did_you_mean, known_are, nearest
+from tony.config.references import webhook_mistake
+from tony.config.secrets import is_reference
 from tony.config.sheet import Sheet
-from tony.model.job import Command, JobSpec
+from tony.model.job import NOTICES, Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
 from tony.model.placeholders import near_misses
 from tony.model.states import AfterCondition, RestartScope, RoleKind, StopOn
 
 _LONGEST_NAME = 200
+#: Tags of one job, and characters of one.
+_MOST_TAGS, _LONGEST_TAG = 50, 100
+#: Who may look at a job: users and groups, characters of one.
+_MOST_PEOPLE, _LONGEST_PERSON = 200, 256
+_PERSON = re.compile(r"\*|@?[^\s,:@*/\\][^\s,:*/\\]*")
 #: Bytes of the text that an export looks for in each line.
 _LONGEST_MARK = 1000
 #: Zero-width joiner and non-joiner, and the tags that make a region's flag: without a shape, but a part of one.
@@ -44,6 +52,29 @@ def _name(spec: JobSpec, sheet: Sheet) -> None:
 
         which = f"U+{ord(fault):04X} {unicodedata.name(fault, '')}".rstrip()
         sheet.blame(("name",), f"a name is one line of characters that can be shown, and {which} is none.")
+
+
+def _tags(spec: JobSpec, sheet: Sheet) -> None:
+    if len(spec.tags) > _MOST_TAGS:
+        sheet.blame(("tags",), f"{len(spec.tags)} are too many; a job has at most {_MOST_TAGS}.")
+        return
+    for number, tag in enumerate(spec.tags):
+        if not tag.strip():
+            sheet.blame(("tags",), "an empty tag. Leave it out.", item=number)
+        elif len(tag) > _LONGEST_TAG:
+            sheet.blame(("tags",), f"{len(tag)} characters; a tag has at most {_LONGEST_TAG}.", item=number)
+        elif not all(map(_can_be_shown, tag)):
+            sheet.blame(("tags",), "a tag is one line of characters that can be shown.", item=number)
+
+
+def _people(spec: JobSpec, sheet: Sheet) -> None:
+    for key, people in (("viewers", spec.viewers), ("modifiers", spec.modifiers)):
+        if len(people) > _MOST_PEOPLE:
+            sheet.blame((key,), f"{len(people)} are too many; name at most {_MOST_PEOPLE}, or a group: @team.")
+            continue
+        for number, who in enumerate(people):
+            if len(who) > _LONGEST_PERSON or not who.isprintable() or not _PERSON.fullmatch(who):
+                sheet.blame((key,), "write a user (ann), a group (@team), or * for everybody.", item=number)
 
 
 def _can_be_shown(char: str) -> bool:
@@ -101,6 +132,9 @@ def _texts(spec: JobSpec, sheet: Sheet) -> Iterator[tuple[Key, str, int | None]]
             yield (*place, "command"), part, number
         for name, value in env:
             yield (*place, "env", name), value, None
+    for name, role in spec.roles.items():
+        if role.progress_summaries is not None:
+            yield ("roles", name, "progress_summaries"), role.progress_summaries, None
 
 
 def _variables(spec: JobSpec, sheet: Sheet) -> None:
@@ -123,6 +157,39 @@ def _exports(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame(key, f"the text must be a part of one line, of up to {_LONGEST_MARK} bytes.")
             if exporters.setdefault(name, role) != role:
                 sheet.blame(key, f"{exporters[name]} exports it as well. A variable comes from one role.")
+
+
+def _progress(spec: JobSpec, sheet: Sheet) -> None:
+    for name, role in spec.roles.items():
+        folder, pattern = role.progress_summaries, role.progress_pattern
+        if folder is not None and ("://" in folder or not folder.strip()):
+            message = "write a folder on the task's own machine, such as `logs`: it is read while programs write to it."
+            sheet.blame(("roles", name, "progress_summaries"), message)
+        if pattern is not None and (fault := _fault_of(pattern)):
+            sheet.blame(("roles", name, "progress_pattern"), fault)
+
+
+def _fault_of(pattern: str) -> str:
+    """What is wrong with a regular expression that shall find numbers; empty if nothing is."""
+    example = "for instance `step (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)`."
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"it is no regular expression: {error}; write one with the group `step`, {example}"
+    return "" if groups else f"it has no group with a name, so nothing is found; {example}"
+
+
+def _notices(spec: JobSpec, sheet: Sheet) -> None:
+    for number, word in enumerate(spec.notify.on):
+        if word not in NOTICES:
+            sheet.blame(("notify", "on"), did_you_mean(word, NOTICES, known_are(NOTICES)), item=number)
+    webhook = spec.notify.webhook
+    if webhook is not None and not is_reference(webhook):
+        _blame_if(sheet, ("notify", "webhook"), webhook_mistake(webhook))
+    if webhook is None and ("notify", "webhook") not in sheet.broken:
+        for name in ("on", "secret"):
+            if ("notify", name) in sheet.found:
+                sheet.blame(("notify", name), 'nobody is told anything: write webhook = "https://..." beside it.')
 
 
 def _groups(spec: JobSpec, sheet: Sheet) -> None:
@@ -238,10 +305,14 @@ def _no_role(spec: JobSpec, name: str) -> str:
 
 _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
     _name,
+    _tags,
+    _people,
     _commands,
     _placeholders,
     _variables,
     _exports,
+    _progress,
+    _notices,
     _groups,
     _time_limits,
     _start_order,

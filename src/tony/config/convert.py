@@ -340,6 +340,18 @@ def _python(value: Any, base: Path) -> str:
     return paths.interpreter(_text(value), base)
 
 
+def _secret(value: Any, base: Path) -> str:
+    text = _text(value)
+    if not text.strip():
+        raise ValueError("an empty text. Leave the key out.")
+    kind, _, place = text.partition(":")
+    if kind == "file":
+        return f"file:{paths.absolute(place, base)}"
+    if kind == "env" and not (place.isascii() and place.replace("_", "a").isalnum()):
+        raise ValueError("what follows `env:` is the name of a variable: env:HOOK.")
+    return text
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "a truth value"
@@ -376,6 +388,7 @@ _WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {
     Kind.PATH: _path,
     Kind.SOURCE: _source,
     Kind.PYTHON: _python,
+    Kind.SECRET: _secret,
 }
 _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.SIZE: _canonical_size,
@@ -384,4 +397,16 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.WAIT: _canonical_wait,
 }
 #: Kinds that take a flag's or a plain YAML scalar's text, whatever it looks like: `--set name=123`.
-_TEXTUAL = frozenset({Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES, Kind.TAGS})
+_TEXTUAL = frozenset(
+    {
+        Kind.TEXT,
+        Kind.PATH,
+        Kind.SOURCE,
+        Kind.PYTHON,
+        Kind.COMMAND,
+        Kind.FILES,
+        Kind.NAMES,
+        Kind.TAGS,
+        Kind.SECRET,
+    }
+)

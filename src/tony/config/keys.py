@@ -39,6 +39,7 @@ class Kind(Enum):
     SOURCE = "path or address"  #: what may lie in a cluster's file system, too
     PYTHON = "path or program"
     COMMAND = "text or list"  #: text runs through `bash -c`, a list is executed as it is
+    SECRET = "text, env:NAME or file:PATH"  #: never shown; the latter two are looked up at submission
     PORTS = "first-last"  #: `"20000-20100"` or `[20000, 20100]`
 
 
@@ -140,6 +141,12 @@ MAX_INSTANCES = 100_000
 _JOB = (
     _row("name", Kind.TEXT, Half.CLIENT, "What people call the job: up to 200 characters, need not be unique.",
          default="the job file's name", also="title app application job_name"),
+    _row("tags", Kind.TAGS, Half.CLIENT, "Words by which people find the job again, in lists and searches: "
+         "`[\"nightly\", \"ads\"]`.", also="labels keywords"),
+    _row("viewers", Kind.TAGS, Half.CLIENT, "Who may look at the job on pages besides its owner: users, `@groups`, `*` "
+         "for everybody.", also="view_acl acl readers"),
+    _row("modifiers", Kind.TAGS, Half.CLIENT, "Who may look at the job, and stop or restart it there: users, "
+         "`@groups`, `*`.", also="modify_acl admins editors"),
     _row("framework", Kind.TEXT, Half.FRAMEWORK, "Whose variables the programs get: `tensorflow`, `pytorch`, `jax`, "
          "`mxnet`, `horovod`, `none`, `standalone` or the name of a plug-in.", also="runtime backend"),
     _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
@@ -214,10 +221,23 @@ _JOB = (
          attribute="timeouts.execution"),
     _row("job_timeout", Kind.TIMEOUT, Half.AM, "Most time for the whole job, restarts included.",
          attribute="timeouts.job", also="timeout time_limit walltime max_runtime"),
+    _row("metrics_interval", Kind.DURATION, Half.EXECUTOR, "How often it is measured what a program uses, and how far "
+         "it is; longer in large jobs; `\"0s\"` for never.", bounds=(0, 3600),
+         also="metrics sample_interval metrics_period"),
+    _row("python_stacks", Kind.TRUTH, Half.EXECUTOR, "Python programs show where they stand when they are asked, even "
+         "where `py-spy` is not there or may not look: a `sitecustomize` on their PYTHONPATH registers `faulthandler`.",
+         also="stacks faulthandler stack_dumps"),
     _row("log_limit", Kind.SIZE, Half.EXECUTOR, "What one stream of one task keeps on disk; older output is rotated "
          "away.", bounds=(1024, None), also="log_size"),
     _row("tls", Kind.CHOICE, Half.AM, "Where connections use TLS: `auto` wherever a message can leave the machine, or "
          "`always`.", choices=TlsMode, also="ssl"),
+    _row("notify.webhook", Kind.SECRET, Half.AM, "Address that gets a POST with a short report in JSON whenever "
+         "something of `notify.on` happens: [Notifications](notifications.md).", attribute="notify.webhook",
+         also="url webhook_url hook slack"),
+    _row("notify.on", Kind.TAGS, Half.AM, "What is worth a notice: `started`, `restarted`, `succeeded`, `failed`, "
+         "`killed`.", attribute="notify.on", also="events when"),
+    _row("notify.secret", Kind.SECRET, Half.AM, "Key of the signature (HMAC-SHA256) that each notice carries.",
+         attribute="notify.secret", also="key token signature hmac"),
     _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Who gives the containers; `--scheduler` sets it too.",
          attribute="scheduler"),
 )
@@ -261,6 +281,12 @@ _ROLES = (
     _row("roles.<role>.exports.<name>", Kind.TEXT, Half.EXECUTOR, "What follows this text in the last line of the "
          "role's output that holds it becomes the variable `<name>` of every program of other roles that starts later.",
          attribute="", default="", also="export outputs"),
+    _row("roles.<role>.progress_pattern", Kind.TEXT, Half.EXECUTOR, "How far the role's programs are, from lines of "
+         "their output: a regular expression whose groups `step`, `total` and others are numbers.",
+         also="progress progress_from progress_regex"),
+    _row("roles.<role>.progress_summaries", Kind.TEXT, Half.EXECUTOR, "How far they are, from event files for "
+         "TensorBoard in this folder of theirs: steps and scalars. Placeholders are filled in.",
+         also="tensorboard logdir log_dir summaries"),
     _row("roles.<role>.files", Kind.FILES, Half.CLIENT, "Files for the role's tasks, besides the job's.",
          also="file data inputs"),
     _row("roles.<role>.python", Kind.PYTHON, Half.EXECUTOR, "The role's own interpreter or archive.",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.config.arguments import from_spec
-from tony.config.keys import Key
+from tony.config.keys import Key, Kind
 from tony.config.layers import Layer, dotted, merge
 from tony.config.load import Resolved
 from tony.config.schema import find
-from tony.config.secrets import masked
+from tony.config.secrets import hidden, masked
 from tony.config.sheet import read
 from tony.config.show import canonical
 from tony.dataclass import dataclass, replace
@@ -63,6 +63,8 @@ def _shown(key: Key, value: object) -> str:
     assert node.setting is not None
     if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
         value = masked(key[-1], value)
+    elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
+        value = hidden(value)
     return canonical(node.setting, value)
 
 

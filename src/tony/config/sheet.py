@@ -11,7 +11,7 @@ from tony.config.keys import Key, Setting
 from tony.config.layers import Branch, Layer, Leaf, Written, dotted
 from tony.config.nearest import did_you_mean, nearest
 from tony.config.schema import Node, schema
-from tony.config.secrets import MASK, is_secret, masked
+from tony.config.secrets import MASK, hidden, is_secret, masked
 from tony.config.show import as_written
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
@@ -46,6 +46,7 @@ _OURS = "this variable is ours: it marks what belongs to a task. Choose another 
 RESERVED_ENV: Mapping[str, str] = {
     **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _LOST),
     **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _LOST),
+    **dict.fromkeys(("TONY_PROGRESS", "TONY_STACKS"), _LOST),
     **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _OURS),
     "CUDA_VISIBLE_DEVICES": "tony itself sets this variable, to the GPUs that the task was granted. Ask for some with "
     "gpus = 1 below [roles.NAME].",
@@ -136,6 +137,9 @@ def shown(key: Key, raw: Any) -> str:
         if is_secret(key[-1]):
             return MASK
         return masked("", as_written(raw))
+    if key[0] == "notify" and key[1:2] != ("on",):
+        text = raw.text if isinstance(raw, Written) else raw
+        return as_written(hidden(text)) if isinstance(text, str) else MASK
     return as_written(raw)
 
 

@@ -249,7 +249,12 @@ class Judged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCommand(Event):
-    """Somebody asked for something: `kill`, or `kill-now` (no grace)."""
+    """Somebody asked for something.
+
+    Attributes:
+        what: `kill`, `kill-now` (no grace), `restart` (this session ends, the next one begins). Whatever else there is
+            (`stacks of worker:0`, `log level debug`) is for the record only: nothing is decided by it.
+    """
 
     kind: ClassVar[str] = "user-command"
     actor: str

@@ -19,6 +19,7 @@ from tony.core.fingerprint import digest
 from tony.core.state import State
 from tony.core.steps import (
     attempts,
+    commands,
     containers,
     deadlines,
     elastic,
@@ -60,7 +61,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[Turn, Any], None]] = {
     ev.ActionFailed: losses.action_failed,
     ev.Silent: losses.silent,
     ev.Deadline: deadlines.deadline,
-    ev.UserCommand: ending.user_command,
+    ev.UserCommand: commands.user_command,
     ev.Snapshot: _nothing,
 }
 

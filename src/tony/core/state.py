@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from tony.core.line import Line
@@ -112,6 +112,7 @@ class Container:
     Attributes:
         task: whose executor was launched in it; None if nobody's, or if that task does not need it any more.
         presumed: nobody has seen its end, and nobody will; see `steps/presumed.py`.
+        since: when it was granted.
     """
 
     id: str
@@ -120,6 +121,7 @@ class Container:
     task: TaskId | None = None
     hold: Hold = Hold.HELD
     presumed: bool = False
+    since: float = 0.0
 
     @property
     def given_back(self) -> bool:
@@ -146,6 +148,7 @@ class RoleState:
             sessions those that will be.
         arrived: indexes of the tasks that are `registered` now: nobody looks for them among thousands.
         left_out: indexes of the tasks that do not take part in this session.
+        used: seconds for which containers were held that have ended, added up over all of them.
     """
 
     name: str
@@ -165,6 +168,7 @@ class RoleState:
     waiting: Line = field(default_factory=Line)
     arrived: set[int] = field(default_factory=set)
     left_out: set[int] = field(default_factory=set)
+    used: float = 0.0
 
     @property
     def total(self) -> int:
@@ -251,6 +255,7 @@ class State:
         exports: role -> variable -> what its programs have handed on, behind the index of the task that it is from.
         final: the result, from when it is decided; ended_at: when the job ended.
         refused: events that were about something that is not, or not any more.
+        moved: told of each task whose state has changed, for those who look on.
     """
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
@@ -300,6 +305,7 @@ class State:
         self.final: Final | None = None
         self.ended_at: float | None = None
         self.refused = 0
+        self.moved: Callable[[Task], None] | None = None
         for name, role in spec.effective_roles.items():
             tasks = [Task(TaskId(name, index), f"{name}:{index}") for index in range(role.instances)]
             counts = dict.fromkeys(TaskState, 0)
@@ -325,6 +331,8 @@ class State:
         task.state = target
         task.since = now
         self.living += (target in LIVING_TASK_STATES) - (before in LIVING_TASK_STATES)
+        if self.moved:
+            self.moved(task)
 
     def move_job(self, move: JobMove) -> None:
         """Takes one arrow of the job table."""
@@ -344,6 +352,11 @@ class State:
         """What a program of a role finds in its environment of that which other roles have handed on."""
         others = [own for other, own in self.exports.items() if other != role]
         return {name: text for own in others for name, (_, text) in own.items()}
+
+    @property
+    def may_be_restarted(self) -> bool:
+        """Whether there is a session that could be given up for the next one now."""
+        return self.active and self.session > 0
 
     @property
     def pausing(self) -> bool:

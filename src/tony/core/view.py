@@ -10,7 +10,8 @@ from tony.core.policies.restart import counting
 from tony.core.state import RoleState, State, Task
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.report import AmReport, JobReport, Restarts, RoleSize, TaskReport
+from tony.model.job import GIB
+from tony.model.report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.units import format_duration
 
@@ -77,6 +78,11 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         session_reason=state.session_reason,
         restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
         sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
+        queue=state.spec.queue,
+        tags=state.spec.all_tags,
+        used=_used(state, now),
+        viewers=state.spec.viewers,
+        modifiers=state.spec.modifiers,
     )
 
 
@@ -85,6 +91,24 @@ def _restarts(state: State, now: float) -> Restarts | None:
     if not state.restarts_charged and not free:
         return None
     return Restarts(charged=len(counting(state, now)), most=state.spec.max_restarts, free=free)
+
+
+def _used(state: State, now: float) -> Used:
+    """Containers that nobody gave back count to the job's end, or to now."""
+    until = now if state.ended_at is None else state.ended_at
+    seconds = {name: role.used for name, role in state.roles.items()}
+    for container in state.containers.values():
+        if container.role in seconds:
+            seconds[container.role] += max(0.0, until - container.since)
+    gpus = memory = cores = 0.0
+    for name, held in seconds.items():
+        resources = state.roles[name].spec.resources
+        gpus += held * resources.gpus
+        memory += held * resources.memory
+        cores += held * resources.vcores
+    return Used(
+        gpu_hours=round(gpus / 3600, 6), gb_hours=round(memory / GIB / 3600, 6), core_hours=round(cores / 3600, 6)
+    )
 
 
 def _size(role: RoleState) -> RoleSize:

@@ -72,7 +72,14 @@ class ReachPort:
     command: msg.DialTunnel
 
 
-Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog | ReachPort
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellStacks:
+    """Somebody wants to know where the program stands."""
+
+    request: str
+
+
+Wish = PrepareSession | StartTry | StopTry | EndExecutor | TalkAs | TellLog | ReachPort | TellStacks
 
 
 #: Seconds between heartbeats, whatever a Welcome says: a master that has lost its senses shall not drown in them.
@@ -100,6 +107,7 @@ class Dialog:
         highest_attempt: no older application master is obeyed.
         session: the newest session we have heard of.
         heartbeat_interval: seconds, as the last Welcome said.
+        sample_interval: seconds between two measurements, as the last Welcome said; 0: none.
         partner: attempt of the application master that we talk with; 0 where it has not answered, or there is none.
         refused: how many messages were ignored as stale, repeated or out of place.
     """
@@ -110,6 +118,7 @@ class Dialog:
         self.highest_attempt = attach.highest_attempt
         self.session = session
         self.heartbeat_interval = 1.0
+        self.sample_interval = 0.0
         self.refused = 0
         self.stance = Stance.APART
         self.partner = 0
@@ -199,6 +208,8 @@ class Dialog:
                 return [TellLog(command=message)]
             case msg.DialTunnel():
                 return [ReachPort(command=message)]
+            case msg.DumpStacks(request=request):
+                return [TellStacks(request=request)]
         return self._ignore()
 
     def _welcome(self, message: msg.Welcome) -> Sequence[Wish]:
@@ -206,6 +217,8 @@ class Dialog:
             return self._ignore()
         self.highest_attempt = self.partner = message.attempt
         self.heartbeat_interval = min(max(message.heartbeat_interval, _FASTEST), _SLOWEST)
+        wanted = message.sample_interval
+        self.sample_interval = min(max(wanted, _FASTEST), _SLOWEST) if wanted > 0 else 0.0
         self._acknowledged(message.acked)
         if self.stance is Stance.ATTACHED:
             self.stance = Stance.WELCOME

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 
 from tony.errors import UserError
 from tony.executor.addresses import ip_of
@@ -128,6 +129,13 @@ def command_line(task: TaskPart, seen: TaskView) -> list[str]:
     if isinstance(task.command, str):
         return ["bash", "-c", fill(task.command, values)]
     return [fill(part, values) for part in task.command]
+
+
+def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
+    """Where the program writes event files for TensorBoard; None if nobody wants to know."""
+    if task.progress_summaries is None:
+        return None
+    return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen)))
 
 
 def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:

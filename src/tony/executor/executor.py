@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
@@ -23,6 +24,7 @@ from tony.executor.dialog import (
     StopTry,
     TalkAs,
     TellLog,
+    TellStacks,
     Wish,
 )
 from tony.executor.environment import MARKER, has_board
@@ -30,6 +32,7 @@ from tony.executor.family import Family
 from tony.executor.lease import Lease
 from tony.executor.link import LAST_CHANCE, Connect, Link, Reach
 from tony.executor.log_readers import LogReaders
+from tony.executor.measuring import Outbox
 from tony.executor.meeting import MeetingPoint, NoMeeting
 from tony.executor.pen import Pen
 from tony.executor.reaper import Reaper
@@ -38,10 +41,11 @@ from tony.executor.trial import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.linux.ports import PortsExhausted
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Summon
+from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Stacks, Summon
 
 if TYPE_CHECKING:
     from tony.executor.hadoop_classpath import HadoopClasspath
+    from tony.executor.stacks import Stacks as Asking
     from tony.executor.summons import Summons
     from tony.executor.tunnels import Tunnels
 
@@ -92,6 +96,7 @@ class Executor:
         self._context = context
         self._watchdog = watchdog
         self._reaper = Reaper()
+        self._outbox = Outbox(lambda sample: self._link.spare(sample))
         self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port)
         self._meeting = MeetingPoint(task.meeting, context.container.work_folder, self._reaper)
@@ -105,6 +110,8 @@ class Executor:
             pen=pen,
             readers=self._readers,
             point_out=watchdog.point_out,
+            outbox=self._outbox,
+            sample_interval=lambda: self._dialog.sample_interval,
             classpath=self._classpath,
         )
         attach = Attach(
@@ -125,6 +132,9 @@ class Executor:
         self._trial: Trial | None = None
         self._stop_early: StopTry | None = None
         self._tunnels: Tunnels | None = None
+        self._stacks: Asking | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._asking: set[asyncio.Task[None]] = set()
         self._summons = _summons(context, self._summoned)
         self._has_board = context.task.board is None
         self._ending = False
@@ -144,10 +154,13 @@ class Executor:
             self._dialog.listens(await self._summons.open())
         try:
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 touch = group.create_task(self._stay_in_touch())
                 end = await self._work()
                 await self._last_words(touch)
-                touch.cancel()
+                for each in (touch, *self._asking):
+                    each.cancel()
+                self._group = None
         finally:
             self._ending = True
             if self._tunnels:
@@ -186,6 +199,36 @@ class Executor:
                 self._readers.drop(command)
             case ReachPort(command=command):
                 self._reach_port(command)
+            case TellStacks(request=request):
+                self._ask_where_it_stands(request)
+
+    def _ask_where_it_stands(self, request: str) -> None:
+        if self._group is not None:
+            asking = self._group.create_task(self._tell_stacks(request))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+
+    async def _tell_stacks(self, request: str) -> None:
+        task, trial = self._context.task, self._trial
+        name = f"{task.role}:{task.index}"
+        if trial is None or not trial.runs:
+            self._link.send(Stacks(task=name, request=request, problem="its program does not run now"))
+            return
+        if self._stacks is None:
+            from tony.executor.stacks import Stacks as Asking  # most jobs are never asked
+
+            self._stacks = Asking(self._context.container, self._around.environment, self._reaper)
+        try:
+            found = await self._stacks.dump(self._around.family.near())
+        except Exception as error:  # no program ends because somebody has asked where it stands
+            log.exception("stacks could not be had: please report this")
+            self._link.send(Stacks(task=name, request=request, problem=f"it could not be found out: {error}"))
+            return
+        file = trial.file_name("stacks")
+        await self._stacks.keep(Path(self._context.container.log_folder), file, found)
+        self._link.send(
+            Stacks(task=name, request=request, text=found.text, how=found.how, problem=found.problem, name=file)
+        )
 
     def _reach_port(self, command: DialTunnel) -> None:
         if self._tunnels is None:
@@ -268,6 +311,7 @@ class Executor:
         finally:
             self._trial = None
         log.info("session %d, try %d ended: %s", session, try_, status.describe())
+        self._outbox.catch_up()
         self._dialog.exited(session, try_, status, trial.ended, trial.exports)
         self._link.flush()
 
@@ -289,9 +333,11 @@ class Executor:
     # --- helpers --------------------------------------------------------------------------------------------------
 
     def _helpers(self) -> set[int]:
-        return {self._watchdog.pid, self._meeting.pid}
+        own = {self._watchdog.pid, self._meeting.pid}
+        return own | self._stacks.helpers if self._stacks else own
 
     def _beat(self) -> Heartbeat:
+        self._outbox.catch_up()
         trial = self._trial
         output = trial.output if trial else None
         age = None if output is None or output.last is None else max(0.0, clock.monotonic() - output.last)

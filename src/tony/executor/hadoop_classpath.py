@@ -7,16 +7,13 @@ only to have `folder/*` replaced by what lies there. That we do ourselves: it is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 from collections.abc import Mapping
 
-from tony.dataclass import dataclass
 from tony.executor.environment import MARKER, LaunchFailed, in_container
 from tony.executor.reaper import Reaper
-from tony.executor.spawn import spawn
+from tony.executor.said import said, spawned
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)
@@ -28,7 +25,6 @@ _SKIP = "SKIP_HADOOP_PATH"
 _PATIENCE = 20.0
 #: Bytes of a class path; Linux passes 128 KiB in one variable. A longer one keeps its `folder/*`, which JVMs expand.
 _LONGEST = 120 * 1024
-_MOST = 1 << 20
 #: The job's jars, for JVMs; programs that make a JVM inside themselves (libhdfs) need each by its name.
 _OWN = "./*"
 
@@ -51,9 +47,9 @@ class HadoopClasspath:
     """
 
     def __init__(self, task: TaskPart, container: ContainerPart, own: Mapping[str, str], reaper: Reaper) -> None:
-        said = {**own, **in_container(task, container, own), **task.env, MARKER: container.marker}
-        said.pop(CLASSPATH, None)
-        self._environment = said
+        whole = {**own, **in_container(task, container, own), **task.env, MARKER: container.marker}
+        whole.pop(CLASSPATH, None)
+        self._environment = whole
         self._work_folder = container.work_folder
         self._reaper = reaper
         self._asked: asyncio.Task[str | None] | None = None
@@ -91,17 +87,18 @@ class HadoopClasspath:
             return ""
         for arguments in (("classpath",), ("classpath", "--glob")):
             try:
-                said = await _said([program, *arguments], self._environment, self._work_folder, self._reaper)
+                argv, environment, folder = [program, *arguments], self._environment, self._work_folder
+                answer = await said(argv, environment, folder, self._reaper, _PATIENCE, start=spawned)
             except (LaunchFailed, TimeoutError) as error:
                 why = str(error) or f"no answer in {_PATIENCE:g} s"
                 log.warning("hadoop_classpath: %s: %s. CLASSPATH has the job's own jars only", program, why)
                 return ""
-            if said.status == 0 and said.out.strip():
-                return said.out.strip().splitlines()[-1]
-            if said.status < 0:
+            if answer.status == 0 and answer.out.strip():
+                return answer.out.strip().splitlines()[-1]
+            if answer.status < 0:
                 return None
             words = " ".join([program, *arguments])
-            log.warning("hadoop_classpath: `%s` ended with exit code %d. %s", words, said.status, said.err)
+            log.warning("hadoop_classpath: `%s` ended with exit code %d. %s", words, answer.status, answer.err)
         return ""
 
 
@@ -130,62 +127,3 @@ def _jars(folder: str) -> list[str]:
         return sorted(name for name in os.listdir(folder or "/") if name.endswith((".jar", ".JAR")))
     except OSError:
         return []
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What a program said, and how it ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-async def _said(argv: list[str], environment: Mapping[str, str], folder: str, reaper: Reaper) -> _Said:
-    """Runs a program to its end.
-
-    Raises:
-        LaunchFailed: it cannot be started.
-        TimeoutError: it takes too long; nothing of it is left.
-    """
-    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    (out, out_writing), (err, err_writing) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
-    try:
-        pid = spawn(argv, environment, folder, (), out_writing, err_writing)
-    except LaunchFailed:
-        os.close(out)
-        os.close(err)
-        raise
-    finally:
-        os.close(out_writing)
-        os.close(err_writing)
-
-    def tell(status: int, usage: object) -> None:
-        if not ended.done():
-            ended.set_result(status)
-
-    reaper.watch(pid, tell)
-    try:
-        async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as group:
-            texts = [group.create_task(_text(reading)) for reading in (out, err)]
-            status = await ended
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        raise
-    return _Said(os.waitstatus_to_exitcode(status), texts[0].result(), " ".join(texts[1].result().split())[-500:])
-
-
-async def _text(reading: int) -> str:
-    """All that comes out of a pipe, as far as it is of use."""
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
-    )
-    data = bytearray()
-    try:
-        while piece := await reader.read(1 << 16):
-            data += piece[: _MOST - len(data)]
-    finally:
-        transport.close()
-    return data.decode(errors="replace")

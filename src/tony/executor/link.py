@@ -53,6 +53,10 @@ class Connection(Protocol):
     def close(self) -> None:
         """Ends it once the other side has what was sent."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more was sent than the other side takes now."""
+
 
 #: Makes a connection to the application master within so many seconds.
 Connect = Callable[[float], Awaitable[Connection]]
@@ -135,6 +139,13 @@ class Link:
         """Sends a message that may get lost, if there is a connection."""
         if self._connection:
             self._connection.send(message)
+
+    def spare(self, message: Message) -> bool:
+        """Sends a message of no great weight, unless it would have to wait; answers whether it went."""
+        if self._connection is None or not self._dialog.heeds or self._connection.is_full:
+            return False
+        self._connection.send(message)
+        return True
 
     def summoned(self, attempt: int, *, moved: bool) -> None:
         """An application master that we obey has called: goes to it at once, if we are not there yet.

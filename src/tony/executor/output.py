@@ -69,6 +69,7 @@ class Stream:
         self._over = over
         self._look = look
         self._end = bytearray()
+        self._taken = 0
         self._gathering: asyncio.TimerHandle | None = None
         self._grown = self._hurried = False
         self.ended = asyncio.Event()
@@ -100,6 +101,12 @@ class Stream:
         """The last lines, oldest first; what was not ended with a newline counts as one."""
         found = [line for line in _LINE_END.split(bytes(self._end)) if line.strip()]
         return found[-count:]
+
+    def since(self, offset: int) -> tuple[bytes, int]:
+        """What came after so many bytes, as far as it is kept, and up to the last line's end; how many that were."""
+        news = bytes(self._end[-(self._taken - offset) :]) if self._taken > offset else b""
+        whole = news[: max(news.rfind(b"\n"), news.rfind(b"\r")) + 1]
+        return whole, self._taken - len(news) + len(whole)
 
     def last_line(self) -> str:
         """The last line, cut."""
@@ -151,6 +158,7 @@ class Stream:
         return len(data)
 
     def _keep(self, data: bytes) -> None:
+        self._taken += len(data)
         self._end += data[-_KEPT:]
         if len(self._end) > 2 * _KEPT:
             del self._end[:-_KEPT]

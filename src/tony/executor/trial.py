@@ -15,26 +15,40 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.dataclass import dataclass
-from tony.executor.environment import LaunchFailed, command_line, environments, load_framework, view
+from tony.executor.alongside import variables
+from tony.executor.environment import (
+    MARKER,
+    LaunchFailed,
+    command_line,
+    environments,
+    load_framework,
+    summaries_folder,
+    view,
+)
 from tony.executor.exports import Exports
 from tony.executor.family import Family
 from tony.executor.first_word import make_executable
 from tony.executor.log_readers import LogReaders
+from tony.executor.measuring import Measuring, Outbox
 from tony.executor.memory import Meter
 from tony.executor.output import Output
 from tony.executor.pen import Pen
+from tony.executor.progress import Progress, Trusted
 from tony.executor.reaper import Reaper
 from tony.executor.reserved import TaskPorts
 from tony.executor.spawn import spawn
 from tony.executor.verdict import End, Seen, judge, signal_name
+from tony.frameworks.base import TaskView
 from tony.linux import process, refusals
-from tony.linux.process import own_peak
+from tony.linux.process import has_marker, own_peak
+from tony.linux.usage import Usage
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
-from tony.protocol.launch import LaunchContext
+from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 from tony.protocol.messages import StartProgram
 
 if TYPE_CHECKING:
+    from tony.executor.devices import Devices
     from tony.executor.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
@@ -65,6 +79,8 @@ class Surroundings:
     pen: Pen
     readers: LogReaders
     point_out: Callable[[Sequence[int]], None]
+    outbox: Outbox
+    sample_interval: Callable[[], float]
     classpath: HadoopClasspath | None = None
 
 
@@ -105,6 +121,8 @@ class Trial:
         self._first_output = first_output
         self._family = around.family
         self._meter = Meter(around.context.task.memory, around.family, self._saw)
+        self._progress: Progress | None = None
+        self._launched = 0.0
         self._output: Output | None = None
         wanted = around.context.task.exports
         self._exports = Exports(wanted) if wanted else None
@@ -124,6 +142,16 @@ class Trial:
     def memory(self) -> int | None:
         """Bytes that the program uses now; None if it does not run or was not measured."""
         return self._meter.usage() if self._pids else None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its program has been started, and has not ended."""
+        return bool(self._pids) and not self._over()
+
+    def file_name(self, kind: str) -> str:
+        """Of its file of one kind among the logs: `worker-0.s1.t1.<kind>`."""
+        task = self._around.context.task
+        return log_file_name(TaskId(task.role, task.index), self._command.session, self._command.try_, kind)
 
     @property
     def output(self) -> Output | None:
@@ -156,6 +184,8 @@ class Trial:
         finally:
             if self._output:
                 self._output.close()
+            if self._progress:
+                self._progress.close()
 
     async def _run(self, began: float) -> ExitStatus:
         await self._around.pen.rest(_DISK)
@@ -169,15 +199,18 @@ class Trial:
             return ExitStatus(reason=ExitReason.PORT_COLLISION, message=taken)
         output = self._launch(classpath)
         self._started(self._pids[0])
+        measuring = self._measure(output)
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch_memory())
+            watching = [group.create_task(self._watch_memory()), group.create_task(measuring.run())]
             await self._wait_over()
-            watching.cancel()
+            for each in watching:
+                each.cancel()
         self.ended = self._ends[-1].at if len(self._ends) == len(self._pids) else clock.monotonic()
         left = await self._left_behind()
         undead = await self._family.end()
         await self._wait_reaped()
         await output.wait_ended(_DRAIN)
+        await measuring.finish()
         self.exports = self._exports.values() if self._exports else {}
         return self._judge(output, left, undead, began)
 
@@ -198,13 +231,42 @@ class Trial:
         finally:
             known.cancel()
 
+    def _listen(self) -> Progress | None:
+        """What the program will tell of itself, if anybody wants to know."""
+        if self._around.sample_interval() <= 0:
+            return None
+        try:
+            return Progress(Trusted(f"{MARKER}={self._around.context.container.marker}", has_marker))
+        except OSError as error:
+            log.warning("no socket for what the program tells of its progress: %s", refusals.said(error))
+            return None
+
+    def _measure(self, output: Output) -> Measuring:
+        """Beside the program, which has just been started."""
+        task, container = self._around.context.task, self._around.context.container
+        if self._progress:
+            self._progress.begin()
+        measuring = Measuring(
+            self._command.session,
+            self._command.try_,
+            self._around.sample_interval,
+            self._family.near,
+            self._around.outbox,
+            Usage(container.cgroup, self._launched),
+            self._progress,
+        )
+        summaries = summaries_folder(task, container, self._seen())
+        measuring.also(task.progress_pattern, (output.out, output.err), summaries, _devices(task, container))
+        return measuring
+
     def _launch(self, classpath: str | None) -> Output:
         context, command = self._around.context, self._command
         task, container = context.task, context.container
+        self._progress = self._listen()
         argv, envs = self._prepare(classpath)
         if isinstance(task.command, str):
             make_executable(argv[-1], container.work_folder)
-        name = log_file_name(TaskId(task.role, task.index), command.session, command.try_, "")[:-1]
+        name = self.file_name("")[:-1]
         folder, pen = Path(container.log_folder), self._around.pen
         try:
             readers, began = self._around.readers, self._first_output
@@ -213,6 +275,7 @@ class Trial:
             raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()
         self._around.reaper.adopt(self._stranger_ended)
+        self._launched = clock.monotonic()
         for number, env in enumerate(envs):
             pid = spawn(argv, env, container.work_folder, container.cgroup, output.out.writing, output.err.writing)
             self._pids.append(pid)
@@ -222,10 +285,9 @@ class Trial:
         return output
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
-        context, command, ports = self._around.context, self._command, self._around.ports
+        context, command = self._around.context, self._command
         task, container = context.task, context.container
-        address = f"{container.host}:{ports.port}"
-        seen = view(task, command, address, ports.tb_port, container.work_folder)
+        seen = self._seen()
         try:
             framework = load_framework(task.framework_module, task.framework_path)
             own, more = self._around.environment, command.variables
@@ -233,7 +295,15 @@ class Trial:
         except Exception as error:  # whatever a plug-in's code does, its task fails and says so
             log.exception("the framework's adapter failed")
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
+        told = self._progress.name if self._progress else None
+        for env in envs:
+            env.update(variables(env, told, hooks=task.python_stacks))
         return command_line(task, seen), envs
+
+    def _seen(self) -> TaskView:
+        container, ports = self._around.context.container, self._around.ports
+        address = f"{container.host}:{ports.port}"
+        return view(self._around.context.task, self._command, address, ports.tb_port, container.work_folder)
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -362,6 +432,14 @@ class Trial:
         unmarked = self._family.unmarked(pids)
         if unmarked:
             self._around.point_out(unmarked)
+
+
+def _devices(task: TaskPart, container: ContainerPart) -> Devices | None:
+    if not task.gpus:
+        return None
+    from tony.executor.devices import Devices  # late: most tasks have none
+
+    return Devices(container.gpu_devices)
 
 
 def _since(began: float, then: float) -> float:

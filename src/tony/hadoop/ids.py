@@ -110,6 +110,14 @@ def application_of(container: ContainerId) -> ApplicationId:
     return container.application or ApplicationId()
 
 
+def is_of(container: str, application: str) -> bool:
+    """Whether a text is the name of a container of an application."""
+    try:
+        return application_text(application_of(container_id(container))) == application
+    except InvalidId:
+        return False
+
+
 def _of_application(application: ApplicationId | None) -> str:
     application = application or ApplicationId()
     return f"{application.cluster_timestamp or 0}_{application.number or 0:04}"

@@ -18,6 +18,15 @@ class EventTail:
         self._offset = 0
         self._line = 0
 
+    @property
+    def continues(self) -> bool:
+        """Whether the log goes on where it was read last: it was not taken away, and is no shorter."""
+        found = segments(self._folder.path)
+        try:
+            return self._offset == 0 or found[self._done].stat().st_size >= self._offset
+        except (IndexError, OSError):
+            return False
+
     def new(self) -> Iterator[Entry]:
         """What was logged since the last call. A line that is not whole yet waits for the next one.
 
@@ -32,12 +41,13 @@ class EventTail:
                 self._done, self._offset, self._line = number, 0, 0
 
     def _read_on(self, path: Path, attempt: int) -> Iterator[Entry]:
+        name = str(path)
         with opened(path) as file:
             file.seek(self._offset)
-            while is_whole(f"{path}:{self._line + 1}", line := file.readline(LONGEST_LINE)):
+            while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(LONGEST_LINE)):
                 self._offset += len(line)
                 self._line += 1
                 if self._line == 1:
                     read_header(path)
                 else:
-                    yield decode_entry(f"{path}:{self._line}", line, attempt)
+                    yield decode_entry(where, line, attempt)

@@ -1,15 +1,43 @@
-"""Small JSON files of a job's record, written so that a reader never sees half of one."""
+"""Files of a job's record: small ones in JSON are written so that a reader never sees half of one.
+
+They are read as what anybody may have left there: whoever reads may be allowed more than who wrote. So no link is
+followed, nothing is waited for, and what is read has an end.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from tony.errors import RecordError, StorageError
 from tony.model.codec import Json
 from tony.model.json_text import BadJson, loads
+
+#: Bytes of a JSON file: the report of a hundred thousand tasks has some forty millions.
+LONGEST = 64 << 20
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A plain file to read from.
+
+    Raises:
+        OSError: there is none: a link, or a pipe that nobody may ever write to, is none either.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file")
+    return os.fdopen(descriptor, "rb")
 
 
 def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = False) -> None:
@@ -42,11 +70,15 @@ def read_json(path: Path) -> Json | None:
     """The content of a JSON file, or None if there is no such file.
 
     Raises:
-        RecordError: the content is not JSON.
-        StorageError: the file system refused.
+        RecordError: the content is not JSON, or longer than `LONGEST`.
+        StorageError: the file system refused, or it is no plain file.
     """
     try:
-        return loads(path.read_bytes(), halves=True)
+        with open_plain(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > LONGEST:
+                raise RecordError(f"{path} is longer than {LONGEST >> 20} MiB")
+            return loads(file.read(size + 1), halves=True)  # room is taken for as much as is asked for
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -10,56 +10,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from tony.dataclass import dataclass
+from tony.dataclass import replace
 from tony.model.codec import from_plain, to_plain
+from tony.model.head import JobHead as JobHead
+from tony.model.head import head_of_report as head_of_report
 from tony.model.json_text import loads
 from tony.model.layout import Home
-from tony.model.states import JobState
-
-if TYPE_CHECKING:
-    from tony.model.report import JobReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHead:
-    """One job in a list.
-
-    Attributes:
-        submitted, ended: seconds since 1970.
-        tasks: how many it has; None if only its scheduler knows of it.
-        reason: why it failed, one sentence; empty otherwise.
-    """
-
-    job: str
-    name: str
-    state: JobState
-    user: str
-    scheduler: str
-    framework: str
-    tasks: int | None
-    submitted: float
-    ended: float | None = None
-    exit_code: int | None = None
-    reason: str = ""
-
-
-def head_of_report(report: JobReport) -> JobHead:
-    """One job as its application master tells."""
-    return JobHead(
-        job=report.job,
-        name=report.name,
-        state=report.state,
-        user=report.user,
-        scheduler=report.scheduler,
-        framework=report.framework,
-        tasks=len(report.tasks),
-        submitted=report.submitted or 0.0,
-        ended=report.ended,
-        exit_code=report.exit_code,
-        reason=report.failure.reason if report.failure else "",
-    )
 
 
 def read(home: Home) -> tuple[dict[str, JobHead], int]:
@@ -70,7 +27,7 @@ def read(home: Home) -> tuple[dict[str, JobHead], int]:
         lines = [line for line in home.index.read_bytes().splitlines() if line]
     for line in lines:
         with contextlib.suppress(ValueError):
-            head = from_plain(JobHead, loads(line, halves=True))
+            head = from_plain(JobHead, loads(line, halves=True), ignore_unknown=True)
             if head.state.ended:
                 heads[head.job] = head
     return heads, len(lines)
@@ -93,4 +50,6 @@ def write(home: Home, heads: Iterable[JobHead]) -> None:
 
 
 def _lines(heads: Iterable[JobHead]) -> bytes:
-    return b"".join(json.dumps(to_plain(head), separators=(",", ":")).encode() + b"\n" for head in heads)
+    return b"".join(
+        json.dumps(to_plain(replace(head, pinned=False)), separators=(",", ":")).encode() + b"\n" for head in heads
+    )

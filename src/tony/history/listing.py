@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
 from tony.errors import RecordError, TonyError
 from tony.history import index
 from tony.history.files import read_json
@@ -51,7 +51,7 @@ def scan(home: Home) -> Listing:
     unreadable: dict[str, str] = {}
     for job_id in ids:
         if job_id in indexed:
-            ended[job_id] = indexed[job_id]
+            ended[job_id] = _as_pinned(home, indexed[job_id])
             continue
         try:
             head = head_of(home.job(job_id))
@@ -60,12 +60,18 @@ def scan(home: Home) -> Listing:
             continue
         if head is None:
             continue
+        head = _as_pinned(home, head)
         if head.state.ended:
             ended[job_id] = head
         else:
             still_open.append(head)
     _update_index(home, indexed, ended, lines)
     return Listing(ended=tuple(ended.values()), open=tuple(still_open), unreadable=unreadable)
+
+
+def _as_pinned(home: Home, head: JobHead) -> JobHead:
+    """The index knows nothing of pins: they come and go after a job's end."""
+    return replace(head, pinned=True) if os.path.exists(home.job(head.job).pinned) else head
 
 
 def newest(home: Home) -> str | None:
@@ -94,10 +100,20 @@ def head_of(folder: JobFolder) -> JobHead | None:
         StorageError: its record cannot be read.
     """
     record = read_json(folder.job)
-    if record is None:
-        return None
+    return None if record is None else head_from(folder, record, read_json(folder.summary))
+
+
+def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
+    """One job as the content of its files tells.
+
+    Args:
+        folder: named where something is wrong.
+        record: of `job.json`; `summary`: of `summary.json`, None without one.
+
+    Raises:
+        RecordError: they are of a newer version, or damaged.
+    """
     check_version(folder, record)
-    summary = read_json(folder.summary)
     if summary is not None and not isinstance(summary, Mapping):
         raise RecordError(f"{folder.summary} is no summary of a job")
     spec = _table(record, "spec")
@@ -110,19 +126,44 @@ def head_of(folder: JobFolder) -> JobHead | None:
         "framework": spec.get("framework"),
         "tasks": _count(spec),
         "submitted": record.get("submitted"),
+        **_marks(spec),
     }
     if summary is not None:
-        failure = _table(summary, "failure")
+        failure, restarts, used = (_table(summary, key) for key in ("failure", "restarts", "used"))
         plain |= {
             "state": summary.get("state"),
             "ended": summary.get("ended"),
             "exit_code": summary.get("exit_code"),
             "reason": failure.get("reason", ""),
+            "failure_class": failure.get("failure_class"),
+            "cause": failure.get("cause", ""),
+            "sessions": summary.get("session", 0),
+            "restarts": sum(_number(restarts.get(key)) for key in ("charged", "free")),
+            "gpu_hours": used.get("gpu_hours"),
+            "gb_hours": used.get("gb_hours"),
         }
     try:
         return from_plain(JobHead, plain)
     except DecodeError as error:
         raise RecordError(f"{folder.path} is not a job's record: {error}") from error
+
+
+def _marks(spec: Mapping[str, Json]) -> dict[str, Json]:
+    """Queue and tags, as `JobSpec.queue` and `all_tags`; what makes no sense is left out."""
+    settings, own = _table(spec, "scheduler_settings"), spec.get("tags")
+    queue, theirs = settings.get("queue"), settings.get("tags")
+    tags = _texts(own)
+    tags += [tag.strip() for tag in theirs.split(",") if tag.strip()] if isinstance(theirs, str) else []
+    people = {key: _texts(spec.get(key)) for key in ("viewers", "modifiers")}
+    return {"queue": "" if queue is None else str(queue), "tags": list(dict.fromkeys(tags)), **people}
+
+
+def _texts(value: Json) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _number(value: Json) -> int:
+    return value if type(value) is int else 0
 
 
 def _count(spec: Mapping[str, Json]) -> int | None:

@@ -27,6 +27,7 @@ from typing import BinaryIO
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, replace
 from tony.errors import NewerRecordError, RecordError, StorageError
+from tony.history.files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.json_text import loads
@@ -35,6 +36,8 @@ FORMAT = "tony-events"
 VERSION = 1
 #: Bytes. What a peer reports comes in a frame of at most 1 MiB; as ASCII it is no more than three times as long.
 LONGEST_LINE = 4 << 20
+#: Seconds: no job lives that long.
+_LATEST = 1e10
 
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 
@@ -214,14 +217,17 @@ def is_whole(where: str, line: bytes) -> bool:
 def settings_digest(spec: JobSpec) -> str:
     """Says whether two resolved jobs decide alike, whether or not secrets were taken out of one of them.
 
-    What decides nothing is left out: variables, parameters, settings of schedulers, which may hold secrets; how long
-    programs go on alone, and how often an application master begins again. So is what has its default value: that a
-    later version knows more settings does not make a difference.
+    What decides nothing is left out: tags; who may look, and who is told; variables, parameters, schedulers' settings,
+    which may hold secrets; how long programs go on alone, and how often an application master begins again. So is what
+    has its default value: that a later version knows more settings does not make a difference.
     """
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
     usual = JobSpec()
     bare = replace(
         spec,
+        tags=(),
+        viewers=(),
+        modifiers=(),
         env={},
         container_env={},
         params={},
@@ -229,6 +235,7 @@ def settings_digest(spec: JobSpec) -> str:
         roles={},
         orphan_grace=usual.orphan_grace,
         am_attempts=usual.am_attempts,
+        notify=usual.notify,
     )
     said = {"job": _differences(bare, JobSpec()), "roles": {n: _differences(r, Role()) for n, r in roles.items()}}
     # Roles stand in the order of their ranks, so keys are not sorted here; those of a dataclass have an order.
@@ -264,7 +271,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         StorageError: it cannot be read.
     """
     try:
-        file = path.open("rb")
+        file = open_plain(path)
     except OSError as error:
         raise StorageError(f"cannot read the event log {path}: {error.strerror}") from error
     with file:
@@ -300,6 +307,8 @@ def decode_entry(where: str, line: bytes, attempt: int) -> Entry:
     """
     try:
         plain = from_plain(_Line, loads(line, halves=True), ignore_unknown=True)
+        if not 0 <= plain.at < _LATEST:
+            raise DecodeError(f"at {plain.at:.3g} s")
         kind = EVENTS.get(plain.event)
         if kind is None:
             raise DecodeError(f"unknown event {plain.event[:80]!a}")

@@ -16,20 +16,28 @@ from tony.model.report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
 T = TypeVar("T")
+#: Tasks of a job whose record is read: each of them is remembered, and a few letters can ask for a thousand million.
+MOST_TASKS = 200_000
 
 
 def read_job(folder: JobFolder) -> JobRecord | None:
     """Who submitted what, without its secrets; None if there is no such job.
 
     Raises:
-        RecordError: the record was written by a newer version, or is not a record.
+        RecordError: the record was written by a newer version, or is not a record, or one of more than `MOST_TASKS`.
         StorageError: it cannot be read.
     """
     data = read_json(folder.job)
     if data is None:
         return None
     check_version(folder, data)
-    return _decode(folder, JobRecord, data, "job.json")
+    record = _decode(folder, JobRecord, data, "job.json")
+    sizes = [role.instances for role in record.spec.effective_roles.values()]
+    if min(sizes, default=0) < 0:
+        raise RecordError(f"{folder.job} is not a job's record: a role has {min(sizes)} tasks")
+    if (tasks := sum(sizes)) > MOST_TASKS:
+        raise RecordError(f"{folder.job} has {tasks:,} tasks; records of up to {MOST_TASKS:,} are read")
+    return record
 
 
 def record_of(home: Home, job_id: str) -> JobRecord:
@@ -108,6 +116,10 @@ def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
         user=record.user,
         submitted=record.submitted,
         sizes=tuple(_size(name, record.spec.roles[name]) for name in record.spec.elastic_roles),
+        queue=record.spec.queue,
+        tags=record.spec.all_tags,
+        viewers=record.spec.viewers,
+        modifiers=record.spec.modifiers,
     )
 
 

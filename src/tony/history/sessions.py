@@ -9,6 +9,7 @@ from typing import TypeVar
 from tony.core.events import Event, Gathered, Judged, SessionOpened
 from tony.dataclass import replace
 from tony.errors import RecordError
+from tony.history.files import open_plain
 from tony.history.log import LONGEST_LINE, decode_entry, segments
 from tony.model.layout import JobFolder
 
@@ -48,7 +49,7 @@ def _events(folder: JobFolder, *classes: type[E]) -> Iterator[E]:
     kinds = [cls.kind.encode() for cls in classes]
     with contextlib.suppress(OSError):
         for path in segments(folder.path):
-            with path.open("rb") as file:
+            with open_plain(path) as file:
                 while line := file.readline(LONGEST_LINE):
                     if any(kind in line for kind in kinds):
                         with contextlib.suppress(RecordError):

@@ -152,6 +152,46 @@ def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
     return not left
 
 
+def around() -> tuple[str, ...]:
+    """Folders of the groups that we are in ourselves, and of those above them: their limits are our programs', too."""
+    root = Path("/")
+    found: dict[str, None] = {}
+    for controllers, path in _own_groups(root):
+        if controllers and "cpu" not in controllers:
+            continue
+        mount = _mount("cgroup", "cpu", root) if controllers else _mount("cgroup2", None, root)
+        folder = mount and mount / path.lstrip("/")
+        while mount and folder and folder != mount and mount in folder.parents:
+            found[str(folder)] = None
+            folder = folder.parent
+        if mount:
+            found[str(mount)] = None  # in a container this may be a group with a limit as well
+    return tuple(found)
+
+
+def has_cpu_limit(folder: str) -> bool:
+    """Whether a group may use only so much processor time in each period."""
+    quota = _read(f"{folder}/cpu.max").split()[:1] or [_read(f"{folder}/cpu.cfs_quota_us").strip()]
+    return whole(quota[0]) is not None
+
+
+def throttling(folder: str) -> tuple[float, float, float]:
+    """Periods that a group's CPU limit has had, in how many it was reached, seconds that processors waited for it."""
+    found = words(f"{folder}/cpu.stat")
+    seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
+    return float(found.get("nr_periods", 0)), float(found.get("nr_throttled", 0)), seconds
+
+
+def words(file: str) -> dict[str, str]:
+    """What the lines of a file of the kernel's say, by their first word; empty if it is not there."""
+    return dict(line.partition(" ")[::2] for line in _read(file).splitlines())
+
+
+def number(file: str) -> int | None:
+    """The number in a file of the kernel's; None if there is none."""
+    return whole(_read(file).strip())
+
+
 def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path) -> tuple[str, ...]:
     made = []
     settings = {

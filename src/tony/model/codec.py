@@ -177,6 +177,13 @@ def _generic(hint: Any, ignore_unknown: bool) -> _Convert:
     raise TypeError(f"no decoder for {hint!r}")
 
 
+def _kept(hint: Any) -> frozenset[type]:
+    """Types of values that are read as they are, whatever else the hint allows."""
+    options = set(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else {hint}
+    # One that takes text as something else, say, may come first.
+    return frozenset(options if options <= _PLAIN else options & {type(None)})
+
+
 def _any(data: Json) -> Any:
     return data
 
@@ -288,6 +295,9 @@ def _mapping(key: _Convert, item: _Convert) -> _Convert:
 def _union(hints: tuple[Any, ...], ignore_unknown: bool) -> _Convert:
     optional = type(None) in hints
     options = [_decoder(hint, ignore_unknown) for hint in hints if hint is not type(None)]
+    if optional and len(options) == 1:
+        only = options[0]
+        return lambda data: None if data is None else only(data)
 
     def convert(data: Json) -> Any:
         if data is None and optional:
@@ -319,15 +329,19 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
         for key, field in fields.items()
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
-    # Filled at the first use, not now: a class may hold itself.
-    decoders: dict[str, tuple[str, _Convert]] = {}
+    # Filled at the first use, not now: a class may hold itself. Most values of most records are what they should be
+    # and stay it: for those nothing is called.
+    decoders: dict[str, tuple[str, frozenset[type], _Convert]] = {}
 
     def resolve() -> None:
         if decoders:
             return
         hints = get_type_hints(cls)
         decoders.update(
-            {key: (field.name, _decoder(hints[field.name], ignore_unknown)) for key, field in fields.items()}
+            {
+                key: (field.name, _kept(hints[field.name]), _decoder(hints[field.name], ignore_unknown))
+                for key, field in fields.items()
+            }
         )
 
     _unresolved.append(resolve)
@@ -343,7 +357,8 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
             for key, value in data.items():
                 known = decoders.get(key)
                 if known is not None:
-                    arguments[known[0]] = known[1](value)
+                    name, kept, decode = known
+                    arguments[name] = value if type(value) in kept else decode(value)
                 elif not ignore_unknown:
                     raise _Unknown
         except _Unknown:

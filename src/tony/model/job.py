@@ -71,6 +71,8 @@ class Role:
         mounts: what the image sees of the node, `/data:/data:ro,/tmp:/tmp:rw`.
         exports: variable -> text: what follows that text in the last line of the program's output that holds it becomes
             the variable, in every program of other roles that is started later.
+        progress_pattern: regular expression: its groups `step`, `total` and others are numbers in lines of the output.
+        progress_summaries: folder in which its programs write event files for TensorBoard.
     """
 
     instances: int = 1
@@ -98,6 +100,8 @@ class Role:
     placement_tags: tuple[str, ...] = ()
     mounts: str | None = None
     exports: Mapping[str, str] = field(default_factory=dict)
+    progress_pattern: str | None = None
+    progress_summaries: str | None = None
 
     @property
     def how_many(self) -> str:
@@ -118,11 +122,33 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Whom the application master tells what becomes of the job.
+
+    Attributes:
+        webhook: address that gets a POST for each notice; may be a secret. None: nobody is told.
+        secret: key of the signature that each notice carries; None: none does.
+        on: what is worth a notice, of `NOTICES`.
+    """
+
+    webhook: str | None = None
+    secret: str | None = None
+    on: tuple[str, ...] = ("failed", "restarted", "succeeded")
+
+
+#: What notices can be about, in the order of a job's life.
+NOTICES = ("started", "restarted", "succeeded", "failed", "killed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """One job. Paths are absolute by the time it is submitted.
 
     Attributes:
         roles: role name -> Role, in the author's order. Empty means one task, `main:0`, that runs `command`.
+        tags: words by which people find it again.
+        viewers: who may look at it besides its owner: users, `@groups`, `*` for everybody.
+        modifiers: who may also stop it and the like.
         gitignore: what a `.gitignore` in `source` names stays behind.
         env: variables of every task's program.
         files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
@@ -146,11 +172,17 @@ class JobSpec:
         am_attempts: lives that the application master may have within ten minutes; schedulers may allow fewer.
         orphan_grace: seconds a program outlives its contact to the application master; None: as the scheduler has it.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
+        metrics_interval: seconds between two samples of what a program uses; longer in large jobs; 0: none are taken.
+        python_stacks: a hook in Python programs has them show where they stand, when they are asked.
         log_limit: bytes one task's stream keeps on disk; older output is rotated away.
+        notify: whom the application master tells what becomes of it.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
     name: str = "job"
+    tags: tuple[str, ...] = ()
+    viewers: tuple[str, ...] = ()
+    modifiers: tuple[str, ...] = ()
     framework: str = "none"
     command: Command | None = None
     source: str | None = None
@@ -182,8 +214,11 @@ class JobSpec:
     heartbeat_interval: float = 1.0
     heartbeat_timeout: float = 25.0
     timeouts: Timeouts = field(default_factory=Timeouts)
+    metrics_interval: float = 5.0
+    python_stacks: bool = True
     log_limit: int = 256 * MIB
     tls: TlsMode = TlsMode.AUTO
+    notify: Notify = field(default_factory=Notify)
     scheduler: str = "local"
     scheduler_settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
@@ -203,6 +238,17 @@ class JobSpec:
     def tells_peers(self) -> bool:
         """Whether programs are told where others listen: these two frameworks tell nobody, and fcfs cannot."""
         return self.framework not in ("none", "standalone") and self.distributed_mode is DistributedMode.GANG
+
+    @property
+    def queue(self) -> str:
+        """Its scheduler's queue that the job names; empty if it names none."""
+        return str(self.scheduler_settings.get("queue", ""))
+
+    @property
+    def all_tags(self) -> tuple[str, ...]:
+        """Its own tags, and those that it has its scheduler show."""
+        theirs = str(self.scheduler_settings.get("tags", "")).split(",")
+        return tuple(dict.fromkeys((*self.tags, *(tag.strip() for tag in theirs if tag.strip()))))
 
     @property
     def setup_roles(self) -> tuple[str, ...]:

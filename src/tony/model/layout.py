@@ -5,6 +5,9 @@
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   last                  the id of the job that was submitted last; may be deleted
   mini/                 the small Hadoop of `tony mini`, while it is there: see mini/places.py
+  portal.json           where `tony portal` shows these jobs now
+  portal/               what `tony portal` keeps: an index of jobs, tokens (their digests), its key, event files for
+                        TensorBoards that run
   submitting/           a locked file, named after its job, for each submission that has not ended yet
   jobs/<id>/            one job's record
     job.json            who, when, and the resolved job file, secrets out
@@ -15,6 +18,8 @@
     am.log              its own log, over all attempts
     events.<n>.jsonl    event log, one segment per attempt
     summary.json        the last JobReport; there once the job has ended
+    metrics.db          what was measured, SQLite: see history/metrics.py
+    pinned.json         somebody wants it kept, however old: who and when
     logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
     work/<role>-<index>/  the task's working directory
     work/.localized/    per task: that its working directory is complete, and what makes `python` its interpreter
@@ -66,6 +71,16 @@ class Home:
     def jobs(self) -> Path:
         """One folder per job."""
         return self.path / "jobs"
+
+    @property
+    def portal_here(self) -> Path:
+        """Where a portal of this user shows these jobs, while one does."""
+        return self.path / "portal.json"
+
+    @property
+    def portal(self) -> Path:
+        """What the portal of this user keeps: its index, its tokens, its key."""
+        return self.path / "portal"
 
     def job(self, job_id: str) -> JobFolder:
         """The folder of one job, whether or not it exists."""
@@ -122,6 +137,16 @@ class JobFolder:
     def summary(self) -> Path:
         """The last report; there once the job has ended."""
         return self.path / "summary.json"
+
+    @property
+    def metrics(self) -> Path:
+        """What was measured of its tasks."""
+        return self.path / "metrics.db"
+
+    @property
+    def pinned(self) -> Path:
+        """That somebody wants it kept."""
+        return self.path / "pinned.json"
 
     @property
     def logs(self) -> Path:

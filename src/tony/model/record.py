@@ -10,6 +10,8 @@ from tony.model.staged import StagedJob
 
 #: Raised when a reader of an older version could misread a newer record.
 RECORD_VERSION = 1
+#: `tony_version` of a record that was made of one of the original's.
+ORIGINAL = "the original"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,19 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What the job's containers were granted, times the hours for which they were held; so far, while it runs.
+
+    Attributes:
+        gb_hours: memory; a GB is 1024³ bytes.
+    """
+
+    gpu_hours: float
+    gb_hours: float
+    core_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmReport:
     """The living application master."""
 
@@ -135,6 +148,10 @@ class JobReport:
         restarts: how often something started again; None before anything did.
         session_reason: why the present session opened; empty if it is the first.
         restarting: why the next session opens and what is charged for it; empty unless the job is restarting.
+        queue: that the job names; empty if it names none.
+        tags: the author's words by which the job is found.
+        used: what it has cost; None if nobody has counted.
+        viewers, modifiers: who may look at it, and change it, besides its owner: users, `@groups`, `*` for everybody.
     """
 
     job: str
@@ -156,4 +173,9 @@ class JobReport:
     sizes: tuple[RoleSize, ...] = ()
     restarts: Restarts | None = None
     restarting: str = ""
+    queue: str = ""
+    tags: tuple[str, ...] = ()
+    used: Used | None = None
+    viewers: tuple[str, ...] = ()
+    modifiers: tuple[str, ...] = ()
     session_reason: str = ""

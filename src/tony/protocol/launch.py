@@ -43,6 +43,9 @@ class TaskPart:
         lease: seconds a program may go on after the last contact to the AM (`orphan_grace`).
         connect_timeout: seconds to try to reach the AM when nothing says that it is dead.
         exports: variable -> the text whose line in the program's output says its value, for other programs.
+        progress_pattern: what in the program's output says how far it is; None: nothing.
+        progress_summaries: folder in which it writes event files for TensorBoard, placeholders not yet filled in.
+        python_stacks: whether its Python shall show where it stands when it is asked.
         meeting: what the executor itself runs on the task's port; None leaves that port to the program.
     """
 
@@ -77,6 +80,9 @@ class TaskPart:
     container_env: Mapping[str, str] = field(default_factory=dict)
     hadoop_classpath: bool = False
     board: str | None = None
+    progress_pattern: str | None = None
+    progress_summaries: str | None = None
+    python_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

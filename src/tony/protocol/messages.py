@@ -137,6 +137,68 @@ class Heartbeat(Message):
     asks: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint that the program has told of, `with tony.checkpoint(step):`.
+
+    Attributes:
+        ago: seconds since it was written, measured when this is sent; took: seconds that it took.
+    """
+
+    step: int
+    ago: float
+    took: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(Message):
+    """What was measured of the program just now. May be lost; it is not repeated.
+
+    Attributes:
+        ago: seconds since it was measured.
+        values: by the names of `model/metrics.py`.
+        saved: checkpoints since the last sample.
+        first_step, first_ago: the first step that this try of the program has told of, and seconds since that; again in
+            each sample, for one may be lost. None: it has told none yet.
+        step_ago: seconds since it told the newest one, which is `step` among the values.
+    """
+
+    kind: ClassVar[str] = "sample"
+    session: int
+    try_: int
+    ago: float
+    values: Mapping[str, float]
+    saved: tuple[Saved, ...] = ()
+    first_step: float | None = None
+    first_ago: float = 0.0
+    step_ago: float = 0.0
+
+
+#: Bytes of a task's stacks that travel.
+LONGEST_STACKS = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stacks(Message):
+    """Where every thread of a program stands: from the executor that was asked, and to the client that asked for it.
+
+    Attributes:
+        request: of `DumpStacks`; empty for clients.
+        text: as `faulthandler` or a sampler writes it; empty if there is none.
+        how: what has made it, `py-spy`, `faulthandler`.
+        problem: why there is none, for people; else empty.
+        name: of the file among the logs in which it is kept.
+    """
+
+    kind: ClassVar[str] = "stacks"
+    task: str
+    request: str = ""
+    text: str = ""
+    how: str = ""
+    problem: str = ""
+    name: str = ""
+
+
 # --- application master -> executor -------------------------------------------------------------------------------
 
 
@@ -149,6 +211,7 @@ class Welcome(Message):
         acked: the highest report number of this incarnation that the AM has.
         renews: whether this renews the executor's lease. Not in a container that was given up: another may come in its
             place when the lease is over.
+        sample_interval: seconds between two `Sample`s; stretches with the number of tasks. 0: none are wanted.
     """
 
     kind: ClassVar[str] = "welcome"
@@ -156,6 +219,7 @@ class Welcome(Message):
     heartbeat_interval: float
     acked: int
     renews: bool = True
+    sample_interval: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,10 +300,26 @@ class SetLogLevel(Message):
     """Talk more or less in your own log: `debug`, `info`, `warning`, `error`.
 
     From a client to the application master too, which obeys it itself, hands it on, and answers `Done`.
+
+    Attributes:
+        actor: who wants it, for the record; empty if nobody is named.
     """
 
     kind: ClassVar[str] = "log-level"
     level: str
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpStacks(Message):
+    """Answer with `Stacks` of the program that runs.
+
+    Attributes:
+        request: the application master's own word for it.
+    """
+
+    kind: ClassVar[str] = "dump-stacks"
+    request: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +365,74 @@ class KillJob(Message):
     kind: ClassVar[str] = "kill-job"
     actor: str
     now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartJob(Message):
+    """End this session and begin the next; nothing is charged for it. Answered by `Done`, or refused."""
+
+    kind: ClassVar[str] = "restart-job"
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetStacks(Message):
+    """Answer with `Stacks` of one task."""
+
+    kind: ClassVar[str] = "get-stacks"
+    actor: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMetrics(Message):
+    """Answer `Measured`: what was measured lately.
+
+    Attributes:
+        tasks: which ones; empty for all.
+        series: which ones; empty for all.
+        points: for each series at most, the newest; at most `MOST_POINTS`.
+    """
+
+    kind: ClassVar[str] = "get-metrics"
+    tasks: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    points: int = 1
+
+
+MOST_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """One series of one task.
+
+    Attributes:
+        at: seconds since the job was accepted, ends of the spans of `every` seconds that each point stands for.
+    """
+
+    task: str
+    series: str
+    every: float
+    at: tuple[float, ...]
+    least: tuple[float, ...]
+    mean: tuple[float, ...]
+    most: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Message):
+    """Answer to `GetMetrics`.
+
+    Attributes:
+        now: seconds since the job was accepted.
+        more: there was more than one message holds; ask for fewer tasks.
+    """
+
+    kind: ClassVar[str] = "measured"
+    now: float
+    points: tuple[Points, ...] = ()
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +629,8 @@ MESSAGES: Mapping[str, type[Message]] = {
         ProgramOutput,
         ProgramExited,
         Heartbeat,
+        Sample,
+        Stacks,
         Welcome,
         Ack,
         Prepare,
@@ -488,10 +638,15 @@ MESSAGES: Mapping[str, type[Message]] = {
         StopProgram,
         ReleaseExecutor,
         SetLogLevel,
+        DumpStacks,
         Refused,
         GetReport,
         Watch,
         KillJob,
+        RestartJob,
+        GetStacks,
+        GetMetrics,
+        Measured,
         Report,
         Done,
         ReadLog,

@@ -64,10 +64,20 @@ class PageDoor:
     Attributes:
         peers: addresses of the scheduler's own proxies; nobody else is answered.
         proxy: URL of the page as people see it.
+        origins: how browsers call the proxies: `https://rm.example.org:8090`.
+        runs_as: users as which they may run on this machine.
+        vouches: whoever they let through may see the job.
+        packages: the zip with what serves more than one plain page; empty if there is none.
+        plain: why there is none, for people.
     """
 
     peers: tuple[str, ...]
     proxy: str
+    origins: tuple[str, ...] = ()
+    runs_as: tuple[str, ...] = ()
+    vouches: bool = True
+    packages: str = ""
+    plain: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +124,8 @@ class ContainerSource(ABC):
     overlap: float = 0.0
     #: Which life of the application master this one is, as the scheduler counts them; None: as its event logs do.
     attempt: int | None = None
+    #: Whether `keep_measured` does anything.
+    keeps_measured: bool = False
     #: Where executors and clients reach the application master; set before `open`.
     master_address: str = ""
     #: host:port of the job's page, if it has one; set before `open`.
@@ -167,6 +179,17 @@ class ContainerSource(ABC):
             None where the job's folder is safety enough.
         """
         return None
+
+    async def keep_measured(self, copy: Path) -> None:  # noqa: B027 - as of `bring_log`
+        """Brings what was measured so far to where the next application master and readers find it. The last of it is
+        in the job's folder when `finish` is called.
+
+        Args:
+            copy: of the file; it does not change meanwhile.
+
+        Raises:
+            InfraError: that cannot be done now.
+        """
 
     @abstractmethod
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
@@ -284,6 +307,19 @@ class Listed:
     ended: float | None = None
     exit_code: int | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A page of the scheduler's own, for people.
+
+    Attributes:
+        label: what it shows.
+        href: `http://...` or `https://...`.
+    """
+
+    label: str
+    href: str
 
 
 class LogSink(Protocol):
@@ -409,6 +445,40 @@ class Submitter(ABC):
             SchedulerError: it cannot be had now.
         """
 
+    async def page(self, job_id: str) -> str:
+        """The address under which its own pages show a job; empty if it has none that does.
+
+        Raises:
+            SchedulerError: it cannot be asked.
+        """
+        return ""
+
+    async def links(self, job_id: str, *, ended: bool) -> Sequence[Link]:
+        """Its own pages that show a job. Nobody is asked: what is there may be down.
+
+        Args:
+            ended: so has the job.
+
+        Raises:
+            TonyError: it is not known where they would be.
+        """
+        return ()
+
+    async def container_links(
+        self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
+    ) -> Mapping[str, Sequence[Link]]:
+        """Its own pages with what was printed in containers, for those that have any.
+
+        Args:
+            containers: id -> host.
+            user: whose job it is, as the scheduler knows them; empty: ours.
+            ended: so has the job.
+
+        Raises:
+            TonyError: it is not known where they would be.
+        """
+        return {}
+
     async def unrecorded(self, job_id: str) -> str:
         """Of a job that it knows, and that has no record which `fetch` could bring: how it stands, and why there is
         none, for people; empty if it does not know the job either.
@@ -427,12 +497,13 @@ class Submitter(ABC):
         return False
 
     async def fetch_logs(  # noqa: B027 - as above
-        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
     ) -> None:
         """Finds what was printed in containers that have ended: nobody can ask their executors any more.
 
         Args:
             containers: id -> host of those that are known to have ended.
+            owner: whose the job must be, as the scheduler knows them. Empty: the record is our own, and is believed.
 
         Raises:
             SchedulerError: there is nothing, or it cannot be had; says why and what to do.

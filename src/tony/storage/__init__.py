@@ -22,5 +22,9 @@ Archives, which come from anywhere:
     unpack              into an empty folder
     expansion, xz       bounds on what a small file may become
 
+Histories of jobs, wherever they lie:
+
+    store               what is needed of a file system; `local_store`, and by fsspec `fsspec_store`
+
 What a file system answered, in words: `failures`.
 """

@@ -116,3 +116,8 @@ class _Misbehaving:
     def close(self) -> None:
         """Ends the connection."""
         self._connection.close()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more was sent than the other side takes now."""
+        return self._connection.is_full

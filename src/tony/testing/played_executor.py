@@ -36,6 +36,7 @@ class PlayedExecutor:
         attempt: of the application master that has welcomed it last.
         ended: it was released, refused, or cut off.
         away: nothing reaches it, and it reaches nobody.
+        stubborn: its program does not mind being told to stop.
     """
 
     def __init__(self, part: TaskPart, credentials: Credentials, behaviour: Behaviour) -> None:
@@ -60,6 +61,7 @@ class PlayedExecutor:
         self._released = False
         self.ended = False
         self.away = False
+        self.stubborn = False
 
     async def run(self) -> None:
         """Lives until it is released or refused."""
@@ -184,7 +186,7 @@ class PlayedExecutor:
             self.report(msg.ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0, exports=exports))
 
     def _stop(self) -> None:
-        if self._running:
+        if self._running and not self.stubborn:
             self.exit(ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
 

@@ -16,10 +16,6 @@ from tony.cli.event_text import EventTeller
 from tony.cli.status_page import further_sessions, lone_restarts, status_page
 from tony.cli.story import Story
 from tony.cli.text import safe
-from tony.client.failure import error_of
-from tony.client.job_ids import resolve
-from tony.client.master import Whereabouts, whereabouts
-from tony.client.post_mortem import last_report
 from tony.core.events import AttemptStarted
 from tony.core.invariants import broken
 from tony.core.machine import Application
@@ -31,6 +27,10 @@ from tony.history.listing import head_of, scan
 from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, place_of, read, segments, settings_digest
 from tony.history.record import pending_report, read_job, read_summary
 from tony.history.replay import replay
+from tony.jobs.failure import error_of
+from tony.jobs.job_ids import resolve
+from tony.jobs.master import Whereabouts, whereabouts
+from tony.jobs.post_mortem import last_report
 from tony.model.codec import from_plain, to_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder

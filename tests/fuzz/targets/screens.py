@@ -17,12 +17,12 @@ from tony.cli.log_printer import LogPrinter
 from tony.cli.status_page import status_page
 from tony.cli.story import Story
 from tony.cli.text import cut, safe, safe_line, table, width
-from tony.client.live_reader import LiveReader
-from tony.client.log_names import STREAMS, LogName, Selection, find
-from tony.client.log_reader import LONGEST_LINE, Reader, readers
-from tony.client.log_tail import LogTail
 from tony.executor.exports import Exports
 from tony.executor.log_file import LogFile
+from tony.jobs.live_reader import LiveReader
+from tony.jobs.log_names import STREAMS, LogName, Selection, find
+from tony.jobs.log_reader import LONGEST_LINE, Reader, readers
+from tony.jobs.log_tail import LogTail
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
 from tony.model.report import JobReport

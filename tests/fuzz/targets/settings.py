@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
-from tony.client.log_names import LogName, Selection
 from tony.config.load import Resolved, load
 from tony.config.original.convert import job_file
 from tony.config.original.flags import Flags as OriginalFlags
@@ -20,6 +19,7 @@ from tony.hadoop.wire.proto import decode, encode
 from tony.hadoop.yarn.constraint_text import ConstraintError
 from tony.hadoop.yarn.constraint_text import parse as parse_constraint
 from tony.history.log import settings_digest
+from tony.jobs.log_names import LogName, Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec

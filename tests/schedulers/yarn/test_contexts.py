@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.schedulers.yarn.samples import record
 from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext, LogAggregationContext
+from tony.hadoop.wire.records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job import JobSpec, Role
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.contexts import master_container, submission, task_container
@@ -36,6 +37,27 @@ def of_task(role: Role, container_env: Mapping[str, str] | None = None, /, **set
 def image(name: str, mounts: str = "") -> dict[str, str]:
     variables = {"TYPE": "docker", "DOCKER_IMAGE": name}
     return {**variables, "DOCKER_MOUNTS": mounts} if mounts else variables
+
+
+@pytest.mark.parametrize(
+    ("people", "settings", "expected"),
+    [
+        ({}, {}, {}),
+        ({"viewers": ("ann", "@vision", "bob", "@ops")}, {}, {AccessType.VIEW: "ann,bob vision,ops"}),
+        ({"viewers": ("*",)}, {}, {AccessType.VIEW: "*"}),
+        (
+            {"viewers": ("@vision",), "modifiers": ("ann",)},
+            {},
+            {AccessType.VIEW: "ann vision", AccessType.MODIFY: "ann"},
+        ),
+        ({"viewers": ("ann",)}, {"view_acl": "eve"}, {AccessType.VIEW: "eve"}),
+        ({"modifiers": ("@ops",)}, {}, {AccessType.VIEW: " ops", AccessType.MODIFY: " ops"}),
+    ],
+)
+def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
+    """Whom the job lets in everywhere, unless something else is said for YARN: users, a blank, groups."""
+    made = master_container(YarnSettings(**settings), {}, Credentials(), spec=JobSpec(**people))
+    assert {acl.access: acl.acl for acl in made.acls} == expected
 
 
 def test_no_image() -> None:

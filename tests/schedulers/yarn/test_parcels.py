@@ -22,6 +22,7 @@ OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, let
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """Archives are not really made."""
     monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
+    monkeypatch.setattr(module, "store_pages", lambda _: None)
     monkeypatch.setattr(interpreter, "store_interpreter", lambda _: PYTHON)
     return Cache(tmp_path)
 

@@ -187,7 +187,7 @@ async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCl
     with pytest.raises(SchedulerError) as raised:
         await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
     assert str(raised.value).startswith(
-        "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. The nodes do not"
+        "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to true"
     )
     with pytest.raises(SchedulerError, match="aggregation-enable is false"):
         await Printed(cluster.me, JOB).fetch({}, shelf)
@@ -234,3 +234,36 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
     with pytest.raises(SchedulerError, match="nothing of this application has ever run"):
         await asyncio.wait_for(Printed(cluster.me, JOB).fetch({}, Shelf(), ended=True), printed._AGGREGATION / 2)
+
+
+async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+    """A record may name any application, and any container. Nothing is shown that is not its owner's."""
+    theirs = "container_1795272430499_0008_01_000002"
+    cluster.ended(LogAggregationStatus.SUCCEEDED)
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
+    with pytest.raises(SchedulerError, match="the record is of eve, and YARN says that the application is of ann"):
+        await Printed(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
+    shelf = Shelf()
+    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"of ann"}
+
+    cluster.files.files = {}
+    cluster.ended(LogAggregationStatus.DISABLED)
+    node.containers = {ONE: {"a.out": b"own"}, theirs: {"b.out": b"theirs"}}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1", theirs: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"own"}
+    # The ResourceManager has forgotten it: nobody can say any more whose those containers were.
+    cluster.reports = [None]
+    shelf = Shelf()
+    with pytest.raises(SchedulerError, match="does not know the application any more"):
+        await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {}
+
+
+async def test_logs_that_were_removed(cluster: PlayedCluster) -> None:
+    """What has been brought to HDFS does not stay there for ever: which setting says so is told, and what else there
+    may be."""
+    cluster.ended(LogAggregationStatus.SUCCEEDED)
+    with pytest.raises(SchedulerError, match=r"not there any more.*retain-seconds.*`tony logs -f` keep"):
+        await Printed(cluster.me, JOB).fetch({}, Shelf())

@@ -114,3 +114,50 @@ def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) 
     record(files, folder).forget_secrets()
     assert f"{THERE}/access.json" not in files.files
     assert f"{THERE}/am.json" not in files.files
+
+
+def measured(folder: JobFolder) -> tuple[bytes | None, list[str]]:
+    """What is here of what was measured, and the names of drafts that were left."""
+    drafts = [path.name for path in folder.path.iterdir() if path.name.startswith(".metrics")]
+    return folder.metrics.read_bytes() if folder.metrics.exists() else None, drafts
+
+
+def test_what_was_measured_is_brought_when_it_has_changed(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """It is written anew there as the job runs; the same is not read twice."""
+    name = f"{THERE}/metrics.db"
+    reads: list[str] = []
+    for content, modified, count in ((b"one", 1000, 1), (b"one", 1000, 1), (b"two", 2000, 2), (b"longer", 2000, 3)):
+        files.files[name] = PlayedFile(content=content, modified_ms=modified)
+        files.before("OPEN", reads.append)
+        record(files, folder).fetch()
+        assert measured(folder) == (content, [])
+        assert folder.metrics.stat().st_mode & 0o777 == 0o600
+        assert len([path for path in reads if "metrics" in path]) >= count - 1
+
+
+def test_what_changes_while_it_is_brought_comes_the_next_time(files: PlayedWebHdfs, folder: JobFolder) -> None:
+    """Never half of one and half of another."""
+    name = f"{THERE}/metrics.db"
+    files.files[name] = PlayedFile(content=b"old", modified_ms=1000)
+
+    def change(_: str) -> None:
+        files.files[name] = PlayedFile(content=b"new", modified_ms=2000)
+
+    files.before("OPEN", change)
+    record(files, folder).fetch()
+    assert measured(folder) == (None, [])
+    record(files, folder).fetch()
+    assert measured(folder) == (b"new", [])
+
+
+def test_much_that_was_measured_comes_at_the_end(
+    files: PlayedWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file would be brought again and again for little."""
+    monkeypatch.setattr("tony.schedulers.yarn.record._MOST_AGAIN", 10)
+    files.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 11)
+    record(files, folder).fetch()
+    assert measured(folder) == (None, [])
+    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b"{}")
+    record(files, folder).fetch()
+    assert measured(folder) == (b"x" * 11, [])

@@ -7,6 +7,7 @@ from tony.schedulers.settings import settings_of
 from tony.schedulers.yarn.settings import SETTINGS, YarnSettings, read_settings
 
 GIB = 1024**3
+WRONG_PORTAL = "has to be the address of a portal, such as `https://portal.example.org/tony`"
 
 
 def test_table_is_found_by_name() -> None:
@@ -39,6 +40,7 @@ def test_all_set() -> None:
         "log_exclude": ".*tmp",
         "view_acl": "ann,bob admins",
         "modify_acl": "ann",
+        "portal": "https://portal.example.org/tony",
         "docker_image": "python:3.12",
         "docker_mounts": "/data:/data:ro",
     }
@@ -59,6 +61,7 @@ def test_all_set() -> None:
         log_exclude=".*tmp",
         view_acl="ann,bob admins",
         modify_acl="ann",
+        portal="https://portal.example.org/tony",
         docker_image="python:3.12",
         docker_mounts="/data:/data:ro",
     )
@@ -74,6 +77,9 @@ def test_all_set() -> None:
         ("lifetime", 0, 'expected a duration such as "90s".'),
         ("queue", "", "expected text."),
         ("conf", "conf", "expected an absolute path."),
+        ("portal", "portal:8080", WRONG_PORTAL),
+        ("portal", "javascript://x/%0aalert(1)", WRONG_PORTAL),
+        ("portal", "https://portal/?job=", WRONG_PORTAL),
     ],
 )
 def test_mistakes(name: str, value: object, message: str) -> None:

@@ -54,6 +54,7 @@ class Wire:
         self.sent: list[msg.Message] = []
         self.inbox: asyncio.Queue[msg.Message | None] = asyncio.Queue()
         self.closed = False
+        self.is_full = False
 
     def send(self, message: msg.Message) -> None:
         """Keeps it."""

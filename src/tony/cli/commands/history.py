@@ -68,6 +68,7 @@ def _places(folder: JobFolder) -> dict[str, Path]:
         "summary": folder.summary,
         "task logs": folder.logs,
         **{"events" if len(logs) == 1 else f"events {n}": path for n, path in enumerate(logs, start=1)},
+        "measured": folder.metrics,
         "am log": folder.am_log,
         "work": folder.work,
     }

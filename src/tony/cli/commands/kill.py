@@ -9,8 +9,8 @@ import click
 from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
-from tony.client.failure import outcome
 from tony.errors import UnrecordedJobError
+from tony.jobs.failure import outcome
 from tony.model.states import JobState
 
 
@@ -23,7 +23,7 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
     Comes back once the end is on its way. A job that has ended already is left as it is.
     """
-    from tony.client.killing import kill
+    from tony.jobs.killing import kill
 
     try:
         home, name = job_id(job)
@@ -46,6 +46,6 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
 def _ended_by_scheduler(job: str) -> bool:
     """A job of another machine that has not begun: only its scheduler knows it."""
-    from tony.client.elsewhere import end_unrecorded
+    from tony.jobs.elsewhere import end_unrecorded
 
     return asyncio.run(end_unrecorded(own_home(), job))

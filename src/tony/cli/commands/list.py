@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from tony import clock
+from tony.cli.at_portal import asked, portal_option
+from tony.cli.at_portal import heads as heads_at
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
 from tony.cli.text import clock_time, columns_of, cut, safe, table
-from tony.client.job_ids import ending, known
-from tony.client.listing import Filter, Jobs, ended_jobs
 from tony.history.index import JobHead
+from tony.jobs.job_ids import ending, known
+from tony.jobs.listing import Filter, Jobs, ended_jobs
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
@@ -66,6 +68,7 @@ class TimeParameter(NumberType):
 @click.option("--since", type=TimeParameter(), help="Only jobs submitted since then: 2026-01-31, or 2h (ago).")
 @click.option("--until", type=TimeParameter(), help="Only jobs submitted until then.")
 @click.option("-n", "--limit", type=Count(1), help="At most so many, the newest.")
+@portal_option
 @json_option("Print a list of jobs as JSON.")
 def command(
     states: tuple[str, ...],
@@ -75,6 +78,7 @@ def command(
     since: float | None,
     until: float | None,
     limit: int | None,
+    portal: str | None,
     as_json: bool,
 ) -> None:
     """List jobs, running and finished, newest first."""
@@ -86,18 +90,26 @@ def command(
         since=since,
         until=until,
     )
+    if portal is not None:
+        with asked(portal) as there:
+            _print(heads_at(there, wanted, limit), there.address, wanted, as_json)
+        return
     place = home()
     jobs = ended_jobs(place, wanted) or _ask(place, wanted)
     heads = jobs.heads[:limit]
     for problem in jobs.problems:
         warn(problem)
+    _print(heads, str(place.jobs), wanted, as_json)
+
+
+def _print(heads: Sequence[JobHead], where: str, wanted: Filter, as_json: bool) -> None:
     if as_json:
         print_json(list(heads))
     elif heads:
-        _show(place, heads)
+        _show(heads)
     else:
-        asked = f" and of the scheduler {scheduler}" if scheduler else ""
-        say(f"no jobs in {place.jobs}{asked}" + (" match" if wanted != Filter(scheduler=scheduler) else ""))
+        asked_too = f" and of the scheduler {wanted.scheduler}" if wanted.scheduler else ""
+        say(f"no jobs in {where}{asked_too}" + (" match" if wanted != Filter(scheduler=wanted.scheduler) else ""))
 
 
 def _known(scheduler: str) -> str:
@@ -111,19 +123,19 @@ def _known(scheduler: str) -> str:
 def _ask(place: Home, wanted: Filter) -> Jobs:
     import asyncio
 
-    from tony.client.listing import list_jobs
+    from tony.jobs.listing import list_jobs
 
     return asyncio.run(list_jobs(place, wanted))
 
 
-def _show(place: Home, heads: Sequence[JobHead]) -> None:
+def _show(heads: Sequence[JobHead]) -> None:
     columns = columns_of()
     longest_name: int | None = None
     names = {head.job: head.job for head in heads}
     if columns is not None:
         longest_name = _LONGEST_NAME
         if columns < _NARROW:
-            ids = {*known(place), *names}
+            ids = {*known(home()), *names}
             names = {job: ending(job, ids) for job in names}
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
             longest_name = min(_LONGEST_NAME, max(len("NAME"), columns - others))

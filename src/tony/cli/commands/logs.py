@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import click
 
+from tony.cli.at_portal import asked, portal_option
 from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
 from tony.cli.standing import report_of
 from tony.cli.text import is_terminal
-from tony.client.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
-from tony.client.log_reader import Line, portions, readers
 from tony.errors import UserError
 from tony.history.record import record_of
+from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
+from tony.jobs.log_reader import Line, portions, readers
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -32,6 +33,7 @@ from tony.units import exact_size
 @click.option("--both", "streams", flag_value="both", default="both", help="Both (the default).")
 @click.option("-n", "--tail", type=Count(0), help="Begin with so many lines of each stream.")
 @click.option("--session", type=Count(1), help="Only this session.")
+@portal_option
 @json_option("Print each line as a JSON object.")
 def command(
     job: str,
@@ -40,6 +42,7 @@ def command(
     streams: str,
     tail: int | None,
     session: int | None,
+    portal: str | None,
     as_json: bool,
 ) -> None:
     """Show what the programs of JOB print, live or afterwards.
@@ -47,13 +50,17 @@ def command(
     TASK is a task such as worker:0, or a role for all of its tasks; without one all are shown. Lines of several tasks
     carry their task in front.
     """
+    chosen = {"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS)
+    if portal is not None:
+        _at_portal(portal, job, tasks, Selection(streams=chosen, session=session), tail, following, as_json)
+        return
     home, name = job_id(job)
     record = record_of(home, name)
     spec = record.spec
     selected = named_tasks(name, spec.task_ids, tasks)
     if session is not None:
         _check_session(home, name, session, following)
-    selection = Selection(tasks=selected, streams={"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS), session=session)
+    selection = Selection(tasks=selected, streams=chosen, session=session)
     if not following:
         _bring(home, record, selection)
     printer = LogPrinter(sys.stdout, prefix=len(selected or spec.task_ids) != 1, as_json=as_json)
@@ -67,11 +74,32 @@ def command(
         warn(f"nothing was printed{yet}; see: tony status {name}")
 
 
+def _at_portal(
+    url: str,
+    job: str,
+    tasks: Sequence[str],
+    selection: Selection,
+    tail: int | None,
+    following: bool,
+    as_json: bool,
+) -> None:
+    from tony.jobs.portal_logs import PortalLogs
+
+    with asked(url) as portal:
+        logs = PortalLogs(portal, portal.resolve(job), tasks)
+        printer = LogPrinter(sys.stdout, prefix=len(logs.tasks) != 1, as_json=as_json)
+        for lines in logs.lines(selection, tail, follow=following):
+            printer.print(lines)
+        for task, missing in logs.missing.items():
+            if missing:
+                warn(f"{task}: {missing}")
+
+
 def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail: int | None, *, live: bool) -> None:
     import asyncio
 
-    from tony.client.failure import outcome, page
-    from tony.client.following import follow
+    from tony.jobs.failure import outcome, page
+    from tony.jobs.following import follow
 
     report = asyncio.run(follow(home, job, viewer, selection, tail, live=live))
     warn((page(report) or [outcome(report)])[0])
@@ -83,7 +111,7 @@ def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
         return
     import asyncio
 
-    from tony.client.remote_logs import bring
+    from tony.jobs.remote_logs import bring
 
     asyncio.run(bring(home, record, selection, warn))
 

@@ -9,8 +9,8 @@ import click
 from tony.cli.original import RawCommand, run
 
 if TYPE_CHECKING:
-    from tony.client.following import Viewer
     from tony.config.original.flags import Flags
+    from tony.jobs.following import Viewer
     from tony.model.layout import Home
 
 #: How long a notebook may run unless its settings say otherwise.
@@ -51,9 +51,9 @@ async def _open(home: Home, job: str, view: Viewer) -> None:
 
     from tony.cli.browsing import reached_by
     from tony.client.proxy import open_proxy
-    from tony.client.tunnels import answers
     from tony.errors import TonyError
     from tony.history.record import record_of
+    from tony.jobs.tunnels import answers
 
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None

@@ -34,9 +34,9 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
     from tony.cli.following import exit_code
-    from tony.client.failure import outcome
-    from tony.client.following import reports
     from tony.client.proxy import open_proxy
+    from tony.jobs.failure import outcome
+    from tony.jobs.following import reports
 
     word, far = split_target(target)
     async with await open_proxy(home, name, word, far, warn, address=address, port=port) as proxy:

@@ -6,6 +6,7 @@ import contextlib
 
 import click
 
+from tony.cli.at_portal import asked, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
 from tony.cli.standing import record_here, report_of
@@ -18,12 +19,21 @@ from tony.model.report import JobReport
 
 @click.command("status")
 @job_argument
+@portal_option
 @json_option("Print the report as JSON.")
-def command(job: str, as_json: bool) -> None:
+def command(job: str, portal: str | None, as_json: bool) -> None:
     """Show how JOB and each of its tasks stand, live or afterwards.
 
     JOB is an id, a part of one that no other job has, or `last`. The exit code is 0 whatever the job's state is.
     """
+    if portal is not None:
+        with asked(portal) as there:
+            report = there.report(there.resolve(job))
+        if as_json:
+            print_json(report)
+        else:
+            say_all(status_page(report, columns_of()))
+        return
     home, name = job_id(job)
     try:
         report = report_of(home, name)
@@ -45,7 +55,7 @@ def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bo
     """Shows how a job stood whose application master does not answer; answers the error that says what to do."""
     import asyncio
 
-    from tony.client.last_known import last_known, with_way_out
+    from tony.jobs.last_known import last_known, with_way_out
 
     if shown:
         report = asyncio.run(last_known(home, name))
@@ -58,7 +68,7 @@ def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
     """Why its sessions began is in the log of a job that runs elsewhere; of one that has ended, if it can be had."""
     import asyncio
 
-    from tony.client.elsewhere import sessions
+    from tony.jobs.elsewhere import sessions
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler need not be known here

@@ -12,6 +12,7 @@
     draft               what comes of it: values, their places, notes, mistakes
     loading             the door: flags -> a job without mistakes
     convert             the text of a job file, with comments
+    finished            a finished job of the original, from the settings that it left
     table               all of it as a page of the docs
 
 Behind that a job is one like any other: `tony.config.load` checks it and says what is wrong.

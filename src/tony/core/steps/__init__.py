@@ -4,6 +4,7 @@ Each step is a function of a `Turn`: it changes the state and asks for actions. 
 way, from the top of this list to its end:
 
     deadlines       a time has come
+    commands        what people ask for
     attempts        an application master begins its life, the first or a later one
     losses          containers and executors that go away or fall silent
     reports         what executors say of themselves and their programs

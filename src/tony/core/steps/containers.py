@@ -79,7 +79,7 @@ def granted(turn: Turn, event: ev.Granted) -> None:
         state.gone.add(event.container)
         turn.ask(act.Release(container=event.container))
         return
-    container = Container(event.container, event.role, event.host)
+    container = Container(event.container, event.role, event.host, since=turn.now)
     state.containers[container.id] = container
     if state.reconciling:
         state.found.add(container.id)
@@ -187,6 +187,8 @@ def forget(turn: Turn, container: Container) -> Task | None:
     state = turn.state
     del state.containers[container.id]
     state.gone.add(container.id)
+    if role := state.roles.get(container.role):
+        role.used += turn.now - container.since
     if container.hold is Hold.HELD:
         state.roles[container.role].held -= 1
     return detach(state, container)

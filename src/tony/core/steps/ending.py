@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core import actions as act
-from tony.core import events as ev
 from tony.core import failures
 from tony.core.state import Final, State
 from tony.core.steps import containers, programs, stopping
@@ -13,7 +12,7 @@ from tony.core.tables import JobMove, TaskMove
 from tony.core.turn import Turn
 from tony.dataclass import replace
 from tony.errors import ExitCode
-from tony.model.report import Failure, FailureClass
+from tony.model.report import Failure
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {
@@ -21,20 +20,6 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
     JobState.FAILED: JobMove.FAIL,
     JobState.KILLED: JobMove.KILL,
 }
-
-
-def user_command(turn: Turn, event: ev.UserCommand) -> None:
-    """Somebody kills the job; a second time, without patience."""
-    state = turn.state
-    if state.job.ended:
-        return
-    reason = f"killed by {event.actor}"
-    grace = 0.0 if event.what == "kill-now" else None
-    if not state.final:
-        failure = failures.of_job(state, "killed", FailureClass.KILLED, reason, turn.now)
-        finish(turn, JobState.KILLED, failure, reason, grace)
-    elif grace is not None:
-        stopping.stop_all(turn, reason, grace)
 
 
 def finish(

@@ -44,9 +44,9 @@ def of_task(turn: Turn, task: Task, failure: Failure) -> None:
 
 def _reconsider(turn: Turn, failure: Failure) -> None:
     """The next session is on its way, and now somebody is heard of who failed before all others: was it worth it?"""
-    first = turn.state.failures[0]
+    before = turn.state.failures
     never = restart_policy.never(turn.state, failure)
-    if never and failure.at < first.at:
+    if never and before and failure.at < before[0].at:
         _fail_job(turn, failure, never, never)
 
 

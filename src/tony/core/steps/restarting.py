@@ -27,10 +27,22 @@ _OF_A_SESSION = frozenset(
 
 def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
     """Stops everything; the next session opens after the decision's delay, and not before all is proved to be over."""
-    state = turn.state
     book(turn, failure, decision)
+    _give_up(turn, f"{failure.reason} ({decision.reason})", decision.delay)
+
+
+def ordered(turn: Turn, reason: str) -> None:
+    """Somebody wants the next session. Nothing is charged for that, and nobody has failed."""
+    turn.state.restarts_free += 1
+    for role in turn.state.roles.values():
+        role.early = False
+    _give_up(turn, reason, 0.0)
+
+
+def _give_up(turn: Turn, reason: str, delay: float) -> None:
+    state = turn.state
     state.move_job(JobMove.RESTART)
-    state.restart_reason = f"{failure.reason} ({decision.reason})"
+    state.restart_reason = reason
     stopping.stop_all(turn, state.restart_reason)
     for task in state.tasks.values():
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
@@ -42,8 +54,8 @@ def restart(turn: Turn, failure: Failure, decision: Decision) -> None:
         for task in role.tasks:
             seek(state, task)
         containers.settle_demand(turn, role)
-    if decision.delay > 0:
-        state.timers.set("restart", turn.now + decision.delay)
+    if delay > 0:
+        state.timers.set("restart", turn.now + delay)
     else:
         delay_is_over(turn)
 

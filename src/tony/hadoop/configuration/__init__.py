@@ -3,5 +3,7 @@
 from tony.hadoop.configuration.errors import ConfigurationError as ConfigurationError
 from tony.hadoop.configuration.settings import Configuration as Configuration
 from tony.hadoop.configuration.settings import Setting as Setting
+from tony.hadoop.configuration.xml_file import Property as Property
+from tony.hadoop.configuration.xml_file import properties_of as properties_of
 
-__all__ = ["Configuration", "ConfigurationError", "Setting"]
+__all__ = ["Configuration", "ConfigurationError", "Property", "Setting", "properties_of"]

@@ -127,6 +127,31 @@ class Reader:
         return content
 
 
+class _Alone(Reader):
+    """Reads nothing but what it is given."""
+
+    def parse(self, content: bytes, name: Path) -> list[Property]:
+        """The properties in it."""
+        if len(content) > MAX_BYTES:
+            raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB.", source=str(name))
+        return _File(self, name, content, (name,)).read()
+
+    def included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
+        raise ValueError(f"{one_line(href)!r} is included; of a file that is not our own nothing else is read.")
+
+
+def properties_of(content: bytes, name: str) -> list[Property]:
+    """The properties of a file that somebody else has written and that is read for others: includes are refused.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        ConfigurationError: it is no XML, or is refused; with its line.
+    """
+    return _Alone().parse(content, Path(name))
+
+
 class _File:
     """The parse of one file: expat's events in, properties out."""
 
@@ -158,7 +183,7 @@ class _File:
             said = expat.errors.messages.get(error.code, "not well-formed")
             raise self._error(f"not valid XML: {said}.", error.lineno) from None
         except (ValueError, LookupError) as error:  # an encoding that Python does not know; ours, from includes
-            raise self._error(str(error)) from None
+            raise self._error(one_line(str(error), 500)) from None
         return self._properties
 
     def _error(self, message: str, line: int | None = None) -> ConfigurationError:

@@ -13,6 +13,7 @@ What it brings into HDFS:
 
     parcels       the list of it: staged objects, and archives that are `made` once and kept in the cache here
     runtime       the archive of our own programs
+    pages         the archive of what serves a job's pages, for the application master alone
     compiling     compiles our programs to the same bytes, whoever does it
     interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
     plug_in       the archive of a framework's plug-in
@@ -26,6 +27,7 @@ What it learns afterwards:
     listed        an application of the cluster as a job in a list; `waiting_line` says where it stands in its queue
     unrecorded    a job of another machine: where its record is, and what is said while there is none
     printed       what programs printed: at their nodes, or aggregated in HDFS
+    links         where the cluster's own pages show a job and its containers
 
 Inside the cluster:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +38,8 @@ MIB = 1024**2
 #: YARN's name for GPUs.
 GPU = "yarn.io/gpu"
 _TYPE_LENGTH = 20
+#: A job that lets nobody in but its owner.
+_NOBODY = JobSpec()
 
 
 def capability(resources: Resources) -> Resource:
@@ -114,10 +116,12 @@ def master_container(
     objects: Mapping[str, Uploaded] = MappingProxyType({}),
     variables: Mapping[str, str] = MappingProxyType({}),
     sources: Mapping[str, str] = MappingProxyType({}),
+    spec: JobSpec = _NOBODY,
 ) -> ContainerLaunchContext:
     """What the application master's container runs.
 
     Args:
+        spec: says who may look at it.
         sources: `JobRecord.sources`.
         variables: the job's `container_env`.
         programs: `JobPapers.programs`.
@@ -132,7 +136,7 @@ def master_container(
         tokens=to_bytes(tokens),
         environment=_environment(variables, settings, docker, python, sources),
         commands=(_command(MASTER),),
-        acls=_acls(settings),
+        acls=_acls(spec, settings),
     )
 
 
@@ -158,7 +162,7 @@ def task_container(
         tokens=to_bytes(tokens),
         environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged), sources),
         commands=(_command(EXECUTOR),),
-        acls=_acls(settings),
+        acls=_acls(spec, settings),
     )
 
 
@@ -225,9 +229,23 @@ def _command(module: str) -> str:
     return f"exec sh {RUNTIME}/start.sh {module} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
 
 
-def _acls(settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
-    given = ((AccessType.VIEW, settings.view_acl), (AccessType.MODIFY, settings.modify_acl))
+def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
+    """What is said for YARN alone; else those whom the job lets in everywhere."""
+    given = (
+        (AccessType.VIEW, settings.view_acl or _people((*spec.viewers, *spec.modifiers))),
+        (AccessType.MODIFY, settings.modify_acl or _people(spec.modifiers)),
+    )
     return tuple(ApplicationAcl(access=access, acl=acl) for access, acl in given if acl)
+
+
+def _people(names: Iterable[str]) -> str:
+    """As YARN writes them: users, a blank, groups."""
+    every = dict.fromkeys(names)
+    if "*" in every:
+        return "*"
+    users = ",".join(name for name in every if not name.startswith("@"))
+    groups = ",".join(name[1:] for name in every if name.startswith("@"))
+    return f"{users} {groups}" if groups else users
 
 
 def _logs(settings: YarnSettings) -> LogAggregationContext | None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.errors import InfraError
@@ -74,14 +75,18 @@ class JobFiles:
         """Writes a small file as JSON. Raises as `send`."""
         self.send(name, json.dumps(content, separators=(",", ":")).encode())
 
-    def send(self, name: str, data: bytes) -> None:
+    def send(self, name: str, data: bytes | Path, draft: str = "new") -> None:
         """Writes a file beside its place, and renames it: HDFS shows what is being written, and empty files where it
         has no room.
+
+        Args:
+            data: what it shall hold, or a file that holds it.
+            draft: word of those who write the same file at one time.
 
         Raises:
             HadoopError: it cannot be written.
         """
-        path, draft = f"{self.path}/{name}", f"{self.path}/.{name}.new"
+        path, draft = f"{self.path}/{name}", f"{self.path}/.{name}.{draft}"
         try:
             self.client.create(draft, data, permission=0o600, overwrite=True)
             self.client.rename(draft, path, overwrite=True)

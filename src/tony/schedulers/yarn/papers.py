@@ -19,8 +19,11 @@ from tony.protocol.launch import Credentials, JobCredentials, TaskPart
 
 #: Names of our secrets among a container's credentials.
 JOB, TASK = "tony.job", "tony.task"
-#: What archives are called in a container's folder, unpacked: our programs, an interpreter, a framework's plug-in.
-RUNTIME, INTERPRETER, PLUG_IN = "tony", "tony-python", "tony-framework"
+#: What archives are called in a container's folder, unpacked: our programs, an interpreter, a framework's plug-in, and
+#: what serves a job's pages.
+RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
+#: Beginning of the names of the two zips in the folder of pages.
+ARCHIVE = "pages"
 #: Programs of ours that containers run.
 MASTER, EXECUTOR = "tony.am.on_yarn", "tony.executor.on_yarn"
 
@@ -56,6 +59,7 @@ class JobPapers:
         user: who submitted.
         interpreter: the archive of the submitter's own interpreter, if that is shipped.
         plug_in: the archive of the framework's plug-in, if it is not one of ours.
+        pages: the archive of what serves the job's pages, if the submitter has the packages.
         nodes: host -> rack of the nodes to ask for: by name containers are granted sooner.
         node_count: how many nodes ran; 0 if nobody has counted.
         room: role -> how many nodes could have its tasks; one that is not in it nobody has counted.
@@ -70,6 +74,7 @@ class JobPapers:
     user: str
     interpreter: Uploaded | None = None
     plug_in: Uploaded | None = None
+    pages: Uploaded | None = None
     nodes: Mapping[str, str] = field(default_factory=dict)
     node_count: int = 0
     room: Mapping[str, int] = field(default_factory=dict)
@@ -79,6 +84,11 @@ class JobPapers:
         """The archives that every container of the job gets, by the folders that they become."""
         all_ = {RUNTIME: self.runtime, INTERPRETER: self.interpreter, PLUG_IN: self.plug_in}
         return {name: archive for name, archive in all_.items() if archive is not None}
+
+    @property
+    def programs_of_master(self) -> dict[str, Uploaded]:
+        """The same for the application master's container."""
+        return {**self.programs, **({PAGES: self.pages} if self.pages else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

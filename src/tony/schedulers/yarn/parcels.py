@@ -9,6 +9,7 @@ from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.schedulers.yarn.pages import store_pages
 from tony.schedulers.yarn.papers import Uploaded
 from tony.schedulers.yarn.plug_in import store_plug_in
 from tony.schedulers.yarn.runtime import store_runtime
@@ -22,7 +23,7 @@ class Parcels:
     """What to upload, and what is what; the names are those there.
 
     Attributes:
-        interpreter, plug_in: empty if the job needs none.
+        interpreter, plug_in, pages: empty if the job needs none, or there are none here.
         objects: digests of what was staged.
     """
 
@@ -30,6 +31,7 @@ class Parcels:
     runtime: str
     interpreter: str = ""
     plug_in: str = ""
+    pages: str = ""
     objects: tuple[str, ...] = ()
 
 
@@ -54,15 +56,18 @@ def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
         own = archive(store_interpreter(cache), ".tar.gz")
     # What is the same for all users may be shared by them on a node: nothing of a user's is in it.
     runtime = archive(store_runtime(cache), ".zip", public=True)
+    served = store_pages(cache)
+    pages = archive(served, ".zip", public=True) if served else None
     shipped = store_plug_in(cache, record)
     plug_in = archive(shipped, ".zip") if shipped else None
     items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
     staged = [Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
     return Parcels(
-        wanted=(runtime, *(each for each in (own, plug_in) if each), *staged),
+        wanted=(runtime, *(each for each in (own, plug_in, pages) if each), *staged),
         runtime=runtime.name,
         interpreter=own.name if own else "",
         plug_in=plug_in.name if plug_in else "",
+        pages=pages.name if pages else "",
         objects=tuple(items),
     )
 

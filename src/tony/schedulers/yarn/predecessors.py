@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from tony import clock
-from tony.errors import NotInCharge
+from tony.errors import InfraError, NotInCharge
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, HadoopError
 from tony.model.layout import JobFolder
 from tony.schedulers.yarn.job_files import JobFiles, closed_name, segment_name
@@ -51,6 +51,23 @@ class Predecessors:
         """
         for number in range(1, self._attempt):
             self._patiently(number)
+
+    def bring_measured(self) -> None:
+        """Brings what they have measured, if that can be had: without it the job goes on as well."""
+        here = self._folder.metrics
+        there, draft = self._path(here.name), here.with_name(f".{here.name}.new")
+        try:
+            status = self._files.client.find(there)
+            if status is None:
+                return
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb", buffering=0) as file:
+                have = 0
+                while have < status.length:
+                    have += file.write(self._files.client.read(there, have, min(_PIECE, status.length - have)))
+            os.replace(draft, here)
+        except (InfraError, OSError) as error:
+            _log.warning("what was measured before cannot be had: %s", error)
 
     def _bring(self, number: int) -> None:
         there, closed = self._path(segment_name(number)), self._path(closed_name(segment_name(number)))

@@ -30,6 +30,8 @@ _HELD_UP = 1.0
 _PIECE = 1 << 20
 #: Nothing will come any more.
 _SETTLED = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
+#: What is left of them if nothing else is.
+_KEPT = "`tony submit` and `tony logs -f` keep what they show, on the machine where they run."
 #: Seconds for a node to answer.
 _NODE = HttpOptions(connect_timeout=3.0, timeout=20.0)
 
@@ -52,11 +54,13 @@ class Printed:
 
     Args:
         application: its id as text.
+        owner: whose it must be, and whose its logs; empty: whose it is does not matter.
     """
 
-    def __init__(self, cluster: Cluster, application: str) -> None:
+    def __init__(self, cluster: Cluster, application: str, owner: str = "") -> None:
         self._cluster = cluster
         self._application = application
+        self._owner = owner
 
     async def fetch(self, containers: Mapping[str, str], sink: LogSink, *, ended: bool = False) -> None:
         """Hands all files to a sink.
@@ -70,17 +74,27 @@ class Printed:
             SchedulerError: something is not to be had; says what, and why.
             HadoopError: a daemon cannot be reached, or refuses.
         """
+        if self._owner:  # the record names them: another job's may be among them
+            containers = {each: host for each, host in containers.items() if ids.is_of(each, self._application)}
         if ended and containers and await self._without(containers, sink):
             return
         report = await self._report()
+        if self._owner and report is not None and report.user != self._owner:
+            raise SchedulerError(
+                f"the record is of {self._owner}, and YARN says that the application is of {report.user or 'nobody'}: "
+                "what it printed is not shown"
+            )
         if report is not None and report.state not in ENDED:
             await self._from_nodes(containers, sink)
             return
         report = await self._settled(report)
+        user = (report.user if report else "") or self._owner or self._cluster.user
         try:
-            await self._from_files(report.user or self._cluster.user if report else self._cluster.user, sink)
+            await self._from_files(user, sink)
         except LogsNotFoundError as error:
-            await self._last_resort(containers, sink, _why_none(report, error))
+            # Whose containers they are at the nodes, only a ResourceManager can say that knows them.
+            known = containers if report is not None or not self._owner else {}
+            await self._last_resort(known, sink, _why_none(report, error))
             return
         status = report.log_aggregation_status if report else None
         if status in (LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT):
@@ -96,7 +110,7 @@ class Printed:
             if asking.done() and not asking.exception():
                 return False
             try:
-                return containers.keys() <= await self._from_files(self._cluster.user, sink)
+                return containers.keys() <= await self._from_files(self._owner or self._cluster.user, sink)
             except LogsNotFoundError:
                 return False
         finally:
@@ -261,11 +275,22 @@ async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int)
 
 def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
     if report is None:
-        return f"The ResourceManager does not know the application any more, and HDFS has no logs of it: {error}"
+        return (
+            f"The ResourceManager does not know the application any more, and HDFS has no logs of it: {error}. They "
+            f"may have been removed (yarn.log-aggregation.retain-seconds). {_KEPT}"
+        )
     if _never_ran(report):
         return "There are no logs: nothing of this application has ever run."
     if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
-        return "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster."
+        return (
+            "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to "
+            f"true, for later jobs. {_KEPT}"
+        )
+    if report.log_aggregation_status is LogAggregationStatus.SUCCEEDED:
+        return (
+            "YARN has brought the logs to HDFS, and they are not there any more. They may have been removed "
+            f"(yarn.log-aggregation.retain-seconds), or moved (yarn.nodemanager.remote-app-log-dir). {_KEPT}"
+        )
     return f"YARN did not bring the logs to HDFS ({_word(report.log_aggregation_status)})."
 
 

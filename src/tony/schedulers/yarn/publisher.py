@@ -6,6 +6,7 @@
       am.json           where it listens, for when no ResourceManager tells; goes with it
       kill.json         somebody's wish to end the job, left while it had no application master
       events.<n>.jsonl  the event log of attempt n, see `journal`; `events.<n>.closed.jsonl` once a later one has it
+      metrics.db        what was measured: written anew about once a minute while it is small, and at the end
       am.log            what the application master said, when it ended
       summary.json      the last report; there once the job has ended
 
@@ -147,6 +148,7 @@ class Publisher:
         steps: tuple[Callable[[], object], ...] = (
             self._finish_beginning,
             self._put_own_log,
+            self._put_measured,
             lambda: self._files.delete("access.json"),
             lambda: self._files.delete("am.json"),
             lambda: self._files.delete(self._folder.kill_request.name),
@@ -174,6 +176,10 @@ class Publisher:
         if self._work is None and self._files.client.find(f"{self._files.path}/summary.json"):
             return
         self._files.send("summary.json", self._folder.summary.read_bytes())
+
+    def _put_measured(self) -> None:
+        if self._folder.metrics.exists():
+            self._files.send(self._folder.metrics.name, self._folder.metrics)
 
     def _put_own_log(self) -> None:
         with contextlib.suppress(FileNotFoundError), self._own_log.open("rb") as file:

@@ -20,6 +20,8 @@ from tony.schedulers.yarn.job_files import JobFiles, local_name
 #: Bytes of the largest file that is fetched at once, and of an event log.
 _MOST, _MOST_EVENTS = 64 << 20, 1 << 30
 _PIECE = 4 << 20
+#: Bytes of measurements that are brought again and again while the job runs.
+_MOST_AGAIN = 16 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +52,7 @@ class Record:
             for name, status in sorted(there.items()):
                 if here := local_name(name):
                     self._fetch_events(status, self._folder.path / here)
+            self._fetch_measured(there.get(self._folder.metrics.name), is_over="summary.json" in there)
             for name, path in self._whole().items():
                 if name in there and not path.exists():
                     self._fetch(name, path)
@@ -112,6 +115,37 @@ class Record:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         os.replace(draft, path)
+
+    def _fetch_measured(self, status: FileStatus | None, *, is_over: bool) -> None:
+        """What was measured is written anew there again and again: brings it when it has changed. A large one only when
+        no other comes after it."""
+        here = self._folder.metrics
+        if status is None or (status.length > _MOST_AGAIN and not is_over):
+            return
+        if here.exists():
+            have = here.stat()
+            if (have.st_size, have.st_mtime_ns // 1_000_000) == (status.length, status.modified_ms):
+                return
+        draft = here.with_name(f".{here.name}.{os.getpid()}.{threading.get_ident()}.new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:
+                have_bytes = 0
+                while have_bytes < status.length:
+                    most = min(_PIECE, status.length - have_bytes)
+                    data = self._files.read(f"{self._there}/{status.name}", have_bytes, most)
+                    if not data:  # another one has just taken its place: that is brought the next time
+                        return
+                    have_bytes += file.write(data)
+            changed = self._files.find(f"{self._there}/{status.name}")
+            if changed is None or changed.modified_ms != status.modified_ms:
+                return  # it may be half of one and half of another
+            os.utime(draft, ns=(status.modified_ms * 1_000_000, status.modified_ms * 1_000_000))
+            os.replace(draft, here)
+        except FileMissingError:
+            return
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _at_home(self, summary: bytes) -> bytes:
         """The last report names the folder in which the master had it; here it is another."""

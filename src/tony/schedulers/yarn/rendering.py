@@ -35,7 +35,9 @@ def rendered(record: JobRecord) -> Json:
     variables = record.spec.container_env
     with_tags = placed(record.spec, settings)
     constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
-    master = master_container(settings, programs, Credentials(), staged_roles, objects, variables, record.sources)
+    master = master_container(
+        settings, programs, Credentials(), staged_roles, objects, variables, record.sources, record.spec
+    )
     return {
         "scheduler": "yarn",
         "application": _plain(submission(record, settings, ApplicationId(), master)),

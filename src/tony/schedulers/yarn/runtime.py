@@ -21,8 +21,8 @@ from tony.schedulers.yarn.compiling import compiled
 from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
 
-#: Rooms of the package that only a client needs.
-_CLIENT_ONLY = frozenset({"cli", "client", "mini", "testing"})
+#: Rooms of the package that only a client needs, and those that travel with their packages: `pages`.
+_ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/yarn/launch"
 #: Beginning of the names of the two archives of modules; `launch/start.py` knows them too.
@@ -50,7 +50,7 @@ def _files() -> Iterator[tuple[str, os.stat_result]]:
     found = []
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
-        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _CLIENT_ONLY)]
+        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _ELSEWHERE)]
         for name in files:
             if name.endswith((".py", ".sh")):
                 path = os.path.normpath(os.path.join(below, name))
@@ -76,17 +76,17 @@ def _archive() -> bytes:
         elif path.endswith(".py"):
             modules.append((f"tony/{path}", content))
     codes = [(f"{name}c", code) for (name, _), code in zip(modules, compiled(modules), strict=True)]
-    return _zipped(
+    return zipped(
         [
-            (f"{PROGRAMS}.zip", _zipped(modules, packed=False)),
-            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", _zipped(codes, packed=False)),
+            (f"{PROGRAMS}.zip", zipped(modules, packed=False)),
+            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", zipped(codes, packed=False)),
             *starters,
         ],
         packed=True,
     )
 
 
-def _zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
+def zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
     """The same bytes for the same members. What is imported is not packed: it would be unpacked at each start."""
     import zipfile  # late: it loads every compressor
 

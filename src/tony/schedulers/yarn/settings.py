@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
@@ -81,8 +82,13 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text(
         "rolled_log_exclude", "nothing, if something is included", "Pattern of log files that it does not, of these."
     ),
-    _text("view_acl", "the owner", "Users and groups who may see the application: `ann,bob admins`."),
-    _text("modify_acl", "the owner", "Users and groups who may end the application."),
+    _text("view_acl", "`viewers` and `modifiers`", "Users and groups who may see the application: `ann,bob admins`."),
+    _text("modify_acl", "`modifiers`", "Users and groups who may end the application."),
+    _text(
+        "portal",
+        "none",
+        "Address of the portal that shows the job when it has ended: YARN's link to the job leads there from then on.",
+    ),
     _text("docker_image", "none", "Image that every container runs in, where the cluster allows Docker."),
     _text("am_docker_image", "docker_image", "Image of the application master's container, where it is another one."),
     _text("docker_mounts", "none", "Mounts of Docker containers, as YARN wants them: `/data:/data:ro,/tmp:/tmp:rw`."),
@@ -100,6 +106,7 @@ class YarnSettings:
         python: for our own programs; None to look for one.
         am_memory: bytes.
         lifetime: seconds, None for none.
+        portal: address, without what comes after it of a job.
     """
 
     conf: str | None = None
@@ -122,9 +129,19 @@ class YarnSettings:
     rolled_log_exclude: str | None = None
     view_acl: str | None = None
     modify_acl: str | None = None
+    portal: str | None = None
     docker_image: str | None = None
     am_docker_image: str | None = None
     docker_mounts: str | None = None
+
+
+def is_address(text: str) -> bool:
+    """Whether that is an address of pages, to which something can be added."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+    except ValueError:
+        return False
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Problem]]:
@@ -134,4 +151,9 @@ def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Prob
     for name in ("tags", "file_systems"):
         if name in given:
             given[name] = tuple(each for each in (part.strip() for part in str(given[name]).split(",")) if each)
+    portal = str(given.get("portal", ""))
+    if portal and not is_address(portal):
+        message = "has to be the address of a portal, such as `https://portal.example.org/tony`"
+        problems.append(Problem(key="scheduler.yarn.portal", value=portal, message=message))
+        del given["portal"]
     return YarnSettings(**given), problems  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -47,16 +48,19 @@ from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.job_files import JobFiles
 from tony.schedulers.yarn.journal import HdfsJournal
 from tony.schedulers.yarn.last_word import who_ended_it
-from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.papers import ARCHIVE, PAGES, TASK, JobPapers, TaskPapers, packed
 from tony.schedulers.yarn.predecessors import Predecessors
 from tony.schedulers.yarn.publisher import Publisher
 from tony.schedulers.yarn.recovery import Recovery
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
 from tony.schedulers.yarn.tokens import for_programs
 from tony.schedulers.yarn.unfit_nodes import UnfitNodes
+from tony.units import format_size
 
 #: The part of YARN's patience with an application master in which that is certain to be the latest one.
 _CERTAIN = 0.8
+#: Bytes that our container must have for a process that serves pages beside us.
+_ROOM_FOR_PAGES = 256 << 20
 #: Seconds that programs outlive the time after which YARN gives up what it does not hear of.
 _LEASE_MORE = 300.0
 #: The part of the time that the ResourceManager waits for our registration in which HDFS may be away.
@@ -79,6 +83,8 @@ class YarnSource(ContainerSource):
     """
 
     capabilities = CAPABILITIES
+
+    keeps_measured = True
 
     def __init__(self, job: PreparedJob, papers: JobPapers, inside: Inside) -> None:
         self._job = job
@@ -125,7 +131,35 @@ class YarnSource(ContainerSource):
         web = own or next((daemon.web for daemon in daemons if daemon.web), None)
         peers = {str(found[4][0]) for name in hosts for found in _looked_up(name)}
         proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
-        return PageDoor(peers=tuple(sorted(peers)), proxy=proxy) if peers else None
+        if not peers:
+            return None
+        origins = {f"{daemons[0].web_scheme}://{each}" for each in (own, *(daemon.web for daemon in daemons)) if each}
+        principal = self._configuration.get("yarn.resourcemanager.principal") or ""
+        plain = self._plain()
+        return PageDoor(
+            peers=tuple(sorted(peers)),
+            proxy=proxy,
+            origins=tuple(sorted(origins)),
+            runs_as=tuple(sorted({"yarn", principal.partition("@")[0].partition("/")[0]} - {""})),
+            # Without these lists YARN itself shows everybody what programs print.
+            vouches=not self._configuration.get_bool("yarn.acl.enable"),
+            packages="" if plain else self._packages(),
+            plain=plain,
+        )
+
+    def _plain(self) -> str:
+        """Why nothing serves more than one page; empty if something does."""
+        if self._papers.pages is None:
+            return "tony[web] is not installed where the job was submitted."
+        if self._settings.am_memory < _ROOM_FOR_PAGES:
+            return f"scheduler.yarn.am_memory is below {format_size(_ROOM_FOR_PAGES)}."
+        return ""
+
+    def _packages(self) -> str:
+        """What serves pages, compiled for this Python if there is such."""
+        folder = self._inside.folder / PAGES
+        compiled = folder / f"{ARCHIVE}-{sys.implementation.cache_tag}.zip"
+        return str(compiled if compiled.is_file() else folder / f"{ARCHIVE}.zip")
 
     # --- what outlives us ---------------------------------------------------------------------------------------------
 
@@ -134,11 +168,16 @@ class YarnSource(ContainerSource):
             recover, patience = self._cluster.recover_lease, _FOR_HDFS * self._expiry
             before = Predecessors(self._inside.attempt, self._files, self._job.folder, recover, patience)
             await beside(before.bring)
+            await beside(before.bring_measured)
             self._knows = True
 
     def journal(self, segment: Path, safe: Callable[[int], None]) -> Journal | None:
         self._journal = self._journal or HdfsJournal(segment, self._files, safe, self._cluster.recover_lease)
         return self._journal
+
+    async def keep_measured(self, copy: Path) -> None:
+        if self.in_charge():  # or a later one may write it as well
+            await beside(self._files.send, self._job.folder.metrics.name, copy, "copy")
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
@@ -427,12 +466,19 @@ class YarnSource(ContainerSource):
         finally:
             await self._unregister(report)
 
+    @property
+    def _history(self) -> str:
+        """Where the job is shown from now on; empty for nowhere."""
+        portal = self._settings.portal
+        return f"{portal.rstrip('/')}/job/{self._job.record.job_id}" if portal else ""
+
     async def _unregister(self, report: JobReport) -> None:
         """Without it YARN takes us for lost. So it is done whatever else has failed."""
         if self._master is None:
             return
         try:
-            await self._master.finish(_STATUS.get(report.state, FinalStatus.FAILED), _diagnostics(report), "")
+            status = _STATUS.get(report.state, FinalStatus.FAILED)
+            await self._master.finish(status, _diagnostics(report), self._history)
         except AttemptOver as error:
             _log.info("%s", error)
         finally:

@@ -26,7 +26,7 @@ from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.base import Capabilities, Listed, LogSink, PreparedJob, Sight, Submitter
+from tony.schedulers.base import Capabilities, Link, Listed, LogSink, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.contexts import master_container, submission
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
 _NAMED = 200
+#: Seconds in which the ResourceManager must say where its nodes' pages are; else the configuration does.
+_NODES = 3.0
 #: Seconds for taking back what was submitted by half.
 _TAKEN_BACK = 5.0
 _log = logging.getLogger(__name__)
@@ -152,7 +154,14 @@ class YarnSubmitter(Submitter):
         tokens = Credentials(tokens=brought.tokens, secrets={**brought.secrets, JOB: packed(papers)})
         spec, roles = job.record.spec, job.record.staged.roles
         container = master_container(
-            settings, papers.programs, tokens, roles, papers.objects, spec.container_env, job.record.sources
+            settings,
+            papers.programs_of_master,
+            tokens,
+            roles,
+            papers.objects,
+            spec.container_env,
+            job.record.sources,
+            spec,
         )
         # Tokens that the user has brought may be needed by others when the job has ended.
         context = submission(
@@ -179,6 +188,7 @@ class YarnSubmitter(Submitter):
             runtime=found[needs.runtime],
             interpreter=found.get(needs.interpreter),
             plug_in=found.get(needs.plug_in),
+            pages=found.get(needs.pages),
             objects={**{digest: found[digest] for digest in needs.objects}, **in_place(job.record.staged)},
             configuration=cluster.needed_settings(),
             folder=f"{staging}/jobs/{job.record.job_id}",
@@ -220,6 +230,10 @@ class YarnSubmitter(Submitter):
             if staging:
                 await beside(Record(cluster, cluster.path(staging), folder).fetch)
 
+    async def page(self, job_id: str) -> str:
+        report = await self._report(job_id)
+        return page_of(report) if report else ""
+
     async def unrecorded(self, job_id: str) -> str:
         report = await self._report(job_id)
         if report is None:
@@ -244,11 +258,40 @@ class YarnSubmitter(Submitter):
             except ApplicationNotFoundError:
                 return None
 
-    async def fetch_logs(self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink) -> None:
+    async def links(self, job_id: str, *, ended: bool) -> Sequence[Link]:
+        from tony.schedulers.yarn.links import of_application  # late: only pages show them
+
+        cluster = await beside(self._found, job_id)
+        return of_application(cluster.configuration, job_id, ended=ended)
+
+    async def container_links(
+        self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
+    ) -> Mapping[str, Sequence[Link]]:
+        from tony.schedulers.yarn.links import Node, of_container  # late: only pages show them
+
+        cluster = await beside(self._found, job_id)
+        nodes: dict[str, Node] = {}
+        with contextlib.suppress(HadoopError, TimeoutError):
+            async with asyncio.timeout(_NODES), cluster.applications() as client:
+                for each in await client.nodes():
+                    if each.id and each.id.host:
+                        found = Node(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
+                        nodes[found.host] = found
+        return {
+            container: of_container(
+                cluster.configuration, container, nodes.get(host) or Node(host=host), user or cluster.user, ended=ended
+            )
+            for container, host in containers.items()
+            if ids.is_of(container, job_id)
+        }
+
+    async def fetch_logs(
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
+    ) -> None:
         from tony.schedulers.yarn.printed import Printed  # late: readers of aggregated logs
 
         ended = folder.summary.exists()
-        await Printed(self._found(folder.job_id), folder.job_id).fetch(containers, sink, ended=ended)
+        await Printed(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Only `look` knows."""
@@ -312,6 +355,14 @@ def recorded_source(folder: JobFolder, key: str) -> str | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return source if isinstance(source, str) else None
+
+
+def page_of(report: ApplicationReport) -> str:
+    """Where the ResourceManager's pages lead to from an application's; empty if nowhere."""
+    address = report.tracking_url or ""
+    if "://" not in address and ":" in address:
+        address = f"http://{address}"
+    return address if address.startswith(("http://", "https://")) else ""
 
 
 def sight(report: ApplicationReport) -> Sight:

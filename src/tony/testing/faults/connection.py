@@ -179,6 +179,11 @@ class StruckConnection:
         self._connection.close()
 
     @property
+    def is_full(self) -> bool:
+        """Whether something waits already."""
+        return not self._out.empty() or self._connection.is_full
+
+    @property
     def error(self) -> Exception | None:
         """Why it ended, if not in an orderly way."""
         return self._lost or getattr(self._connection, "error", None)

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tony.client.inotify import FolderWatch
 from tony.dataclass import dataclass
+from tony.jobs.inotify import FolderWatch
 from tony.model.ids import TaskId
 from tony.testing.faults.conductor import Blow
 from tony.testing.faults.plan import Strike

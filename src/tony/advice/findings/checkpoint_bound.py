@@ -1,0 +1,93 @@
+"""Programs that are kept from computing by saving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, Run, Saves
+from tony.advice.failing import best_interval, failure_rate
+from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.heuristic import Heuristic, Threshold
+from tony.advice.saving_often import change_of_interval
+from tony.advice.words import amount
+from tony.history.goodput import Bucket
+from tony.units import format_duration
+
+
+class CheckpointBound(Heuristic):
+    """Proposes to save less often, as far as failures let it."""
+
+    name = "checkpoint-bound"
+    title = "Much time goes into checkpoints"
+    about = """\
+Programs say how long they save, with `tony.checkpoint(step)`, and it is a good part of their time.
+
+- Save less often. How often it pays follows from what a checkpoint costs and how often the job fails (Young and
+  Daly, see [the interval between checkpoints](checkpoint-interval.md)); where it has hardly ever failed, the
+  proposal goes by the worst rate of failures that its runs still allow.
+- Save faster: in the background, only on rank 0 or each rank its own part, to the node's disk first.
+
+The proposal names a parameter or variable of the job file only if its name speaks of saving and its value is what
+was measured; else it tells how many steps or seconds would do."""
+    thresholds = (
+        Threshold("share", 0.1, Measure.SHARE, "of the time between first and last step goes into saving, at least"),
+        Threshold("count", 5, Measure.COUNT, "checkpoints of a run, at least"),
+        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
+        Threshold("seconds", 300.0, Measure.SECONDS, "for which programs ran, over all runs, at least"),
+        Threshold("part", 0.2, Measure.SHARE, "of a run that is proposed as interval, at most: some are always saved"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """The job as a whole."""
+        bound = [(run, run.saves, share) for run in facts.runs if run.saves and (share := self._share(run))]
+        rate = failure_rate(facts)
+        if not bound or bound[0][0] is not facts.run or len(bound) < self.limits["runs"] or rate is None:
+            return
+        run, saves, share = bound[0]
+        if rate.running < self.limits["seconds"] or not saves.every:
+            return
+        better = min(best_interval(saves.cost, rate.least), self.limits["part"] * run.running)
+        if better < 1.5 * saves.every:
+            return  # it fails so often that it pays, or only saving faster would help
+        less = [self._less(each, saved, better) for each, saved, _ in bound]
+        yield self.finding(
+            Severity.HIGH if share >= 0.25 else Severity.MEDIUM,
+            f"{amount(share, Measure.SHARE)} of the time goes into checkpoints",
+            (
+                Evidence("time that goes into checkpoints", share, Measure.SHARE),
+                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
+                Evidence("from one to the next", saves.every, Measure.SECONDS),
+                Evidence("failures in all runs", rate.failures),
+                Evidence("in which programs ran for", rate.running, Measure.SECONDS),
+            ),
+            saving=Saving(
+                gpu_hours=over(
+                    run.ledger.whole_gpu_hours * part for (run, _, _), part in zip(bound, less, strict=True)
+                ),
+                gb_hours=over(run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, less, strict=True)),
+            ),
+            patch=change_of_interval(run, saves, better),
+            hint=_hint(saves, better),
+            runs=len(bound),
+        )
+
+    def _share(self, run: Run) -> float | None:
+        """Of what is spent between first and last step; None if it is not worth a word."""
+        saving, steps = run.seconds(Bucket.CHECKPOINT), run.seconds(Bucket.PRODUCTIVE)
+        if not saving or steps is None or run.saves is None or run.saves.count < self.limits["count"]:
+            return None
+        share = saving / (saving + steps)
+        return share if share >= self.limits["share"] else None
+
+    def _less(self, run: Run, saves: Saves, better: float) -> float:
+        """The share of a run's whole that would be gained."""
+        saving = run.seconds(Bucket.CHECKPOINT) or 0.0
+        kept = min(1.0, (saves.every or better) / better)
+        return saving * (1 - kept) / run.ledger.whole if run.ledger.whole else 0.0
+
+
+def _hint(saves: Saves, better: float) -> str:
+    steps = ""
+    if saves.steps and saves.every:
+        steps = f", which is every {max(1, round(saves.steps * better / saves.every))} steps"
+    return f"Saving every {format_duration(better)}{steps} would do."

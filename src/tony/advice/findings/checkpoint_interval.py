@@ -1,0 +1,91 @@
+"""The interval between checkpoints against how often the job fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, Run, Saves
+from tony.advice.failing import FailureRate, best_interval, failure_rate, overhead
+from tony.advice.finding import Evidence, Finding, Interval, Measure, Saving, Severity
+from tony.advice.heuristic import Heuristic, Threshold
+from tony.advice.saving_often import change_of_interval
+from tony.advice.words import amount
+from tony.units import format_duration
+
+
+class CheckpointInterval(Heuristic):
+    """Proposes Daly's interval, or as near to it as costs little."""
+
+    name = "checkpoint-interval"
+    title = "Checkpoints are too rare for how often the job fails"
+    about = """\
+After a failure the work since the last checkpoint is done again: half an interval, on average. Saving more often
+costs time, too. The least is lost with a checkpoint every `sqrt(2 * cost * MTTF)` seconds (Young 1974; Daly's more
+exact formula of 2006 is what is used), where MTTF is the mean time from one failure of the gang to the next. Both
+are measured: the cost with `tony.checkpoint(step)`, the failures over all runs of the job. What failed in its first
+minute does not count: that was no chance.
+
+Saving more often makes a run slower in which nothing fails. So the proposal stops where that costs more than
+`slower`, even if the best interval is shorter; a second look after the next runs goes on from there.
+
+The interval that is told with the saving comes from that of the MTTF: few failures say little about the next one."""
+    thresholds = (
+        Threshold("failures", 3, Measure.COUNT, "in all runs together, at least: fewer say nothing"),
+        Threshold("gain", 0.03, Measure.SHARE, "of its time that the job would gain, at least"),
+        Threshold("slower", 0.03, Measure.SHARE, "that a run without failures may become slower, at most"),
+        Threshold("count", 2, Measure.COUNT, "checkpoints of the run, at least"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """The job as a whole."""
+        run, rate = facts.run, failure_rate(facts)
+        saves = run.saves
+        if rate is None or rate.mttf is None or saves is None or not saves.every or saves.cost <= 0:
+            return
+        if rate.failures < self.limits["failures"] or saves.count < self.limits["count"]:
+            return
+        better = max(
+            best_interval(saves.cost, rate.mttf), saves.cost / (saves.cost / saves.every + self.limits["slower"])
+        )
+        if better >= saves.every:
+            return
+        gains = [_gain(saves, better, mttf) for mttf in (rate.most, rate.mttf, rate.least)]
+        if gains[1] < self.limits["gain"]:
+            return
+        yield self._found(run, saves, rate, better, gains)
+
+    def _found(self, run: Run, saves: Saves, rate: FailureRate, better: float, gains: list[float]) -> Finding:
+        share = Interval(max(0.0, gains[0]), max(gains[1], min(gains[2], 1.0)))
+        assert saves.every is not None
+        assert rate.mttf is not None
+        steps = ""
+        if saves.steps:
+            steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
+        return self.finding(
+            Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
+            f"it fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: "
+            f"{amount(gains[1], Measure.SHARE)} of the time would be gained by saving more often",
+            (
+                Evidence("failures in all runs", rate.failures),
+                Evidence("mean time to failure", rate.mttf, Measure.SECONDS),
+                Evidence("at least, with 90 % certainty", rate.least, Measure.SECONDS),
+                Evidence("a checkpoint takes", saves.cost, Measure.SECONDS),
+                Evidence("from one to the next", saves.every, Measure.SECONDS),
+            ),
+            saving=Saving(
+                gpu_hours=_of(share, run.ledger.whole_gpu_hours),
+                gb_hours=_of(share, run.ledger.whole_gb_hours),
+                seconds=_of(share, run.running),
+            ),
+            patch=change_of_interval(run, saves, better),
+            hint=f"Save every {format_duration(better)}{steps}.",
+        )
+
+
+def _gain(saves: Saves, better: float, mttf: float) -> float:
+    assert saves.every is not None
+    return overhead(saves.cost, saves.every, mttf) - overhead(saves.cost, better, mttf)
+
+
+def _of(share: Interval, whole: float) -> Interval | None:
+    return Interval(share.least * whole, share.most * whole) if whole else None

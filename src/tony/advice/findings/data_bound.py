@@ -1,0 +1,104 @@
+"""GPUs that wait for data."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, RoleFacts, Run
+from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.gpus import mean_use
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
+from tony.advice.words import amount
+from tony.model.metrics import OF_PROGRAMS
+
+#: What programs call the seconds of a step in which they wait for its data.
+_WAITING = re.compile(r"(data|input|load(er)?|fetch)([_.-]?(time|wait|seconds|s))", re.IGNORECASE)
+
+
+class DataBound(Heuristic):
+    """Proposes cores, where those are what is missing."""
+
+    name = "data-bound"
+    title = "Steps that wait for data"
+    about = """\
+The program spends much of each step on getting its data, and what computes waits meanwhile: GPUs that work half of
+the time cost twice as much for the same result.
+
+It is seen in two ways. A program that tells how long it waited (`tony.progress(step, data_wait=seconds)`;
+`data_time`, `input_wait` and the like will do) is believed. Else GPUs that are busy for less than half of the time
+beside a processor that is busy for all of it say the same: the cores are what prepares the data.
+
+- More cores help if the processor is the limit: the proposal is twice as many. Give the program's loaders as many
+  workers.
+- Read ahead: `prefetch`, `num_workers`, `tf.data.AUTOTUNE`. Overlapping costs nothing but memory.
+- Decode and resize once, and store the result; few large files are read faster than many small ones.
+- Data that is read again and again from far away belongs onto the node's disk."""
+    thresholds = (
+        *PROOF,
+        Threshold("waits", 0.25, Measure.SHARE, "of each step that a program says it waits for data"),
+        Threshold("gpu", 0.5, Measure.SHARE, "of the time in which GPUs computed, on average, at most"),
+        Threshold("gpu_works", 0.02, Measure.SHARE, "the same, at least: else they are not used at all"),
+        Threshold("cpu", 0.9, Measure.SHARE, "of the cores asked that were at work on average, at least"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """Role by role."""
+        for name, now in facts.run.roles.items():
+            told = self.proofs(facts, name, lambda known: _waiting(known) is not None)
+            waits = [_waiting(known) or 0.0 for _, known in told]
+            seen = self.proofs(facts, name, lambda known: mean_use(known) is not None and bool(known.means("cpu")))
+            busy = [self._busy(known) for _, known in seen]
+            if told and min(waits) >= self.limits["waits"]:
+                yield self._found(name, now, told, waits, told=True)
+            elif seen and all(each is not None for each in busy):
+                yield self._found(name, now, seen, [1 - each for each in busy if each is not None], told=False)
+
+    def _busy(self, known: RoleFacts) -> float | None:
+        """The GPUs' share, if they wait for a processor that does not; else None."""
+        use, cores = mean_use(known), known.means("cpu")
+        if use is None or not cores or not self.limits["gpu_works"] <= use < self.limits["gpu"]:
+            return None
+        return use if statistics.fmean(cores.values()) >= self.limits["cpu"] * known.vcores else None
+
+    def _found(
+        self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], idle: list[float], *, told: bool
+    ) -> Finding:
+        cores = statistics.fmean([value for _, known in proofs for value in known.means("cpu").values()] or [0.0])
+        full = cores >= self.limits["cpu"] * now.vcores
+        patch: tuple[Change, ...] = of_role(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
+        share = statistics.fmean(idle)
+        what = (
+            "of each step its program waits for data" if told else "of the time its GPUs do nothing, and its cores all"
+        )
+        evidence = [
+            Evidence("waits for data" if told else "GPUs idle, on average", share, Measure.SHARE),
+            Evidence("cores asked", now.vcores, Measure.CORES),
+            Evidence("cores at work, on average", cores, Measure.CORES),
+        ]
+        hours = [known.held * now.gpus * part for (_, known), part in zip(proofs, idle, strict=True)]
+        return self.finding(
+            Severity.HIGH if now.gpus and share >= 0.5 else Severity.MEDIUM,
+            f"{name}: in {amount(share, Measure.SHARE)} {what}",
+            tuple(evidence),
+            role=name,
+            saving=Saving(gpu_hours=over([0.0, *hours])),
+            patch=patch,
+            hint="" if full else "Its cores are not the limit: read ahead, with more workers, or from a nearer place.",
+            runs=len(proofs),
+        )
+
+
+def _waiting(known: RoleFacts) -> float | None:
+    """The share of a step that the role's programs say they wait for data; None if they do not say it."""
+    shares = []
+    for task, used in known.used.items():
+        waits = [
+            peak.mean
+            for series, peak in used.items()
+            if series.startswith(OF_PROGRAMS) and _WAITING.fullmatch(series.removeprefix(OF_PROGRAMS))
+        ]
+        if waits and known.steps.get(task, 0.0) > 0:
+            shares.append(min(1.0, max(waits) / known.steps[task]))
+    return statistics.fmean(shares) if shares else None

@@ -1,0 +1,74 @@
+"""Memory that a role asks for and never uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
+from tony.advice.finding import Evidence, Finding, Measure, Saving, over
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
+from tony.advice.words import amount, count
+from tony.model.job import MIB
+
+
+class MemoryOverAsked(Heuristic):
+    """Proposes the highest peak of several runs, and a good deal more."""
+
+    name = "memory-over-asked"
+    title = "Memory that is asked for and never used"
+    about = """\
+Every task of the role got more memory than any of them has ever used. What nobody uses, nobody else gets: the
+scheduler keeps it for as long as the job runs.
+
+The proposal is the highest peak of any task in any of the runs, times `headroom`, and on top of that what the peaks
+of the runs differ by and `reserve`. The peak is the executor's: with a control group the kernel's own number, page
+cache included. Nothing is proposed while memory still grew towards the end of a run, for a longer run would need
+more; nor after a run in which a task died of too little memory.
+
+If you are about to feed the job more data or a larger model, wait for a run with that."""
+    thresholds = (
+        *PROOF,
+        Threshold("headroom", 1.3, Measure.TIMES, "the highest peak is what is proposed, at least"),
+        Threshold("reserve", 128 * MIB, Measure.BYTES, "on top of that"),
+        Threshold("share", 0.25, Measure.SHARE, "of what is asked must be saved, else it is not worth a word"),
+        Threshold("least", 256 * MIB, Measure.BYTES, "of each task must be saved, likewise"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """Role by role."""
+        for name, now in facts.run.roles.items():
+            proofs = self.proofs(facts, name, _is_known)
+            if proofs:
+                yield from self._look(name, now, facts, proofs)
+
+    def _look(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
+        every = [known.peak for _, known in facts.of(name) if known.peak is not None]
+        if any(known.out_of_memory or known.growing for _, known in facts.of(name)):
+            return
+        highest, lowest = max(every), min(known.peak or 0 for _, known in proofs)
+        new = rounded_memory(self.limits["headroom"] * highest + (highest - lowest) + self.limits["reserve"])
+        less = now.memory - new
+        if less < self.limits["least"] or less < self.limits["share"] * now.memory:
+            return
+        hours = over(gigabytes(less) * known.held for _, known in proofs)
+        yield self.finding(
+            severity_of_share(less / now.memory, 0.5, 0.75),
+            f"each task of {name} asks for {amount(now.memory, Measure.BYTES)} of memory, and none ever used more than "
+            f"{amount(highest, Measure.BYTES)}",
+            (
+                Evidence("memory asked", now.memory, Measure.BYTES),
+                Evidence("highest peak of any task", highest, Measure.BYTES),
+                Evidence("lowest of the runs' peaks", lowest, Measure.BYTES),
+                Evidence("tasks", now.tasks),
+            ),
+            role=name,
+            saving=Saving(gb_hours=hours),
+            patch=of_role(name, "memory", size(now.memory), size(new)),
+            hint=f"It goes by {count(len(proofs), 'run')}; a run with more data may need more.",
+            runs=len(proofs),
+        )
+
+
+def _is_known(known: RoleFacts) -> bool:
+    """Of each task the peak, and that it was over."""
+    return known.peak is not None and known.counted >= known.tasks and known.growing is False

@@ -1,0 +1,67 @@
+"""Memory that is nearly, or now and then, too little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, RoleFacts
+from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.heuristic import Heuristic, Threshold, of_role, rounded_memory, size
+from tony.advice.words import amount, count
+
+
+class MemoryTight(Heuristic):
+    """Proposes more, before it fails again."""
+
+    name = "memory-tight"
+    title = "Memory that is nearly too little"
+    about = """\
+Tasks of the role died of too little memory, or came so near to what they asked for that a little more data or
+another version of a library will end them. A task that is ended for its memory takes the work since the last
+checkpoint along.
+
+What counts is memory that programs cannot do without: resident pages, shared ones divided among those who share
+them. Page cache does not count, for the kernel takes that back before it ends anybody. The proposal costs GB-hours;
+what it saves is the work of runs that fail.
+
+Where it grows without end, more memory only puts it off: see the chart of `pss` on the job's page."""
+    thresholds = (
+        Threshold("near", 0.92, Measure.SHARE, "of the memory asked must be resident at the peak"),
+        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least; one is enough if a task died of it"),
+        Threshold("more", 1.25, Measure.TIMES, "the memory asked is what is proposed"),
+        Threshold("much_more", 1.5, Measure.TIMES, "the same after a task died of it"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """Role by role."""
+        for name, now in facts.run.roles.items():
+            runs = [(run, known) for run, known in facts.of(name) if known.memory >= now.memory]
+            died = sum(known.out_of_memory for _, known in runs)
+            near = [known for _, known in runs if (known.resident or 0) >= self.limits["near"] * now.memory]
+            if not died and (len(near) < self.limits["runs"] or now not in near):
+                continue
+            lost = over(run.ledger.whole_gb_hours for run, known in runs if known.out_of_memory and not run.succeeded)
+            yield self._found(name, now, died, near, Saving(gb_hours=lost))
+
+    def _found(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts], saving: Saving) -> Finding:
+        new = rounded_memory(now.memory * self.limits["much_more" if died else "more"])
+        highest = max((known.resident or 0 for known in near), default=0)
+        asked = amount(now.memory, Measure.BYTES)
+        if died:
+            says = f"{count(died, 'program')} of {name} ended for using more memory than the {asked} asked for"
+        else:
+            says = f"tasks of {name} came to {amount(highest, Measure.BYTES)} of the {asked} of memory asked for"
+        evidence = [Evidence("memory asked", now.memory, Measure.BYTES)]
+        if highest:
+            evidence.append(Evidence("highest resident memory of any task", highest, Measure.BYTES))
+        if died:
+            evidence.append(Evidence("programs that ended for it", died))
+        return self.finding(
+            Severity.HIGH if died else Severity.MEDIUM,
+            says,
+            tuple(evidence),
+            role=name,
+            saving=saving,
+            patch=of_role(name, "memory", size(now.memory), size(new)),
+            runs=max(1, len(near)),
+        )

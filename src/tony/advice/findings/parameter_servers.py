@@ -1,0 +1,92 @@
+"""More parameter servers than there is work for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
+from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.heuristic import PROOF, Heuristic, Threshold
+from tony.advice.words import amount
+
+#: What such a role is called in all jobs of TensorFlow and MXNet.
+_ROLES = ("ps", "server")
+
+
+class ParameterServers(Heuristic):
+    """Proposes fewer, at least half as many."""
+
+    name = "parameter-servers"
+    title = "Too many parameter servers"
+    about = """\
+The servers hold the model's variables, and answer workers. All of them together use so little processor, network and
+memory that fewer could do the same.
+
+As many are proposed as keep each of them below the thresholds, and at least half as many as there are: variables are
+shared out unevenly, so a second look after the next runs goes on from there. If your program says how variables are
+shared out (`variable_partitioner`), look at that first."""
+    thresholds = (
+        *PROOF,
+        Threshold("cpu", 0.3, Measure.SHARE, "of its cores that each would use at most, if there were fewer"),
+        Threshold("memory", 0.5, Measure.SHARE, "of its memory that each would use at most, if there were fewer"),
+        Threshold("network", 50e6, Measure.RATE, "that each one's host would send and receive on average, at most"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """The roles that are called so."""
+        for name in _ROLES:
+            now = facts.run.roles.get(name)
+            if now is None or now.tasks < 2 or facts.run.spec.framework not in ("tensorflow", "mxnet"):
+                continue
+            if facts.run.spec.effective_roles[name].min_instances is not None:
+                continue
+            proofs = self.proofs(facts, name, _is_known)
+            if not proofs:
+                continue
+            fewer = max(math.ceil(now.tasks / 2), *(self._needed(now, known) for _, known in proofs))
+            if fewer < now.tasks:
+                yield self._found(name, now, proofs, fewer)
+
+    def _needed(self, now: RoleFacts, known: RoleFacts) -> int:
+        """How many would do."""
+        network = sum(sum(known.means(way).values()) for way in ("net-in", "net-out"))
+        cores = sum(task["cpu"].most for task in known.used.values())
+        memory = (known.peak or 0) * known.tasks
+        return max(
+            1,
+            math.ceil(cores / (self.limits["cpu"] * now.vcores)),
+            math.ceil(memory / (self.limits["memory"] * now.memory)),
+            math.ceil(network / self.limits["network"]),
+        )
+
+    def _found(self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], fewer: int) -> Finding:
+        cores = max(sum(known.means("cpu").values()) for _, known in proofs)
+        peak = max(known.peak or 0 for _, known in proofs)
+        less = now.tasks - fewer
+        return self.finding(
+            Severity.MEDIUM,
+            f"{now.tasks} tasks of {name} use {amount(cores, Measure.CORES)} all together, and each at most "
+            f"{amount(peak, Measure.BYTES)} of memory: {fewer} would do",
+            (
+                Evidence("tasks", now.tasks),
+                Evidence("used by all of them on average", cores, Measure.CORES),
+                Evidence("cores asked by each", now.vcores, Measure.CORES),
+                Evidence("highest peak of memory of any", peak, Measure.BYTES),
+                Evidence("memory asked by each", now.memory, Measure.BYTES),
+            ),
+            role=name,
+            saving=Saving(
+                gb_hours=over(gigabytes(now.memory) * known.held * less / now.tasks for _, known in proofs),
+                core_hours=over(now.vcores * known.held * less / now.tasks for _, known in proofs),
+            ),
+            patch=(Change(key=f"roles.{name}.instances", old=str(now.tasks), new=str(fewer)),),
+            runs=len(proofs),
+        )
+
+
+def _is_known(known: RoleFacts) -> bool:
+    """What each of them does: processor, memory, network."""
+    if not known.wholly_measured or known.peak is None or known.counted < known.tasks:
+        return False
+    return all(len(known.means(way)) >= known.tasks for way in ("net-in", "net-out"))

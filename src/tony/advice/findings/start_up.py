@@ -1,0 +1,79 @@
+"""Jobs of which much is start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tony.advice.facts import Facts, Run
+from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.heuristic import Heuristic, Threshold
+from tony.advice.words import amount
+from tony.history.goodput import Bucket, Ledger
+from tony.model.states import RoleKind
+
+
+class StartUp(Heuristic):
+    """Says what takes the time; no value of the job file makes it shorter."""
+
+    name = "start-up"
+    title = "Bringing the files takes much of the time"
+    about = """\
+From the container's grant to the moment when its executor is ready, files are brought and unpacked: source,
+environment, whatever `files` names. That takes a good part of the time for which the job holds its containers, each
+time it runs.
+
+- An environment that lies on the nodes needs not be brought: `python = "/opt/envs/train"`.
+- Nodes keep what they have unpacked, by content: an archive that is made anew for every run, and is another one only
+  for its times, is brought anew every run. Make it once.
+- Data does not belong into `source` or `files`: read it from where it lies.
+- `.tonyignore` and `.gitignore` keep out of `source` what programs do not need."""
+    thresholds = (
+        Threshold("share", 0.25, Measure.SHARE, "of the time for which containers were held, at least"),
+        Threshold("seconds", 60.0, Measure.SECONDS, "for each task, on average, at least"),
+        Threshold("runs", 2, Measure.COUNT, "runs in which that was so, at least"),
+    )
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """The job as a whole."""
+        if any(role.kind is RoleKind.SETUP for role in facts.run.roles.values()):
+            return  # what those do counts as set-up, and is the job's own business
+        found = [(run, *told) for run in facts.runs if run.succeeded and (told := self._share(run.ledger))]
+        if len(found) < self.limits["runs"] or found[0][0] is not facts.run:
+            return
+        run, share, seconds = found[0]
+        yield self.finding(
+            Severity.MEDIUM if share >= 0.5 else Severity.LOW,
+            f"each task takes {amount(seconds, Measure.SECONDS)} to have its files in place, "
+            f"{amount(share, Measure.SHARE)} of the time for which its container is held",
+            (
+                Evidence("time for files, each task on average", seconds, Measure.SECONDS),
+                Evidence("share of the time for which containers are held", share, Measure.SHARE),
+                Evidence("runs in which it was so", len(found)),
+            ),
+            saving=Saving(
+                gb_hours=over([0.0, *(_hours(each.ledger.gb_hours) for each, _, _ in found)]),
+                gpu_hours=over([0.0, *(_hours(each.ledger.gpu_hours) for each, _, _ in found)]),
+                seconds=over([0.0, *(each for _, _, each in found)]),
+            ),
+            hint=_hint(run),
+            runs=len(found),
+        )
+
+    def _share(self, ledger: Ledger) -> tuple[float, float] | None:
+        """Of the time in which containers were held, and seconds a task; None if it is not worth a word."""
+        whole = sum(value for task in ledger.tasks for value in task.held.values() if value is not None)
+        taken = sum(task.held[Bucket.SET_UP.value] or 0.0 for task in ledger.tasks)
+        seconds = taken / max(1, len(ledger.tasks))
+        if whole <= 0 or taken < self.limits["share"] * whole or seconds < self.limits["seconds"]:
+            return None
+        return taken / whole, seconds
+
+
+def _hours(spent: Mapping[str, float | None]) -> float:
+    return spent[Bucket.SET_UP.value] or 0.0
+
+
+def _hint(run: Run) -> str:
+    if run.spec.python and not run.spec.python.startswith("/"):
+        return f"Its environment {run.spec.python} is brought to every node; one that lies there already is not."
+    return "See what is brought: source, python and files; leave out what programs do not need."

@@ -1,0 +1,58 @@
+"""All heuristics: ours, and those that other packages bring through the entry points `tony.advice`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tony.advice.heuristic import Heuristic
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "tony.advice"
+#: Module -> class, in the order in which findings of one severity are told.
+_OURS = {
+    "gpus_idle": "GpusIdle",
+    "memory_tight": "MemoryTight",
+    "memory_over_asked": "MemoryOverAsked",
+    "data_bound": "DataBound",
+    "checkpoint_interval": "CheckpointInterval",
+    "checkpoint_bound": "CheckpointBound",
+    "skewed_ranks": "SkewedRanks",
+    "restarts_in_vain": "RestartsInVain",
+    "idle_after_end": "IdleAfterEnd",
+    "parameter_servers": "ParameterServers",
+    "cpu_under_asked": "CpuUnderAsked",
+    "cpu_over_asked": "CpuOverAsked",
+    "start_up": "StartUp",
+}
+
+
+def ours() -> tuple[type[Heuristic], ...]:
+    """The classes of this package."""
+    return tuple(getattr(import_module(f"tony.advice.findings.{name}"), cls) for name, cls in _OURS.items())
+
+
+def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
+    """Each of them made, and one sentence for each that cannot be."""
+    found: list[Heuristic] = [each() for each in ours()]
+    problems = []
+    for point in sorted(_plug_ins(), key=lambda point: point.name):
+        try:
+            made = point.load()()
+        except Exception as error:  # whatever another package does: ours must go on
+            problems.append(f"the heuristic {point.name} ({point.value}) cannot be loaded: {error}")
+            continue
+        if isinstance(made, Heuristic):
+            found.append(made)
+        else:
+            problems.append(f"the heuristic {point.name} ({point.value}) is no tony.advice.heuristic.Heuristic")
+    return tuple(found), tuple(problems)
+
+
+def _plug_ins() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)

@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: what Python runs before a program."""

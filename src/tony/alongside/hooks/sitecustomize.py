@@ -1,0 +1,67 @@
+"""Has every Python of a task write where its threads stand when it gets the signal that TONY_STACKS names.
+
+`faulthandler` does that even while the program waits in C. It writes to an anonymous file, which the executor finds and
+reads (`executor/faulthandlers.py`): nothing lies about, and whoever has no such file is never signalled. A program that
+handles the signal itself keeps its handler.
+
+Understood by every Python, the oldest as well: whatever a program starts runs this.
+"""
+
+import os
+import sys
+
+_NAME = "tony-stacks"
+#: Out of the way of programs that count on low numbers.
+_HIGH = 200
+
+
+def _listen(number):  # type: (int) -> None
+    import faulthandler
+    import fcntl
+
+    _signal = __import__("_signal")  # `signal` loads ten times as much, in every Python that starts
+    if _signal.getsignal(number) != _signal.SIG_DFL:
+        return
+    if hasattr(os, "memfd_create"):
+        low = os.memfd_create(_NAME)
+    else:  # Python was built for an older Linux
+        import tempfile
+
+        low, path = tempfile.mkstemp(prefix=_NAME + ".")
+        os.unlink(path)
+    try:
+        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except (OSError, ValueError):  # beyond what it may have open
+        high, low = low, -1
+    if low >= 0:
+        os.close(low)
+    fcntl.fcntl(high, fcntl.F_SETFL, fcntl.fcntl(high, fcntl.F_GETFL) | os.O_APPEND)
+    faulthandler.register(number, file=high, all_threads=True, chain=False)
+
+
+def _give_way():  # type: () -> None
+    """Runs the `sitecustomize` that there would be without us."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    rest = [each for each in sys.path if os.path.abspath(each) != folder]
+    if sys.version_info < (3, 5):  # noqa: UP036 - the user's Python, not ours
+        imp = __import__("imp")
+        found = imp.find_module("sitecustomize", rest)
+        imp.load_module("sitecustomize", *found)
+        return
+    finders = [finder for finder in sys.meta_path if getattr(finder, "__name__", "") == "PathFinder"]
+    spec = finders[0].find_spec("sitecustomize", rest) if finders else None
+    if spec is None or spec.loader is None:
+        # As if there were none: `site` passes over this, and a program that asks for it is told so.
+        raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
+    module = __import__("_frozen_importlib").module_from_spec(spec)  # `importlib.util` loads much more
+    sys.modules["sitecustomize"] = module  # what is in there when we are loaded is what `import` answers
+    spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    try:
+        if os.environ.get("TONY_STACKS"):
+            _listen(int(os.environ["TONY_STACKS"]))
+    except Exception:  # nothing of ours may keep a program from its start
+        pass
+    _give_way()

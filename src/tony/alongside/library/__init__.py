@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH: `tony` for programs whose Python has none."""

@@ -1,0 +1,406 @@
+"""What executors measure: kept in memory, told to whoever asks, and written down beside the event log.
+
+Measuring is no part of deciding: whatever goes wrong here is said in the log of the application master, and the job
+goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tony import clock
+from tony.am.series import Series, Track
+from tony.core.state import State, Task
+from tony.dataclass import dataclass, replace
+from tony.errors import InfraError, StorageError
+from tony.history.marks import Checkpoint, Progress
+from tony.linux.threads import beside
+from tony.model.ids import TaskId
+from tony.model.metrics import series_of
+from tony.protocol.messages import GetMetrics, Measured, Sample
+
+if TYPE_CHECKING:
+    from tony.history.metrics_file import Kept, Part
+    from tony.history.metrics_writer import MetricsWriter
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+#: Samples that one application master should have to handle, per second; executors' intervals stretch to stay below.
+SAMPLES_PER_SECOND = 300.0
+#: Seconds; nobody measures more often.
+_SHORTEST = 0.1
+#: Seconds until the first write: who looks at a young job shall see something.
+_FIRST_WRITE = 2.0
+#: Seconds between two writes, at least, and how many times longer than it took the pause after one is.
+WRITE_EVERY, _LEISURE = 10.0, 30.0
+#: Seconds between two copies that are brought to safety, at least; and bytes a second that this may take on average.
+_SAFE_EVERY, _SAFE_SPEED = 60.0, 256 << 10
+#: Tasks of one transaction, and of one turn of the loop.
+_BATCH = 50
+#: Series from which on numbers have fewer digits: `metrics_file.MANY`, which is not imported before it is needed.
+_MANY = 20_000
+#: Numbers of one sample that are looked at.
+_VALUES = 200
+#: Checkpoints that are kept one by one, of all tasks; of more only the time that they took.
+_CHECKPOINTS = 100_000
+#: Of these, how many wait for a file that cannot be written.
+_WAITING = 10_000
+#: Seconds that the last write may take.
+_LAST = 10.0
+
+
+@dataclass(slots=True)
+class _Try:
+    """What one try of a task has told of its steps.
+
+    Attributes:
+        best: the highest step of all tries before it; None if there was none.
+        changed: since it was written.
+    """
+
+    told: Progress
+    best: float | None
+    changed: bool = True
+
+
+class Measurements:
+    """Everything that is measured of a job.
+
+    Args:
+        state: of the machine; read only.
+        now: the job's time.
+        path: of the file.
+        late: an earlier application master may have written it.
+    """
+
+    def __init__(self, state: State, now: Callable[[], float], path: Path, *, late: bool) -> None:
+        self._state = state
+        self._now = now
+        self._path = path
+        self._late = late
+        wanted = state.spec.metrics_interval
+        least = max(wanted, _SHORTEST, len(state.tasks) / SAMPLES_PER_SECOND)
+        self.interval = least if wanted > 0 else 0.0
+        self.series = Series([task.name for task in state.tasks.values()], least)
+        self.refused = 0
+        self._names: dict[str, bool] = {}
+        self._tries: dict[str, dict[tuple[int, int], _Try]] = {}
+        self._saved: list[Checkpoint] = []
+        self._checkpoints = 0
+        self._writer: MetricsWriter | None = None
+        self._work: asyncio.Task[object] | None = None
+        self._trouble = ""
+        self._kept_at = -math.inf
+        self._sending: asyncio.Task[None] | None = None
+        self.keep_safe: Callable[[Path], Awaitable[None]] | None = None
+
+    # --- in -------------------------------------------------------------------------------------------------------
+
+    def came(self, task: TaskId, message: Sample) -> None:
+        """A sample of an executor. One of a try that is over tells how far that came, and no more; one of a try that
+        we know nothing of is left out."""
+        known = self._state.tasks.get(task)
+        which = message.session, message.try_
+        newest = (known.session, known.try_) if known else (0, 0)
+        if known is None or which > newest or min(which) < 1 or not self.interval:
+            self.refused += 1
+            log.debug("a sample of %s for session %d, try %d is left out", task, *which)
+            return
+        now = self._now()
+        at = max(0.0, now - max(0.0, message.ago))
+        if which == newest:
+            self.series.add(known.name, at, self._sound(message.values))
+        self._note_steps(known, message, now, at)
+        self._note_saved(known, message, now)
+
+    def _sound(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Without what has no name of ours, or is no number."""
+        found = {}
+        for name, value in list(values.items())[:_VALUES]:
+            if name not in self._names and len(self._names) < 10 * _VALUES:
+                self._names[name] = series_of(name) is not None
+            if self._names.get(name) and math.isfinite(value):
+                found[name] = value
+        return found
+
+    def _note_steps(self, task: Task, message: Sample, now: float, at: float) -> None:
+        step = message.values.get("step")
+        if step is None or not math.isfinite(step):
+            return
+        tries = self._tries.setdefault(task.name, {})
+        which = message.session, message.try_
+        seen = max(0.0, now - max(0.0, message.step_ago, message.ago))
+        mine = tries.get(which)
+        if mine is None:
+            mine = tries[which] = self._begun(task, message, now, at, step)
+        told = mine.told
+        regained = told.regained
+        if regained is None and told.behind and mine.best is not None and step > mine.best:
+            regained = _passed(told, mine.best, step, seen)
+        total = message.values.get("total")
+        mine.told = replace(
+            told,
+            step=step,
+            at=max(seen, told.at),
+            total=told.total if total is None or not math.isfinite(total) else total,
+            regained=regained,
+        )
+        mine.changed = True
+
+    def _begun(self, task: Task, message: Sample, now: float, at: float, step: float) -> _Try:
+        """The first word of a try."""
+        which = message.session, message.try_
+        others = [each.told.step for key, each in self._tries[task.name].items() if key < which]
+        best = max(others, default=None)
+        first = message.first_step
+        first_at = at if first is None else max(0.0, now - max(0.0, message.first_ago))
+        first = step if first is None or not math.isfinite(first) else first
+        told = Progress(
+            task=task.name,
+            session=message.session,
+            try_=message.try_,
+            first_step=first,
+            first_at=first_at,
+            step=first,
+            at=first_at,
+            behind=best is not None and first <= best,
+        )
+        return _Try(told, best)
+
+    def _note_saved(self, task: Task, message: Sample, now: float) -> None:
+        for each in message.saved:
+            took = max(0.0, each.took)
+            until = max(0.0, now - max(0.0, each.ago))
+            if not math.isfinite(took) or not math.isfinite(until):
+                continue
+            if self._checkpoints >= _CHECKPOINTS or len(self._saved) >= _WAITING:
+                self._note_unlisted(task, message, took)
+                continue
+            self._checkpoints += 1
+            since = max(0.0, until - took)
+            self._saved.append(Checkpoint(task.name, message.session, message.try_, each.step, since, until))
+
+    def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
+        tries = self._tries.setdefault(task.name, {})
+        which = message.session, message.try_
+        if which not in tries:
+            nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
+            tries[which] = _Try(nothing, None)
+        mine = tries[which]
+        mine.told, mine.changed = replace(mine.told, unlisted=mine.told.unlisted + took), True
+
+    # --- out ------------------------------------------------------------------------------------------------------
+
+    def answer(self, asked: GetMetrics) -> Measured:
+        """What was measured lately."""
+        points, more = self.series.answer(asked.tasks, asked.series, asked.points)
+        return Measured(now=self._now(), points=points, more=more)
+
+    async def keep(self) -> None:
+        """Writes it down again and again."""
+        if not self.interval:
+            return
+        if self._late:
+            await self._go_on()
+        pause = min(_FIRST_WRITE, WRITE_EVERY)
+        while True:
+            await asyncio.sleep(pause)
+            pause = max(WRITE_EVERY, _LEISURE * await self.write())
+
+    async def finish(self) -> None:
+        """Writes down the rest, and closes the file."""
+        try:
+            async with asyncio.timeout(_LAST):
+                if self._work and not self._work.done():
+                    await asyncio.wait([self._work])
+                self.keep_safe = None  # whoever wants it finds the file itself from now on
+                if self.interval:
+                    await self.write()
+                if self._sending and not self._sending.done():  # or what it brings would take the place of the last
+                    await asyncio.wait([self._sending])
+        except TimeoutError:
+            log.warning("what was measured last could not be written within %g s", _LAST)
+        if self._writer and not (self._work and not self._work.done()):
+            self._writer.close()
+
+    async def write(self) -> float:
+        """Writes what has changed; answers how many seconds that took. What fails is said once, and tried again."""
+        dirty = [track for track in self.series.tracks.values() if track.dirty is not None]
+        if not dirty and not self._saved and not any(True for _ in self._changed()):
+            return 0.0
+        began = clock.monotonic()
+        try:
+            for at in range(0, max(1, len(dirty)), _BATCH):
+                await self._write_batch(dirty[at : at + _BATCH], told=at == 0)
+        except (StorageError, OSError) as error:
+            if str(error) != self._trouble:
+                log.warning("what was measured cannot be written: %s", error)
+            self._trouble = str(error)
+        except Exception:  # a bug here must not end the job
+            log.exception("what was measured cannot be written")
+        else:
+            self._trouble = ""
+            await self._copy()
+        return clock.monotonic() - began
+
+    async def _copy(self) -> None:
+        """Has a copy brought to safety now and then, beside all else: the larger it is the more seldom."""
+        if self.keep_safe is None or self._writer is None or (self._sending and not self._sending.done()):
+            return
+        size = os.stat(self._path).st_size
+        if clock.monotonic() - self._kept_at < max(_SAFE_EVERY, size / _SAFE_SPEED):
+            return
+        self._kept_at = clock.monotonic()
+        copy = self._path.with_name(f".{self._path.name}.copy")
+        writer = self._writer
+        await self._in_thread(lambda: writer.copy(copy))
+        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self.keep_safe))
+
+    async def _send(self, copy: Path, keep_safe: Callable[[Path], Awaitable[None]]) -> None:
+        try:
+            await keep_safe(copy)
+        except (InfraError, OSError) as error:
+            log.info("what was measured so far is not in safety: %s", error)
+        except Exception:  # as above
+            log.exception("what was measured so far is not in safety")
+        finally:
+            await beside(copy.unlink, missing_ok=True)
+
+    def _changed(self) -> Iterator[_Try]:
+        return (each for tries in self._tries.values() for each in tries.values() if each.changed)
+
+    async def _write_batch(self, tracks: Sequence[Track], *, told: bool) -> None:
+        parts = [self._part(track) for track in tracks]
+        tries = list(self._changed()) if told else []
+        saved, self._saved = (self._saved, []) if told else ([], self._saved)
+        progress = [each.told for each in tries]
+        for each in tries:
+            each.changed = False
+        many = self.series.columns > _MANY
+        try:
+            writer = await self._open()
+            await self._in_thread(lambda: writer.write(parts, progress, saved, many=many))
+        except BaseException:
+            self._saved = saved + self._saved
+            for each in tries:
+                each.changed = True
+            for track in tracks:
+                track.anew, track.dirty = True, track.first
+            raise
+
+    def _part(self, track: Track) -> Part:
+        """What has changed of a task, whole chunks of it."""
+        from tony.history.metrics_file import CHUNK, Part  # late: many jobs are over before anything is written
+
+        dirty = track.first if track.anew or track.dirty is None else track.dirty
+        first = max(track.first, dirty - dirty % CHUNK)
+        begin, end = 3 * (first - track.first), 3 * len(track.counts)
+        part = Part(
+            task=track.task,
+            role=track.task.rpartition(":")[0],
+            width=self.series.width(track),
+            anew=track.anew,
+            first=first,
+            series={
+                self.series.names[number]: column[begin:end]
+                for number, column in enumerate(track.columns)
+                if column is not None
+            },
+        )
+        track.dirty, track.anew = None, False
+        return part
+
+    # --- the file -------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> MetricsWriter:
+        if self._writer is None:
+            job, interval = self._state.job_id, self.series.interval
+
+            def opened() -> MetricsWriter:
+                from tony.history.metrics_writer import MetricsWriter  # late: it loads SQLite
+
+                return MetricsWriter(self._path, job, interval)
+
+            try:
+                self._writer = await self._in_thread(opened)
+            except ImportError as error:
+                raise StorageError(f"this Python has no SQLite: {error}") from error
+        return self._writer
+
+    async def _go_on(self) -> None:
+        """What an earlier application master has written is in memory again, before what came since."""
+        if not self._path.exists():
+            return
+        try:
+            writer = await self._open()
+            if not writer.went_on:
+                return
+            kept, told, count = await self._in_thread(lambda: (list(writer.kept()), *_told(writer)))
+        except StorageError as error:
+            log.warning("what was measured before is not known: %s", error)
+            return
+        except Exception:  # as above
+            log.exception("what was measured before is not known")
+            return
+        for number, each in enumerate(kept):
+            self._adopt(each)
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)
+        self._checkpoints += count
+        for told_before in told:
+            self._adopt_steps(told_before)
+
+    def _adopt(self, kept: Kept) -> None:
+        level = round(math.log2(kept.width / self.series.interval))
+        if level >= 0 and kept.width == self.series.interval * (1 << level):
+            self.series.adopt(kept.task, level, kept.first, kept.series)
+
+    def _adopt_steps(self, told: Progress) -> None:
+        """What a try had told; those that have told something since may have been behind it."""
+        tries = self._tries.setdefault(told.task, {})
+        which = told.session, told.try_
+        before = [each.told.step for key, each in tries.items() if key < which]
+        if which in tries:
+            mine = tries[which]
+            mine.told = replace(
+                told,
+                step=mine.told.step,
+                at=mine.told.at,
+                total=mine.told.total if told.total is None else told.total,
+                unlisted=told.unlisted + mine.told.unlisted,
+            )
+        else:
+            tries[which] = _Try(told, max(before, default=None), changed=False)
+        for key in sorted(tries):
+            best = max((each.told.step for other, each in tries.items() if other < key), default=None)
+            mine = tries[key]
+            mine.best = best
+            if best is not None and mine.told.first_at >= 0 and not mine.told.behind and mine.told.first_step <= best:
+                mine.told, mine.changed = replace(mine.told, behind=True), True
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """One piece of work at a time, which goes on when nobody waits for it any more."""
+        if self._work and not self._work.done():
+            await asyncio.wait([self._work])
+        task = asyncio.ensure_future(beside(work))
+        self._work = task
+        return await asyncio.shield(task)
+
+
+def _told(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
+    return writer.kept_progress(), writer.kept_checkpoints()
+
+
+def _passed(told: Progress, best: float, step: float, at: float) -> float:
+    """When a program passed a step, between two of which it told."""
+    if step <= told.step or at <= told.at:
+        return at
+    share = (best - told.step) / (step - told.step)
+    return told.at + max(0.0, min(1.0, share)) * (at - told.at)

@@ -1,0 +1,247 @@
+"""Tells whoever wants to know what becomes of the job: `[notify]` in a job file.
+
+Notices are sent one after the other, beside everything else: nothing of the job waits for them but its end, and that
+for seconds only. What became of each is said in our own log, without the address, whose path may be a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import tony
+from tony import clock
+from tony.dataclass import dataclass
+from tony.model.job import Notify
+from tony.model.report import JobReport
+from tony.model.states import JobState
+from tony.units import format_duration
+
+if TYPE_CHECKING:
+    from tony.am.webhook import Target
+
+log = logging.getLogger(__name__)
+
+#: Seconds for one try, and for all tries of one notice.
+PATIENCE, PERSISTENCE = 10.0, 600.0
+#: Seconds before the second try; doubles up to so many.
+PAUSE, LONGEST_PAUSE = 1.0, 60.0
+#: Seconds that the end of the job waits for what is not sent yet, and between two tries then.
+LAST, LAST_PAUSE = 5.0, 0.5
+#: Notices that wait at most; the oldest go first.
+_MOST = 100
+#: Characters of a sentence in a notice.
+_LONGEST = 2000
+VERSION = 1
+_ENDS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Notice:
+    name: str
+    id: str
+    body: bytes
+    since: float
+
+    @property
+    def said(self) -> str:
+        """What the job did, for a sentence."""
+        return "was killed" if self.name == "killed" else self.name
+
+
+class Notices:
+    """Those of one attempt at running a job.
+
+    Args:
+        report: how the job stands now.
+    """
+
+    def __init__(self, notify: Notify, job: str, attempt: int, report: Callable[[], JobReport]) -> None:
+        self._target = _target(notify.webhook)
+        self._key = (notify.secret or "").encode("utf-8", "surrogateescape")
+        self._on = frozenset(notify.on)
+        self._job, self._attempt, self._report = job, attempt, report
+        self._number = 0
+        self._waiting: deque[_Notice] = deque()
+        self._now: _Notice | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self._started = False
+
+    def started(self, session: int) -> None:
+        """A program was told to start."""
+        if not self._started:
+            self._started = True
+            if self._attempt == 1 and session == 1:
+                self.tell("started", "its programs start")
+
+    def restarted(self, reason: str) -> None:
+        """Something starts again."""
+        self.tell("restarted", reason)
+
+    def tell(self, what: str, reason: str = "", report: JobReport | None = None) -> None:
+        """Sends a notice soon, if anybody wants it."""
+        if self._target is None or what not in self._on:
+            return
+        self._number += 1
+        now = clock.wall()
+        body = notice(what, reason, report or self._report(), now)
+        text = json.dumps(body, separators=(",", ":")).encode()
+        made = _Notice(name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic())
+        if len(self._waiting) == _MOST:
+            log.warning("nobody was told that the job %s: too many notices wait", self._waiting.popleft().said)
+        self._waiting.append(made)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def finish(self, report: JobReport) -> None:
+        """Tells how the job ended, and waits some seconds until that and what came before is sent."""
+        name = _ENDS.get(report.state)
+        if name:
+            self.tell(name, report.failure.reason if report.failure and name != "succeeded" else "", report)
+        self._ending.set()
+        if self._sending is None:
+            return
+        try:
+            async with asyncio.timeout(LAST):
+                await asyncio.wait([self._sending])
+        except TimeoutError:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+            for each in [*([self._now] if self._now else []), *self._waiting]:
+                log.warning("%s was not told within %g s that the job %s", self._target, LAST, each.said)
+
+    def drop(self) -> None:
+        """Another application master has the job: it tells, not we."""
+        if self._sending:
+            self._sending.cancel()
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            self._now = self._waiting.popleft()
+            try:
+                await self._send(self._now)
+            except Exception:  # a bug here must not end the job
+                log.exception("a notice could not be sent")
+            self._now = None
+
+    async def _send(self, each: _Notice) -> None:
+        from tony.am.webhook import NotTakenError, post
+
+        assert self._target is not None
+        pause, tries = PAUSE, 0
+        while True:
+            tries += 1
+            try:
+                await post(self._target, each.body, self._headers(each), PATIENCE)
+            except NotTakenError as error:
+                over = clock.monotonic() - each.since > PERSISTENCE
+                if not error.again or over:
+                    often = f" after {tries} tries" if tries > 1 else ""
+                    log.warning("%s was not told that the job %s%s: %s", self._target, each.said, often, error)
+                    return
+                if tries == 1:
+                    log.info("%s could not be told yet that the job %s: %s", self._target, each.said, error)
+            else:
+                log.info("%s was told that the job %s", self._target, each.said)
+                return
+            pause = await self._rest(pause)
+
+    async def _rest(self, pause: float) -> float:
+        """Waits before another try; answers how long to wait before the one after it."""
+        if self._ending.is_set():
+            await asyncio.sleep(LAST_PAUSE)
+            return pause
+        try:
+            async with asyncio.timeout(pause):
+                await self._ending.wait()
+        except TimeoutError:
+            pass
+        return min(2 * pause, LONGEST_PAUSE)
+
+    def _headers(self, each: _Notice) -> Mapping[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"tony/{tony.__version__}",
+            "X-Tony-Event": each.name,
+            "X-Tony-Delivery": each.id,
+        }
+        if self._key:
+            moment = str(int(clock.wall()))
+            headers |= {"X-Tony-Timestamp": moment, "X-Tony-Signature": signature(self._key, moment, each.body)}
+        return headers
+
+
+def _target(webhook: str | None) -> Target | None:
+    if webhook is None:
+        return None
+    from tony.am.webhook import Target  # late: most jobs tell nobody
+
+    return Target.of(webhook)
+
+
+def signature(key: bytes, moment: str, body: bytes) -> str:
+    """What proves that a notice is ours and of this moment: `sha256=<hex>` over `<moment>.<body>`."""
+    import hashlib
+    import hmac
+
+    return f"sha256={hmac.new(key, moment.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
+
+
+def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, object]:
+    """What is sent: the job in short, and one line of text, which chats show as it is."""
+    failure = report.failure
+    restarts = report.restarts
+    return {
+        "version": VERSION,
+        "event": what,
+        "at": now,
+        "text": _text(what, reason, report),
+        "reason": _short(reason),
+        "job": {
+            "job": report.job,
+            "name": report.name,
+            "user": report.user,
+            "state": report.state.value,
+            "session": report.session,
+            "attempt": report.attempt,
+            "framework": report.framework,
+            "scheduler": report.scheduler,
+            "queue": report.queue,
+            "tags": list(report.tags),
+            "submitted": report.submitted,
+            "ended": report.ended,
+            "exit_code": report.exit_code,
+            "tasks": dict(Counter(task.state.value for task in report.tasks)),
+            "restarts": restarts and {"charged": restarts.charged, "most": restarts.most, "free": restarts.free},
+            "failure": failure
+            and {
+                "failure_class": failure.failure_class.value,
+                "cause": failure.cause,
+                "reason": _short(failure.reason),
+                "session": failure.session,
+                "task": failure.task,
+                "host": failure.host,
+                "exit_code": failure.exit_code,
+                "signal": failure.signal,
+            },
+        },
+    }
+
+
+def _text(what: str, reason: str, report: JobReport) -> str:
+    took = ""
+    if report.submitted is not None and report.ended is not None:
+        took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
+    why = f": {reason}" if reason and what != "started" else ""
+    return _short(f"job {report.name} ({report.job}) {what}{took}{why}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

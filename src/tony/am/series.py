@@ -1,0 +1,305 @@
+"""What was measured of a job's tasks, in memory that does not grow: the longer the job, the wider the buckets.
+
+Time is cut into buckets on a grid that begins when the job was accepted. A bucket keeps the least, the mean and the
+most of each series. When a task has more buckets than fit, each two neighbours become one. All widths are the first one
+times a power of two, so that buckets of different tasks lie in each other.
+
+How many buckets fit follows from how many series there are: a small job keeps a thousand of each, one of 10,000 tasks
+some fifty.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from tony.dataclass import dataclass, field
+from tony.protocol.messages import MOST_POINTS, Points
+
+#: Bytes that all buckets may take.
+BUDGET = 140_000_000
+#: Buckets of one series, at least and at most; even, so that they can be halved.
+LEAST, MOST = 32, 1024
+#: Bytes of a bucket, of an array's own.
+_BUCKET, _ARRAY = 12, 112
+#: Series of a task that are expected: those of its program, without devices.
+_USUAL = 14
+#: Different names in one job.
+MOST_NAMES = 512
+#: Numbers of one answer, and series of one: a message holds a megabyte.
+_MOST_NUMBERS, _MOST_SERIES = 40_000, 4_000
+#: Nothing was measured.
+NOTHING = math.nan
+_LARGEST = 3.0e38
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """Everything of one task.
+
+    Attributes:
+        level: its buckets are 2**level times as wide as the first ones.
+        first: place on the grid of the first bucket.
+        counts: samples in each bucket.
+        room: buckets for which its columns have room: what grows bit by bit leaves holes in memory.
+        columns: by number of the name: three numbers a bucket, or None.
+        dirty: place of the first bucket that has changed since it was written; None if none has.
+        anew: all of it must be written anew.
+    """
+
+    task: str
+    number: int
+    level: int = 0
+    first: int = 0
+    counts: array[int] = field(default_factory=lambda: array("I"))
+    room: int = 0
+    columns: list[array[float] | None] = field(default_factory=list)
+    dirty: int | None = None
+    anew: bool = False
+
+    @property
+    def end(self) -> int:
+        """Place after the last bucket."""
+        return self.first + len(self.counts)
+
+
+class Series:
+    """All series of a job.
+
+    Args:
+        tasks: their names, in the order of the job.
+        interval: seconds between two samples of one task.
+        budget: bytes.
+    """
+
+    def __init__(self, tasks: Sequence[str], interval: float, budget: int = BUDGET) -> None:
+        self.interval = interval
+        self.tracks = {name: Track(name, number) for number, name in enumerate(tasks)}
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._budget = budget
+        self._arrays = 0
+
+    @property
+    def capacity(self) -> int:
+        """Buckets that one series may have now."""
+        expected = max(self._arrays, len(self.tracks) * _USUAL, 1)
+        fit = (self._budget // expected - _ARRAY) // _BUCKET
+        return max(LEAST, min(MOST, fit)) & ~1
+
+    @property
+    def columns(self) -> int:
+        """How many series there are, over all tasks."""
+        return self._arrays
+
+    def width(self, track: Track) -> float:
+        """Seconds of a bucket."""
+        return float(self.interval * (1 << track.level))
+
+    def add(self, task: str, at: float, values: Mapping[str, float]) -> None:
+        """One sample.
+
+        Args:
+            at: seconds since the job was accepted.
+            values: by name.
+        """
+        track = self.tracks.get(task)
+        if track is None or not values:
+            return
+        place = self._bucket(track, at)
+        offset, count = place - track.first, track.counts[place - track.first] + 1
+        track.counts[offset] = count
+        track.dirty = place if track.dirty is None else min(track.dirty, place)
+        at3 = 3 * offset
+        for name, value in values.items():
+            column = self._column(track, name)
+            if column is None:
+                continue
+            value = min(max(value, -_LARGEST), _LARGEST)
+            mean = column[at3 + 1]
+            if mean != mean:
+                column[at3] = column[at3 + 1] = column[at3 + 2] = value
+                continue
+            if value < column[at3]:
+                column[at3] = value
+            column[at3 + 1] = mean + (value - mean) / count
+            if value > column[at3 + 2]:
+                column[at3 + 2] = value
+
+    def adopt(self, task: str, level: int, first: int, columns: Mapping[str, Sequence[float]]) -> None:
+        """Puts what an earlier application master has kept before what this one has.
+
+        Args:
+            columns: by name, three numbers a bucket, all of one length.
+        """
+        mine = self.tracks.get(task)
+        count = max((len(column) // 3 for column in columns.values()), default=0)
+        if mine is None or not count:
+            return
+        track = Track(task, mine.number, level, first, array("I", [1 << level] * count), count)
+        self._arrays -= sum(column is not None for column in mine.columns)
+        self.tracks[task] = track
+        for name, numbers in columns.items():
+            column = self._column(track, name)
+            if column is not None:
+                column[: len(numbers)] = array("f", numbers)
+        for offset, samples in enumerate(mine.counts):
+            if samples:
+                self._merge(track, mine, offset)
+        track.anew, track.dirty = True, track.first
+
+    def _merge(self, track: Track, other: Track, offset: int) -> None:
+        """Takes one bucket of another track of the same task."""
+        place = self._bucket(track, (other.first + offset + 0.5) * self.width(other))
+        at, at3 = place - track.first, 3 * (place - track.first)
+        before, more = track.counts[at], other.counts[offset]
+        track.counts[at] = before + more
+        for number, theirs in enumerate(other.columns):
+            column = self._column(track, self.names[number]) if theirs is not None else None
+            if theirs is None or column is None or theirs[3 * offset + 1] != theirs[3 * offset + 1]:
+                continue
+            mine, new = column[at3 : at3 + 3], theirs[3 * offset : 3 * offset + 3]
+            if mine[1] != mine[1]:
+                column[at3 : at3 + 3] = new
+            else:
+                mean = (mine[1] * before + new[1] * more) / (before + more)
+                column[at3 : at3 + 3] = array("f", (min(mine[0], new[0]), mean, max(mine[2], new[2])))
+
+    def answer(self, tasks: Collection[str], names: Collection[str], most: int) -> tuple[tuple[Points, ...], bool]:
+        """The newest buckets of what is asked for, and whether there is more than one answer holds.
+
+        Args:
+            tasks, names: nothing for all.
+        """
+        found: list[Points] = []
+        room = _MOST_NUMBERS
+        for points in self._asked(tasks, names, max(1, min(most, MOST_POINTS))):
+            room -= 4 * len(points.at)
+            if room < 0 or len(found) == _MOST_SERIES:
+                return tuple(found), True
+            found.append(points)
+        return tuple(found), False
+
+    def _asked(self, tasks: Collection[str], names: Collection[str], most: int) -> Iterator[Points]:
+        numbers = [self._numbers[name] for name in names if name in self._numbers] if names else range(len(self.names))
+        tracks = [self.tracks[name] for name in tasks if name in self.tracks] if tasks else self.tracks.values()
+        for track in tracks:
+            for number in numbers:
+                column = track.columns[number] if number < len(track.columns) else None
+                if column is not None:
+                    yield self._points(track, self.names[number], column, most)
+
+    def _points(self, track: Track, name: str, column: array[float], most: int) -> Points:
+        width, count = self.width(track), len(track.counts)
+        places = [each for each in range(max(0, count - most), count) if column[3 * each + 1] == column[3 * each + 1]]
+        return Points(
+            task=track.task,
+            series=name,
+            every=width,
+            at=tuple((track.first + each + 1) * width for each in places),
+            least=tuple(_short(column[3 * each]) for each in places),
+            mean=tuple(_short(column[3 * each + 1]) for each in places),
+            most=tuple(_short(column[3 * each + 2]) for each in places),
+        )
+
+    # --- buckets --------------------------------------------------------------------------------------------------
+
+    def _bucket(self, track: Track, at: float) -> int:
+        """The place of a moment among a task's buckets, which are made as far as they are missing."""
+        steps = int(max(0.0, at) / self.interval)
+        if not track.counts:
+            track.first = steps >> track.level
+        capacity = self.capacity
+        while (steps >> track.level) - track.first >= capacity:
+            _halve(track)
+        place = max(steps >> track.level, track.first)
+        if place >= track.end:
+            track.counts.extend([0] * (place + 1 - track.end))
+            if len(track.counts) > track.room:
+                _grow(track, capacity)
+        return place
+
+    def _column(self, track: Track, name: str) -> array[float] | None:
+        """The series of a task; None if there is no room for another one."""
+        number = self._numbers.get(name)
+        if number is None:
+            if len(self.names) >= MOST_NAMES:
+                return None
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        if number >= len(track.columns):
+            track.columns.extend([None] * (number + 1 - len(track.columns)))
+        column = track.columns[number]
+        if column is None:
+            if (self._arrays + 1) * (_ARRAY + _BUCKET * LEAST) > self._budget:
+                return None
+            self._arrays += 1
+            column = track.columns[number] = array("f", [NOTHING]) * (3 * track.room)
+            track.dirty = track.first if track.dirty is None else track.dirty
+        return column
+
+
+def _grow(track: Track, capacity: int) -> None:
+    """Makes room for more buckets: for all that there may be, if those are few."""
+    room = min(max(2 * track.room, len(track.counts), 2 * LEAST), max(capacity, len(track.counts)))
+    nothing = array("f", [NOTHING]) * (3 * (room - track.room))
+    for column in track.columns:
+        if column is not None:
+            column.extend(nothing)
+    track.room = room
+
+
+def _halve(track: Track) -> None:
+    """Makes one bucket of each two neighbours on the grid."""
+    odd, counts = track.first & 1, track.counts
+    if odd:
+        counts = array("I", [0]) + counts
+    if len(counts) & 1:
+        counts.append(0)
+    ahead, behind = counts[0::2], counts[1::2]
+    for column in track.columns:
+        if column is not None:
+            made = _halved(column[: 3 * len(track.counts)], odd, ahead, behind)
+            column[: len(made)] = made
+            left = len(column) - len(made)
+            column[len(made) :] = array("f", [NOTHING]) * left
+    track.counts = array("I", [a + b for a, b in zip(ahead, behind, strict=True)])
+    track.first >>= 1
+    track.level += 1
+    track.anew, track.dirty = True, track.first
+
+
+def _halved(column: array[float], odd: int, ahead: Sequence[int], behind: Sequence[int]) -> array[float]:
+    """One series in half as many buckets.
+
+    Args:
+        odd: 1 if its first bucket is the later half of a new one.
+        ahead, behind: samples in the former and the latter of each two.
+    """
+    nothing = array("f", [NOTHING] * 3)
+    if odd:
+        column = nothing + column
+    if len(column) % 6:
+        column = column + nothing
+    made = array("f", column[: len(column) // 2])
+    # A number that is not one differs from itself.
+    made[0::3] = array("f", [a if a <= b or b != b else b for a, b in _pairs(column, 0)])
+    made[1::3] = array(
+        "f",
+        [
+            b if a != a else a if b != b else (a * m + b * n) / (m + n)
+            for (a, b), m, n in zip(_pairs(column, 1), ahead, behind, strict=True)
+        ],
+    )
+    made[2::3] = array("f", [a if a >= b or b != b else b for a, b in _pairs(column, 2)])
+    return made
+
+
+def _pairs(column: array[float], of: int) -> Iterator[tuple[float, float]]:
+    return zip(column[of::6], column[of + 3 :: 6], strict=True)
+
+
+def _short(value: float) -> float:
+    """Without the digits that it never had."""
+    return float(f"{value:.7g}")

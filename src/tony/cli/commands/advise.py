@@ -1,0 +1,179 @@
+"""`tony advise JOB`."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tony.cli.at_portal import asked, portal_option
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.text import safe
+from tony.errors import ExitCode, UserError
+from tony.model.layout import Home
+
+if TYPE_CHECKING:
+    from tony.advice.applying import Applied
+    from tony.advice.facts import Facts
+    from tony.advice.finding import Advice, Change
+
+
+@click.command("advise")
+@job_argument
+@click.option(
+    "--apply",
+    "job_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the changes into the job's file; comments and order stay.",
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Only findings of this name; may be given several times.")
+@portal_option
+@json_option("Print findings and changes as JSON.")
+def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str | None, as_json: bool) -> int:
+    """Say how JOB could be cheaper or safer, by its last runs, with the change to its file.
+
+    Looked at are the last ten runs of the same name, user and roles. What was not measured, nothing is said about. The
+    exit code is 0 whatever there is to say, and 2 if --apply is refused.
+    """
+    if portal is not None:
+        return _of_portal(portal, job, job_file, only, as_json)
+    home, name = job_id(job)
+    facts = _facts(home, name)
+    advice = _advice(facts, only)
+    for problem in advice.problems:
+        warn(problem)
+    if not as_json:
+        _show(facts.run.name, advice)
+    applied, refused = None, ""
+    if job_file and advice.patch:
+        try:
+            applied = _apply(home, name, job_file, advice.patch)
+        except UserError as error:
+            if not as_json:
+                raise
+            refused = str(error)
+    if as_json:
+        print_json({**_plain(advice), "applied": applied and _told(applied), "refused": refused})
+    elif applied:
+        _show_applied(applied)
+    return ExitCode.REFUSED if refused else ExitCode.SUCCEEDED
+
+
+def _of_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
+    from tony.advice.finding import Advice
+    from tony.model.codec import from_plain
+
+    if job_file or only:
+        raise click.UsageError("--portal tells what the portal finds; --apply and --only are for jobs recorded here.")
+    with asked(url) as there:
+        name = there.resolve(job)
+        advice = from_plain(Advice, there.advice(name), ignore_unknown=True)
+        title = there.report(name).name
+    for problem in advice.problems:
+        warn(problem)
+    if as_json:
+        print_json({**_plain(advice), "applied": None, "refused": ""})
+    else:
+        _show(title, advice)
+    return ExitCode.SUCCEEDED
+
+
+def _facts(home: Home, name: str) -> Facts:
+    import asyncio
+
+    from tony.advice.reading import facts_of
+    from tony.jobs.elsewhere import refresh
+
+    asyncio.run(refresh(home, name))
+    return facts_of(home, name)
+
+
+def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
+    from tony.advice.advising import advise
+    from tony.advice.registry import all_heuristics
+    from tony.dataclass import replace
+
+    heuristics, problems = all_heuristics()
+    names = {heuristic.name for heuristic in heuristics}
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(sorted(names))}.", param_hint="--only")
+    chosen = [heuristic for heuristic in heuristics if not only or heuristic.name in only]
+    found = advise(facts, chosen)
+    return replace(found, problems=(*found.problems, *problems))
+
+
+def _apply(home: Home, name: str, job_file: Path, changes: tuple[Change, ...]) -> Applied:
+    from tony.advice.applying import apply
+    from tony.client.submission import check
+    from tony.history.record import record_of
+
+    return apply(job_file, record_of(home, name), changes, lambda resolved: check(resolved, home))
+
+
+def _plain(advice: Advice) -> dict[str, object]:
+    return {
+        "job": advice.job,
+        "runs": list(advice.runs),
+        "findings": list(advice.findings),
+        "patch": list(advice.patch),
+        "later": list(advice.later),
+        "unknown": list(advice.unknown),
+        "problems": list(advice.problems),
+    }
+
+
+def _told(applied: Applied) -> dict[str, object]:
+    return {
+        "file": str(applied.path),
+        "changed": applied.before != applied.after,
+        "made": list(applied.made),
+        "left": [{"key": change.key, "why": why} for change, why in applied.left],
+    }
+
+
+def _show(name: str, advice: Advice) -> None:
+    from tony.advice.patch import as_diff
+    from tony.advice.words import count, saved, told
+
+    others = len(advice.runs) - 1
+    say(f"{advice.job}  {safe(name)}  looked at with {count(others, 'earlier run')} of the same job")
+    for finding in advice.findings:
+        say()
+        saving = saved(finding.saving)
+        say(f"{finding.severity.value}: {finding.says}", bold=True)
+        say_all(f"    {told(each)}" for each in finding.evidence)
+        if saving:
+            say(f"    would save, each run: {saving}")
+        if finding.hint:
+            say(f"    {finding.hint}")
+        say(f"    {finding.heuristic}: docs/advice/{finding.heuristic}.md")
+    say()
+    if not advice.findings:
+        say("nothing to say")
+    if advice.patch:
+        say("changes to the job file:")
+        say_all(f"    {line}" for line in as_diff(advice.patch))
+    elif advice.findings:
+        say("no change to the job file is surely right; see the pages above")
+    for change in advice.later:
+        say(f"{change.key} = {change.new} had better wait for a run with these")
+    if advice.unknown:
+        say(f"not known: {'; '.join(advice.unknown)}")
+
+
+def _show_applied(applied: Applied) -> None:
+    say()
+    name = str(applied.path)
+    if applied.before == applied.after:
+        say(f"{name} is as it was")
+    else:
+        before, after = (text.splitlines() for text in (applied.before, applied.after))
+        say(f"{name} was changed:")
+        say_all(difflib.unified_diff(before, after, name, name, lineterm="", n=2))
+    for change, why in applied.left:
+        warn(f"{change.key} was left as it is: {why}")

@@ -1,0 +1,62 @@
+"""`tony compare A B`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tony.cli.options import JobParameter, job_id, json_option
+from tony.cli.output import plain_value, print_json, say_all
+from tony.cli.text import columns_of
+from tony.model.codec import Json, to_plain
+
+
+@click.command("compare")
+@click.argument("a", type=JobParameter())
+@click.argument("b", type=JobParameter())
+@json_option("Print both sides as JSON.")
+def command(a: str, b: str, as_json: bool) -> None:
+    """Show two jobs side by side: how they went, what differs in their settings, goodput, what was measured."""
+    from tony.cli.comparison import comparison_text
+    from tony.jobs.comparing import Comparison, Side, compare
+
+    def side(each: Side) -> Json:
+        report = each.report
+        return {
+            "job": report.job,
+            "name": report.name,
+            "state": report.state.value,
+            "took": each.took,
+            "sessions": report.session,
+            "tasks": len(report.tasks),
+            "restarts": each.restarts,
+            "cause": report.failure.cause if report.failure else None,
+            "goodput": each.goodput,
+            "seconds": dict(each.seconds),
+            "used": to_plain(report.used),
+        }
+
+    def plain(found: Comparison) -> Json:
+        settings = found.settings
+        return {
+            "a": side(found.a),
+            "b": side(found.b),
+            "settings": None
+            if settings is None
+            else [{"key": each.key, "a": _value(each.a), "b": _value(each.b)} for each in settings],
+            "same": found.same,
+            "measured": [to_plain(each) for each in found.measures],
+        }
+
+    home, first = job_id(a)
+    _, second = job_id(b)
+    found = asyncio.run(compare(home, first, second))
+    if as_json:
+        print_json(plain(found))
+    else:
+        say_all(comparison_text(found, columns_of()))
+
+
+def _value(value: tuple[str, str] | None) -> Json:
+    return None if value is None else {"value": plain_value(value[0]), "source": value[1]}

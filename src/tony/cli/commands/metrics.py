@@ -1,0 +1,131 @@
+"""`tony metrics JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+
+import click
+
+from tony.cli.metrics_table import csv_heading, csv_lines, role_table, task_table
+from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
+from tony.cli.output import print_json, say_all, warn
+from tony.cli.sparks import unit_of
+from tony.cli.standing import record_here
+from tony.cli.text import columns_of, knows_unicode
+from tony.errors import InfraError
+from tony.history.metrics import Peak, RolePoints, open_metrics
+from tony.history.record import record_of
+from tony.jobs.log_names import named_tasks
+from tony.jobs.measured import accepted, measured, ordered, takes
+from tony.model.codec import Json, to_plain
+from tony.model.layout import Home, JobFolder
+from tony.protocol.messages import Points
+
+#: What is shown if nothing is said.
+_USUAL = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")
+#: Of more tasks a table shows roles.
+_FEW = 20
+#: Tasks whose points are in memory at one time.
+_BATCH = 100
+
+
+@click.command("metrics")
+@job_argument
+@click.option("--task", "tasks", type=TaskParameter(), multiple=True, help="worker:0, or a role; may be repeated.")
+@click.option(
+    "--series",
+    metavar="NAME,...",
+    help="cpu,rss,gpu0.util,user.loss; `*` stands for any characters. By default the usual ones.",
+)
+@click.option("--points", type=Count(1), default=500, show_default=True, help="Of each series, at most.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a line for each point.")
+@json_option("Print each series with its points as JSON.")
+def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, as_csv: bool, as_json: bool) -> None:
+    """Show what was measured of JOB's tasks: processors, memory, devices, steps; live or afterwards.
+
+    A row for each series of each task; of more than 20 tasks, unless some are named, one of each role.
+    """
+    home, name = job_id(job)
+    record = record_of(home, name)
+    every = tuple(map(str, record.spec.task_ids))
+    selected = named_tasks(name, record.spec.task_ids, tasks)
+    mine = [task for task in every if selected is None or task in selected]
+    wanted = tuple(filter(None, (series or "").split(","))) or (("*",) if as_csv or as_json else _USUAL)
+    live = not home.job(name).summary.exists()
+    if live:
+        _bring(home.job(name))
+    unicode = knows_unicode(sys.stdout)
+    if not (as_csv or as_json) and selected is None and len(every) > _FEW:
+        lines = _roles(home.job(name), wanted, unicode=unicode)
+        if len(lines) > 1:
+            say_all(lines)
+            return
+    if as_csv:
+        found = _print_csv(home.job(name), mine, wanted, points, live=live)
+    else:
+        measures = asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
+        found = bool(measures)
+        if as_json:
+            print_json([{"unit": unit_of(each.series).value, **_plain(each)} for each in measures])
+        elif found:
+            say_all(task_table(measures, columns_of(), unicode=unicode))
+    if not found:
+        _say_why(home.job(name), record.spec.metrics_interval, series, live=live)
+
+
+def _plain(points: Points) -> Mapping[str, Json]:
+    """One series as JSON has it."""
+    plain = to_plain(points)
+    assert isinstance(plain, Mapping)
+    return plain
+
+
+def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], most: int, *, live: bool) -> bool:
+    """Some tasks after others: ten thousand have more points than memory should hold."""
+    since = accepted(folder)
+    heading = csv_heading()
+    any_line = False
+    print(heading)
+    for first in range(0, len(tasks), _BATCH):
+        found = asyncio.run(measured(folder, tasks[first : first + _BATCH], wanted, most, live=live))
+        for line in csv_lines(found, since):
+            print(line)
+        any_line = any_line or bool(found)
+    return any_line
+
+
+def _bring(folder: JobFolder) -> None:
+    """The record of a job that runs elsewhere is brought here, as far as it can be had."""
+    try:
+        record_here(Home(folder.path.parent.parent), folder.job_id)
+    except InfraError as error:
+        warn(f"{error}; what is here already is shown")
+
+
+def _roles(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
+    with open_metrics(folder.metrics) as metrics:
+
+        def each() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
+            names = [name for name in ordered(metrics.series()) if takes(wanted, name)]
+            for role in dict.fromkeys(task.rpartition(":")[0] for task in metrics.tasks()):
+                peaks = metrics.peaks(role)
+                for name in names:
+                    of = {task: found[name] for task, found in peaks.items() if name in found}
+                    yield metrics.of_role(role, name, most=48), of
+
+        return role_table(each(), columns_of(), unicode=unicode)
+
+
+def _say_why(folder: JobFolder, interval: float, series: str | None, *, live: bool) -> None:
+    """Why there is nothing to show."""
+    with open_metrics(folder.metrics) as metrics:
+        there, problem = metrics.series(), metrics.problem
+    if series and there:
+        warn(f"there is no series {series!r}; there are: {', '.join(there)}")
+    elif not interval:
+        warn("nothing was measured: metrics_interval is 0s")
+    else:
+        why = " yet" if live else f": {problem}" if problem and folder.metrics.exists() else ""
+        warn(f"nothing was measured{why}; see: tony status {folder.job_id}")

@@ -1,0 +1,32 @@
+"""`tony pin JOB`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say
+from tony.jobs.user import user_name
+
+
+@click.command("pin")
+@job_argument
+@click.option("--undo", is_flag=True, help="It may go again when its time has come.")
+@json_option("Print what was done as JSON.")
+def command(job: str, undo: bool, as_json: bool) -> None:
+    """Keep JOB's record: `tony purge` leaves it alone, however old it is."""
+    from tony.portal.locations import open_location
+    from tony.portal.pins import pin, unpin
+
+    home, name = job_id(job)
+    store = open_location(str(home.path), home, os.environ)
+    path = f"jobs/{name}"
+    changed = unpin(store, path) if undo else pin(store, path, user_name())
+    if as_json:
+        print_json({"job": name, "pinned": not undo, "changed": changed})
+    elif undo:
+        say(f"{name} may go when its time has come" if changed else f"{name} is not pinned")
+    else:
+        say(f"{name} is kept" if changed else f"{name} is kept already")

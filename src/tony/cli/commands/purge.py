@@ -1,0 +1,170 @@
+"""`tony purge`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tony.cli.options import Count, NumberType, home, json_option
+from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.text import clock_time, columns_of, safe, table
+from tony.errors import TonyError, UserError
+from tony.units import format_size, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from tony.portal.retention import Going, Plan
+    from tony.storage.store import Store
+
+_HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
+
+
+class _Duration(NumberType):
+    """How long, such as `90d`; its value is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Reads it."""
+        try:
+            return parse_duration(str(value)) if isinstance(value, str) else float(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class _Size(NumberType):
+    """How much, such as `100g`; its value is bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Reads it."""
+        try:
+            return parse_size(str(value)) if isinstance(value, str) else int(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+@click.command("purge")
+@click.option("--older-than", "age", type=_Duration(), help="Jobs that ended so long ago: 90d.")
+@click.option("--keep", "jobs", type=Count(0), help="Of each user all but so many, the newest.")
+@click.option("--keep-size", "size", type=_Size(), help="Of each user what is above so much, the oldest: 100g.")
+@click.option("--user", default="", help="Only this user's jobs.")
+@click.option(
+    "--history",
+    metavar="LOCATION",
+    default="",
+    help="Where the jobs are: a folder, hdfs://..., s3://...; else your own.",
+)
+@click.option(
+    "--to", metavar="LOCATION", default="", help="Move their records there, by date, instead of removing them."
+)
+@click.option("--apply", is_flag=True, help="Do it; without this it is only said what would be done.")
+@json_option()
+def command(
+    age: float | None,
+    jobs: int | None,
+    size: int | None,
+    user: str,
+    history: str,
+    to: str,
+    apply: bool,
+    as_json: bool,
+) -> None:
+    """Remove the records of old jobs, or move them; without --apply say which.
+
+    Jobs that have not ended stay, and so do those that `tony pin` keeps.
+    """
+    if age is None and jobs is None and size is None:
+        raise UserError("nothing says which jobs go: give --older-than 90d, --keep 1000 or --keep-size 100g.")
+    from tony.portal.locations import open_location
+    from tony.portal.retention import Rules, plan
+
+    place = home()
+    store = open_location(history or str(place.path), place, os.environ)
+    target = open_location(to, place, os.environ) if to else None
+    found = plan(store, Rules(age=age, jobs=jobs, size=size, user=user))
+    gone = _carry_out(store, found.going, target) if apply else None
+    if as_json:
+        print_json(_plain(found, gone))
+        return
+    _show(store, found, gone, to)
+
+
+def _carry_out(store: Store, going: Sequence[Going], target: Store | None) -> list[Going]:
+    """Those that are gone; what cannot be done to one is said, and the others go."""
+    from tony.portal.retention import carry_out
+
+    gone = []
+    for each in going:
+        try:
+            if carry_out(store, each, target):
+                gone.append(each)
+        except TonyError as error:
+            warn(f"{each.record.head.job} stays: {' '.join(str(error).split())}")
+    return gone
+
+
+def _show(store: Store, found: Plan, gone: list[Going] | None, to: str) -> None:
+    for job, why in sorted(found.problems.items()):
+        warn(f"{job}: {why}")
+    rows = [_row(each) for each in (found.going if gone is None else gone)]
+    if rows:
+        say_all(table([_HEADING, *rows], columns_of(), (1, 2)))
+        say()
+    stay = _staying(found)
+    if gone is None:
+        verb = f"would move to {to}" if to else "would go"
+        free = f", {format_size(found.size)}" if found.going else ""
+        say(f"{_jobs(len(found.going))} of {store.address} {verb}{free}; {stay}.")
+        if found.going:
+            say("Nothing was changed: add --apply.")
+        elif found.stays:
+            say("A job stays in any case until ten minutes after its end.")
+        return
+    size = format_size(sum(each.record.size for each in gone))
+    say(f"{_jobs(len(gone))} of {store.address} {f'moved to {to}' if to else 'removed'}, {size}; {stay}.")
+
+
+def _staying(found: Plan) -> str:
+    parts = [f"{found.pinned} pinned"] if found.pinned else []
+    parts += [f"{found.unended} not ended"] if found.unended else []
+    parts += [f"{found.damaged} damaged, which are left to you"] if found.damaged else []
+    among = f" ({', '.join(parts)})" if parts else ""
+    return f"{_jobs(found.stays)} stay{'' if found.stays != 1 else 's'}{among}, {format_size(found.stays_size)}"
+
+
+def _jobs(number: int) -> str:
+    return f"{number} job" + ("" if number == 1 else "s")
+
+
+def _row(going: Going) -> tuple[str, ...]:
+    head = going.record.head
+    ended = clock_time(head.ended) if head.ended is not None else "-"
+    return head.job, safe(head.user), ended, format_size(going.record.size), safe(going.why)
+
+
+def _plain(found: Plan, gone: list[Going] | None) -> dict[str, Any]:
+    done = {each.record.head.job for each in gone or ()}
+    return {
+        "applied": gone is not None,
+        "jobs": [
+            {
+                "job": each.record.head.job,
+                "user": each.record.head.user,
+                "ended": each.record.head.ended,
+                "size": each.record.size,
+                "why": each.why,
+                "gone": each.record.head.job in done,
+            }
+            for each in found.going
+        ],
+        "size": found.size,
+        "stay": found.stays,
+        "pinned": found.pinned,
+        "unended": found.unended,
+        "damaged": found.damaged,
+        "problems": dict(found.problems),
+    }

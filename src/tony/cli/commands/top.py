@@ -1,0 +1,68 @@
+"""`tony top JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from tony import clock
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import knows_sequences, print_json, say_all
+from tony.cli.standing import report_of
+from tony.cli.text import columns_of, is_terminal, knows_unicode
+from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
+from tony.history.record import record_of
+from tony.jobs.measured import measured
+from tony.model.codec import Json
+
+
+@click.command("top")
+@job_argument
+@click.option("--sort", type=click.Choice([each.value for each in Sort]), default="task", help="By what it is sorted.")
+@click.option("--once", is_flag=True, help="Print the table once, also on a terminal.")
+@json_option("Print the numbers as JSON, once.")
+def command(job: str, sort: str, once: bool, as_json: bool) -> None:
+    """Show what JOB's tasks use now, and how far they are; on a terminal until the job has ended.
+
+    Keys: c, m, g, p, t, s sort by processors, memory, GPUs, progress, task, state; q quits, and so does Ctrl-C. The job
+    goes on.
+    """
+    from tony.cli.top import Top, points_of
+
+    home, name = job_id(job)
+    record = record_of(home, name)
+    report = report_of(home, name)
+    order = Sort(sort)
+    if is_terminal(sys.stdout) and knows_sequences() and not (once or as_json or report.state.ended):
+
+        async def show() -> None:
+            await Top(home, record, sys.stdout, order).run()
+
+        asyncio.run(show())
+        return
+    tasks = [str(task) for task in record.spec.task_ids]
+    series = series_of_top(record.spec)
+    live = not report.state.ended
+    found = asyncio.run(measured(home.job(name), tasks, series, points_of(tasks), live=live))
+    rows = rows_of(report, record.spec, found)
+    if as_json:
+        print_json({"job": name, "state": report.state.value, "tasks": [_plain(row) for row in ordered(rows, order)]})
+        return
+    say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, unicode=knows_unicode(sys.stdout)))
+
+
+def _plain(row: Row) -> Json:
+    return {
+        "task": row.task,
+        "state": row.state,
+        "cpu": row.cpu,
+        "rss": row.rss,
+        "memory": row.limit,
+        "gpu": row.gpu,
+        "gpu_memory": row.gpu_memory,
+        "step": row.step,
+        "total": row.total,
+        "left": row.left,
+    }

@@ -1,0 +1,86 @@
+"""`tony waste`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tony import clock
+from tony.cli.commands.list import TimeParameter
+from tony.cli.options import home, json_option
+from tony.cli.output import print_json, say, say_all, warn
+from tony.cli.text import clock_time, columns_of, safe, table
+from tony.errors import TonyError
+
+if TYPE_CHECKING:
+    from tony.advice.waste import Hours, WeekOfWaste
+
+_HEADING = ("WEEK", "USER", "JOBS", "GPU-HOURS", "WASTED", "GB-HOURS", "WASTED", "MOST FOR", "WORST")
+#: Columns that go when the terminal is too narrow: most for, worst, jobs.
+_EXPENDABLE = (7, 8, 2)
+#: Looked back, unless something is said: four weeks.
+_USUAL = 28 * 86400.0
+
+
+@click.command("waste")
+@click.option("--since", type=TimeParameter(), help="Only jobs that ended since then: 2026-01-31, or 12h (ago).")
+@click.option("--user", help="Only this user's jobs.")
+@json_option("Print a list of weeks as JSON.")
+def command(since: float | None, user: str | None, as_json: bool) -> None:
+    """Show the hours of memory and GPUs that were held for nothing, by user and week; of the last four weeks.
+
+    Counted are memory beyond the highest peak and its headroom, GPUs that never computed, and all that was held while
+    work was done again, something restarted, or programs were over. `tony advise JOB` says what to do about it.
+    """
+    since = clock.wall() - _USUAL if since is None else since
+    weeks, unknown = _weeks(since, user)
+    if as_json:
+        print_json(list(weeks))
+    elif weeks:
+        say_all(table([_HEADING, *map(_row, weeks)], columns_of(), _EXPENDABLE))
+    else:
+        say(f"no jobs{f' of {safe(user)}' if user else ''} have ended since {clock_time(since)}")
+    if unknown:
+        warn(f"of {unknown} job{'' if unknown == 1 else 's'} it is not known what they held: no events were kept")
+
+
+def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
+    """The weeks, and of how many jobs nothing is known."""
+    from tony.advice.reading import read_run
+    from tony.advice.waste import by_week, waste_of
+    from tony.history.listing import scan
+
+    place, found, unknown = home(), [], 0
+    for head in scan(place).ended:
+        if (head.ended or head.submitted) < since or user not in (None, head.user):
+            continue
+        try:
+            found.append(waste_of(read_run(place.job(head.job))))
+        except TonyError:
+            unknown += 1
+    return by_week(found), unknown
+
+
+def _row(week: WeekOfWaste) -> tuple[str, ...]:
+    most = max(week.parts, key=lambda name: _weight(week.parts[name]), default="-")
+    return (
+        week.week,
+        safe(week.user),
+        str(week.jobs),
+        f"{week.held.gpu_hours:.1f}",
+        _part(week.wasted.gpu_hours, week.held.gpu_hours),
+        f"{week.held.gb_hours:.1f}",
+        _part(week.wasted.gb_hours, week.held.gb_hours),
+        most,
+        week.worst[0] if week.worst else "-",
+    )
+
+
+def _part(wasted: float, held: float) -> str:
+    return f"{wasted:.1f} ({100 * wasted / held:.0f} %)" if held else "-"
+
+
+def _weight(hours: Hours) -> tuple[float, float]:
+    return hours.gpu_hours, hours.gb_hours

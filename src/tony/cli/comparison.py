@@ -1,0 +1,134 @@
+"""Two jobs side by side, as lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tony.cli.sparks import NOTHING, number, unit_of
+from tony.cli.text import cut, safe, width
+from tony.jobs.comparing import Comparison, Setting, Side, Value, change
+from tony.model.metrics import Unit
+from tony.units import format_duration
+
+#: Columns of a value of a setting that are shown, at least and at most.
+_LEAST, _MOST = 16, 48
+
+Line = tuple[str, str, str, str]
+
+
+def comparison_text(found: Comparison, columns: int | None = None) -> list[str]:
+    """How they went, what differs in their settings, where their time went, what was measured."""
+    parts = [
+        ("", _facts(found)),
+        *([("time of tasks", _seconds(found))] if _seconds(found) else []),
+        *([("measured (median of the tasks' means)", _measures(found))] if found.measures else []),
+    ]
+    head = ("", safe(found.a.report.job), safe(found.b.report.job), "")
+    widths = _widths([head, *(line for _, lines in parts for line in lines)], columns)
+    text = _lines([head, *_facts(found)], widths)
+    text += _settings(found, columns)
+    for title, lines in parts[1:]:
+        text += ["", f"{title}:", *_lines(lines, widths)]
+    return text if columns is None else [cut(line, columns) for line in text]
+
+
+def _widths(lines: Sequence[Line], columns: int | None) -> list[int]:
+    most = _MOST if columns is None else max(_LEAST, min(_MOST, (columns - 30) // 2))
+    label = max(width(line[0]) for line in lines)
+    return [label, *(min(most, max(width(line[place]) for line in lines)) for place in (1, 2))]
+
+
+def _lines(lines: Sequence[Line], widths: Sequence[int]) -> list[str]:
+    return ["  ".join([*map(_padded, line[:3], widths), line[3]]).rstrip() for line in lines]
+
+
+def _padded(text: str, columns: int) -> str:
+    text = cut(text, columns)
+    return text + " " * (columns - width(text))
+
+
+def _facts(found: Comparison) -> list[Line]:
+    def line(label: str, of: Callable[[Side], str], value: Callable[[Side], float | None] = lambda side: None) -> Line:
+        return label, safe(of(found.a)), safe(of(found.b)), change(value(found.a), value(found.b))
+
+    return [
+        line("name", lambda side: side.report.name),
+        line("state", lambda side: side.report.state.value),
+        line("took", lambda side: _duration(side.took), lambda side: side.took),
+        line("goodput", lambda side: number(side.goodput, Unit.SHARE), lambda side: side.goodput),
+        line("tasks", lambda side: str(len(side.report.tasks))),
+        line("sessions", lambda side: str(side.report.session)),
+        line("restarts", lambda side: str(side.restarts)),
+        line("first cause", lambda side: side.report.failure.cause if side.report.failure else NOTHING),
+        line("GPU-hours", lambda side: _hours(side.gpu_hours), lambda side: side.gpu_hours),
+        line("GB-hours", lambda side: _hours(side.gb_hours), lambda side: side.gb_hours),
+        line("core-hours", lambda side: _hours(side.core_hours), lambda side: side.core_hours),
+    ]
+
+
+def _seconds(found: Comparison) -> list[Line]:
+    """What is something in either; what is not known of one is said so."""
+    return [
+        (name, _duration(mine), _duration(theirs), change(mine, theirs))
+        for name, mine, theirs in ((each, found.a.seconds[each], found.b.seconds[each]) for each in found.a.seconds)
+        if mine or theirs
+    ]
+
+
+def _measures(found: Comparison) -> list[Line]:
+    return [
+        (
+            safe(f"{each.role} {each.series}"),
+            number(each.a, unit_of(each.series)),
+            number(each.b, unit_of(each.series)),
+            change(each.a, each.b),
+        )
+        for each in found.measures
+    ]
+
+
+def _settings(found: Comparison, columns: int | None) -> list[str]:
+    """Each on lines of its own: values may be long, and where they were set counts."""
+    if found.settings is None:
+        return ["", "settings: those of one of them are not known"]
+    same = f"{found.same} are the same"
+    if not found.settings:
+        return ["", f"settings: all {same}"]
+    lines = ["", f"settings ({len(found.settings)} differ, {same}):"]
+    alone = _roles_of_one(found)
+    lines += [f"  roles.{safe(role)}: only {which}" for role, which in alone.items()]
+    for each in found.settings:
+        if _role_of(each.key) not in alone:
+            lines += _setting(each, columns)
+    return lines
+
+
+def _role_of(key: str) -> str:
+    parts = key.split(".")
+    return parts[1] if parts[0] == "roles" and len(parts) > 2 else ""
+
+
+def _roles_of_one(found: Comparison) -> dict[str, str]:
+    """Role -> which of the two has it, for roles that the other one does not have."""
+    first, second = ({task.role for task in side.report.tasks} for side in (found.a, found.b))
+    only = {"the first has it": first - second, "the second has it": second - first}
+    return {role: which for which, roles in only.items() for role in sorted(roles)}
+
+
+def _setting(each: Setting, columns: int | None) -> list[str]:
+    one = f"  {safe(each.key)}: {_value(each.a)} -> {_value(each.b)}"
+    if columns is None or width(one) <= columns:
+        return [one]
+    return [f"  {safe(each.key)}:", f"    {_value(each.a)}", f" -> {_value(each.b)}"]
+
+
+def _value(value: Value | None) -> str:
+    return "nothing" if value is None else safe(f"{value[0]} ({value[1]})")
+
+
+def _duration(seconds: float | None) -> str:
+    return NOTHING if seconds is None else format_duration(max(0.0, seconds))
+
+
+def _hours(hours: float | None) -> str:
+    return NOTHING if hours is None else f"{hours:.3g}"

@@ -1,0 +1,73 @@
+"""Numbers in few columns: spark lines, and values with their units. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tony.model.amounts import Style, amount
+from tony.model.metrics import Unit, series_of
+from tony.units import format_size
+
+_BARS = "▁▂▃▄▅▆▇█"
+_DIGITS = "01234567"
+#: Where nothing is known.
+NOTHING = "-"
+
+
+def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False) -> str:
+    """Values in the order of time as one line of bars; `_` where there is none, digits where there are no bars.
+
+    Args:
+        from_zero: the lowest bar stands for 0 and not for the least of the values, unless one of them is below.
+    """
+    bins = _in_bins(values, columns)
+    known = [value for value in bins if value is not None]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    if from_zero:
+        low = min(0.0, low)
+    signs = _BARS if unicode else _DIGITS
+    return "".join("_" if value is None else signs[_level(value, low, high)] for value in bins)
+
+
+def _level(value: float, low: float, high: float) -> int:
+    if high <= low:
+        return 0
+    share = value / (high - low) - low / (high - low)  # not the difference first: it may be too large for a float
+    return min(len(_BARS) - 1, max(0, int(share * len(_BARS)))) if math.isfinite(share) else 0
+
+
+def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]:
+    """Means of as many neighbours each as it takes."""
+    if columns <= 0:
+        return []
+    finite = [value if value is not None and math.isfinite(value) else None for value in values]
+    if len(finite) <= columns:
+        return finite
+    bins: list[float | None] = []
+    for number in range(columns):
+        first = number * len(finite) // columns
+        mine = [value for value in finite[first : (number + 1) * len(finite) // columns] if value is not None]
+        bins.append(math.fsum(value / len(mine) for value in mine) if mine else None)
+    return bins
+
+
+def number(value: float | None, unit: Unit) -> str:
+    """A number that was measured, with its unit, for people: `1.5g`, `45 %`, `12.5`."""
+    return amount(value, unit, _STYLE)
+
+
+def unit_of(name: str) -> Unit:
+    """What a series counts."""
+    series = series_of(name)
+    return series.unit if series else Unit.NONE
+
+
+def _size(value: float) -> str:
+    return format_size(round(value)).replace(" bytes", "b")
+
+
+#: Columns are narrow, and a terminal may know ASCII alone.
+_STYLE = Style(nothing=NOTHING, size=_size, whole=str, cores="", degrees=" C")

@@ -1,0 +1,331 @@
+"""A job's timeline as lines of text: a row for each task, or a lane for several. Pure: size and alphabet are arguments.
+
+A column stands for a stretch of time. Of a task it shows what that did longest meanwhile; of a lane the same over all
+of its tasks. What happened at a moment stands above all that, so that one death among ten thousand tasks is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+
+from tony.cli.text import cut, safe, width
+from tony.dataclass import dataclass
+from tony.history.timeline import Happened, Mark, Span, Timeline, What
+from tony.model.ids import TaskId
+from tony.units import format_duration
+
+#: Tasks that have a row of their own; of more, several share a lane.
+ALONE = 50
+#: Lanes of a job with more.
+_LANES = 40
+#: Columns that a picture has at least, and that the names beside it have at most.
+_LEAST, _LABEL = 20, 28
+#: Columns between two times of the axis.
+_TICK = 12
+#: What happened is told in so many lines at most.
+_TOLD = 12
+_UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alphabet:
+    """Characters of a picture: of what tasks do, of what happened, of the axis."""
+
+    states: Mapping[What, str]
+    marks: Mapping[Happened, str]
+    dash: str
+    tick: str
+
+
+UNICODE = Alphabet(
+    states={
+        What.WAITING: "·",
+        What.SET_UP: "▂",
+        What.RENDEZVOUS: "▄",
+        What.RUNNING: "█",
+        What.STOPPING: "▓",
+        What.IDLE: "▁",
+        What.GONE: " ",
+    },
+    marks={
+        Happened.DEATH: "✗",
+        Happened.FAILURE: "!",
+        Happened.RESTART: "↻",
+        Happened.ATTEMPT: "⇄",
+        Happened.COMMAND: "?",
+        Happened.CHECKPOINT: "◆",
+    },
+    dash="─",
+    tick="┬",
+)
+ASCII = Alphabet(
+    states={
+        What.WAITING: ".",
+        What.SET_UP: ":",
+        What.RENDEZVOUS: "-",
+        What.RUNNING: "#",
+        What.STOPPING: "%",
+        What.IDLE: "_",
+        What.GONE: " ",
+    },
+    marks={
+        Happened.DEATH: "X",
+        Happened.FAILURE: "!",
+        Happened.RESTART: "R",
+        Happened.ATTEMPT: "A",
+        Happened.COMMAND: "?",
+        Happened.CHECKPOINT: "C",
+    },
+    dash="-",
+    tick="+",
+)
+#: Words of the legend, in the order of a task's life.
+_STATES = {
+    What.WAITING: "waiting for a container",
+    What.SET_UP: "set-up",
+    What.RENDEZVOUS: "waiting for the others",
+    What.RUNNING: "running",
+    What.STOPPING: "stopping",
+    What.IDLE: "over, container still held",
+}
+#: Those of marks; the first of them hide the others where several fall into one column.
+_MARKS = {
+    Happened.DEATH: "death",
+    Happened.FAILURE: "failure",
+    Happened.RESTART: "restart",
+    Happened.ATTEMPT: "another application master",
+    Happened.COMMAND: "somebody's order",
+    Happened.CHECKPOINT: "checkpoint",
+}
+_COLOURS: Mapping[What | Happened, str] = {
+    What.WAITING: "yellow",
+    What.SET_UP: "blue",
+    What.RENDEZVOUS: "cyan",
+    What.RUNNING: "green",
+    What.STOPPING: "magenta",
+    What.IDLE: "bright_black",
+    Happened.DEATH: "bright_red",
+    Happened.FAILURE: "bright_red",
+    Happened.RESTART: "bright_yellow",
+    Happened.ATTEMPT: "bright_yellow",
+    Happened.COMMAND: "bright_white",
+    Happened.CHECKPOINT: "bright_blue",
+}
+#: A character with what it stands for.
+_Cell = What | Happened
+#: Puts a colour onto text.
+Paint = Callable[[str, str], str]
+
+
+def timeline_text(
+    line: Timeline,
+    columns: int,
+    alphabet: Alphabet = UNICODE,
+    paint: Paint = lambda text, colour: text,
+    tasks: frozenset[str] | None = None,
+    alone: int | None = ALONE,
+) -> list[str]:
+    """The picture, below it what happened, and what the characters mean.
+
+    Args:
+        columns: of the terminal.
+        paint: gives text a colour, for terminals that have any.
+        tasks: those that are shown; None for all.
+        alone: so many tasks have rows of their own, of more several share a lane; None: each has one.
+    """
+    shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
+    lanes = _lanes(list(shown), alone)
+    label = min(_LABEL, max((width(name) for name, _ in lanes), default=0), max(8, columns // 3))
+    label = max(label, len("sessions"))
+    room = max(_LEAST, columns - label - 2)
+    scale = _Scale(line.until, room)
+    marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
+    used: set[_Cell] = set()
+
+    def drawn(name: str, cells: Sequence[_Cell]) -> str:
+        used.update(cells)
+        return f"{_padded(name, label)}  {_painted(cells, alphabet, paint)}".rstrip()
+
+    rows = [f"{' ' * label}  {text}".rstrip() for text in _axis(scale, alphabet)]
+    if len(line.sessions) > 1:
+        rows.append(f"{_padded('sessions', label)}  {_sessions(line, scale)}".rstrip())
+    general = [mark for mark in marks if not mark.task]
+    if general:
+        rows.append(drawn("job", _with_marks([What.GONE] * room, general, scale)))
+    for name, members in lanes:
+        mine = set(members)
+        cells = _cells([span for member in members for span in shown[member]], scale)
+        rows.append(drawn(name, _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
+    return [*rows, "", *_legend(used, alphabet, paint, columns), *_told(marks, columns)]
+
+
+def headline(line: Timeline, state: str, name: str) -> str:
+    """The job on one line."""
+    took = f"{'took' if line.ended is not None else 'for'} {format_duration(max(0.0, line.until))}"
+    sessions = f"  {len(line.sessions)} sessions" if len(line.sessions) > 1 else ""
+    return safe(f"{line.job}  {name}  {state}  {took}{sessions}")
+
+
+# --- time and columns -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    until: float
+    room: int
+
+    @property
+    def step(self) -> float:
+        """Seconds of a column."""
+        return max(self.until, 1e-3) / self.room
+
+    def column(self, at: float) -> int:
+        """Where a moment is."""
+        return min(self.room - 1, max(0, int(at / self.step)))
+
+
+def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
+    """Times, and below them a line with their places."""
+    wanted = max(scale.until, 1e-3) / max(1, scale.room // _TICK)
+    fallback = _UNITS[-1] * max(1, -int(-wanted // _UNITS[-1]))
+    unit = wanted if wanted < 1 else next((each for each in _UNITS if each >= wanted), fallback)
+    times, line = [" "] * scale.room, [alphabet.dash] * scale.room
+    at = 0.0
+    while at <= scale.until:
+        place, text = scale.column(at), "0" if at == 0 else format_duration(at)
+        if place + len(text) <= scale.room:
+            times[place : place + len(text)] = text
+            line[place] = alphabet.tick
+        at += unit
+    return ["".join(times), "".join(line)]
+
+
+def _sessions(line: Timeline, scale: _Scale) -> str:
+    """The number of each session where it begins; of those that begin too close together, the first ones."""
+    cells = [" "] * scale.room
+    free = 0
+    for session in line.sessions:
+        place, text = scale.column(session.since), f"|{session.number}"
+        if place >= free and place + len(text) <= scale.room:
+            cells[place : place + len(text)] = text
+            free = place + len(text) + 1
+    return "".join(cells)
+
+
+def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
+    """What was done longest in each column."""
+    if scale.room <= 0:
+        return []
+    # Of each kind of state, where it begins and ends in whole columns, and what is left of the two at its edges.
+    sums: dict[What, list[float]] = {what: [0.0] * (scale.room + 1) for what in What}
+    edges: dict[What, list[float]] = {what: [0.0] * (scale.room + 1) for what in What}
+    for span in spans:
+        first, last = span.since / scale.step, min(span.until / scale.step, float(scale.room))
+        left, right = scale.column(span.since), scale.column(max(span.since, span.until - 1e-9))
+        if left == right:
+            edges[span.what][left] += last - first
+            continue
+        edges[span.what][left] += left + 1 - first
+        edges[span.what][right] += last - right
+        sums[span.what][left + 1] += 1.0
+        sums[span.what][right] -= 1.0
+    cells: list[_Cell] = [What.GONE] * scale.room
+    running = dict.fromkeys(What, 0.0)
+    for place in range(scale.room):
+        best = 1e-9
+        for what in What:
+            running[what] += sums[what][place]
+            amount = running[what] + edges[what][place]
+            if what is What.GONE:
+                amount *= 0.5  # where half of a lane does something, that is what is seen
+            if amount > best:
+                best, cells[place] = amount, what
+    return cells
+
+
+def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) -> list[_Cell]:
+    found = list(cells)
+    rank = {kind: number for number, kind in enumerate(_MARKS)}
+    for mark in marks:
+        place = scale.column(mark.at)
+        there = found[place]
+        if not isinstance(there, Happened) or rank[mark.what] < rank[there]:
+            found[place] = mark.what
+    return found
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _lanes(tasks: Sequence[str], alone: int | None) -> list[tuple[str, list[str]]]:
+    """Each row's name and its tasks."""
+    if alone is None or len(tasks) <= alone:
+        return [(task, [task]) for task in tasks]
+    size = -(-len(tasks) // _LANES)
+    lanes: list[tuple[str, list[str]]] = []
+    for _, group in groupby(tasks, key=lambda task: task.rpartition(":")[0]):
+        members = list(group)
+        for at in range(0, len(members), size):
+            lane = members[at : at + size]
+            last = TaskId.parse(lane[-1]).index
+            lanes.append((lane[0] if len(lane) == 1 else f"{lane[0]}-{last}", lane))
+    return lanes
+
+
+def _padded(text: str, columns: int) -> str:
+    """A name in its column; of a long one the end is kept, in which names differ."""
+    text = safe(text)
+    if width(text) > columns:
+        text = ".." + text[2 - columns :]
+    return text + " " * (columns - width(text))
+
+
+def _painted(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
+    last = len(cells)
+    while last and cells[last - 1] is What.GONE:
+        last -= 1
+    pieces = []
+    for cell, run in groupby(cells[:last]):
+        text = _sign(cell, alphabet) * len(list(run))
+        pieces.append(paint(text, _COLOURS[cell]) if cell in _COLOURS else text)
+    return "".join(pieces)
+
+
+def _sign(cell: _Cell, alphabet: Alphabet) -> str:
+    return alphabet.states[cell] if isinstance(cell, What) else alphabet.marks[cell]
+
+
+def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
+    """What is to be seen in the picture, and nothing else."""
+    lines: list[str] = []
+    taken = 0
+    for cell, word in (*_STATES.items(), *_MARKS.items()):
+        if cell not in used:
+            continue
+        sign = _sign(cell, alphabet)
+        if not lines or taken + len(word) + 4 > columns:
+            lines.append("")
+            taken = 0
+        else:
+            lines[-1] += "  "
+            taken += 2
+        lines[-1] += f"{paint(sign, _COLOURS[cell])} {word}"
+        taken += len(word) + 2
+    return lines
+
+
+def _told(marks: Sequence[Mark], columns: int) -> list[str]:
+    """What happened, in words: checkpoints are only counted."""
+    worth = [mark for mark in marks if mark.what is not Happened.CHECKPOINT]
+    saved = len(marks) - len(worth)
+    lines = [""] if marks else []
+    for mark in worth[:_TOLD]:
+        who = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
+        note = f": {mark.note}" if mark.note else ""
+        lines.append(cut(safe(f"{format_duration(max(0.0, mark.at)):>10}  {who}{_MARKS[mark.what]}{note}"), columns))
+    if len(worth) > _TOLD:
+        lines.append(f"{'':>10}  and {len(worth) - _TOLD} more: tony events")
+    if saved:
+        lines.append(f"{'':>10}  {saved} checkpoint{'s' if saved != 1 else ''}")
+    return lines

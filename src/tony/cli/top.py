@@ -1,0 +1,122 @@
+"""`tony top` on a terminal: drawn again as the job changes, to its end, or until somebody has seen enough."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TextIO
+
+from tony import clock
+from tony.cli.live_view import coloured
+from tony.cli.output import colours
+from tony.cli.pressed import pressed
+from tony.cli.redrawn import Redrawn
+from tony.cli.text import knows_unicode, size_of
+from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
+from tony.jobs.following import first_error, reports
+from tony.jobs.measured import measured, newest
+from tony.model.layout import Home
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.protocol.messages import Points
+
+#: Tasks up to which the last points of each are asked for, and not the very last one only.
+_FEW = 100
+#: Seconds between two questions for what was measured; of large jobs a thousandth of the number of tasks.
+_EVERY, _PER_TASK = 2.0, 0.001
+#: Seconds between two drawings, at least.
+_CALM = 0.1
+
+
+def points_of(tasks: Sequence[str]) -> int:
+    """How many points of each series are worth asking for."""
+    return SPARK if len(tasks) <= _FEW else 1
+
+
+class Top:
+    """The table of a job that lives.
+
+    Args:
+        stream: a terminal that knows sequences.
+    """
+
+    def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: Sort) -> None:
+        self._home, self._record, self._stream, self._sort = home, record, stream, sort
+        self._tasks = [str(task) for task in record.spec.task_ids]
+        self._series = series_of_top(record.spec)
+        self._table = Redrawn(stream)
+        self._report: JobReport | None = None
+        self._points: list[Points] = []
+        self._changed = asyncio.Event()
+        self._quit = False
+        self._notice = ""
+
+    async def run(self) -> None:
+        """Until the job has ended, or somebody quits. The last table stays."""
+        with pressed(self._heed):
+            try:
+                with first_error():
+                    async with asyncio.TaskGroup() as group:
+                        beside = [group.create_task(self._follow()), group.create_task(self._measure())]
+                        await self._show()
+                        for task in beside:
+                            task.cancel()
+            finally:
+                self._table.leave()
+
+    async def _follow(self) -> None:
+        async with aclosing(reports(self._home, self._record.job_id, self._told, ages=True)) as stream:
+            async for self._report in stream:
+                self._notice = ""
+                self._changed.set()
+
+    async def _measure(self) -> None:
+        folder = self._home.job(self._record.job_id)
+        most = points_of(self._tasks)
+        self._points = await measured(folder, self._tasks, self._series, most, live=True)
+        while True:
+            self._changed.set()
+            await asyncio.sleep(max(_EVERY, _PER_TASK * len(self._tasks)))
+            self._points = await newest(folder, self._tasks, self._series, most) or self._points
+
+    async def _show(self) -> None:
+        while not self._quit:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):  # the window may have changed, and seconds pass
+                    await self._changed.wait()
+            self._changed.clear()
+            if self._report is not None:
+                self._draw(self._report)
+                if self._report.state.ended:
+                    return
+            await asyncio.sleep(_CALM)
+
+    def _draw(self, report: JobReport) -> None:
+        size = size_of(self._stream)
+        ended = report.state.ended
+        rows = top_table(
+            report,
+            rows_of(report, self._record.spec, self._points),
+            clock.wall(),
+            size.columns - 1,
+            size.lines - 1 - bool(self._notice),
+            self._sort,
+            unicode=knows_unicode(self._stream),
+            keys=not ended,
+        )
+        if self._notice and not ended:
+            rows.append(self._notice[: size.columns - 1])
+        self._table.draw(rows[: size.lines - 1], paint=coloured if colours(self._stream) else lambda row: row)
+
+    def _heed(self, key: str) -> None:
+        if key in ("q", "Q"):
+            self._quit = True
+        chosen = next((each for each in Sort if each.value[0] == key.lower()), None)
+        self._sort = chosen or self._sort
+        self._changed.set()
+
+    def _told(self, text: str) -> None:
+        self._notice = " ".join(text.split())
+        self._changed.set()

@@ -1,0 +1,234 @@
+"""What a job's tasks use now, and how far they are, as rows. Pure: time and size are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+
+from tony.cli.sparks import NOTHING, number, spark
+from tony.cli.text import age, cut, safe, table
+from tony.dataclass import dataclass
+from tony.jobs.measured import last
+from tony.model.job import JobSpec
+from tony.model.metrics import Unit
+from tony.model.report import JobReport, TaskReport
+from tony.protocol.messages import Points
+from tony.units import format_duration
+
+#: Columns of a spark line, and points that are asked for.
+SPARK = 12
+_HEADING = ("TASK", "STATE", "CPU", "", "MEMORY", "", "GPU", "", "GPU MEM", "STEP", "PROGRESS", "LEFT")
+_GPU = (6, 7, 8)
+_SPARKS = (3, 5, 7)
+#: Columns that go when the terminal is too narrow, first to go first.
+_EXPENDABLE = (5, 7, 3, 8, 11, 9)
+
+
+class Sort(Enum):
+    """By what rows are sorted; the first letter is the key that chooses it."""
+
+    TASK = "task"
+    STATE = "state"
+    CPU = "cpu"
+    MEMORY = "memory"
+    GPU = "gpu"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One task; a number that is not known is None.
+
+    Attributes:
+        cpu: cores in use; limit: bytes that it may use.
+        gpu: share of time in which its devices computed, on average; gpu_memory: bytes, of all of them.
+        left: seconds to its last step, if it goes on as lately.
+        cpus, rsss, gpus: the same lately.
+    """
+
+    task: str
+    state: str
+    cpu: float | None = None
+    rss: float | None = None
+    limit: int = 0
+    gpu: float | None = None
+    gpu_memory: float | None = None
+    step: float | None = None
+    total: float | None = None
+    left: float | None = None
+    cpus: Sequence[float] = ()
+    rsss: Sequence[float] = ()
+    gpus: Sequence[float] = ()
+
+    @property
+    def share(self) -> float | None:
+        """Of its steps that are made."""
+        return None if not self.total or self.step is None else min(1.0, max(0.0, self.step / self.total))
+
+
+def series_of_top(spec: JobSpec) -> tuple[str, ...]:
+    """Names of what is shown."""
+    most = max((role.resources.gpus for role in spec.effective_roles.values()), default=0)
+    devices = [f"gpu{device}.{name}" for device in range(most) for name in ("util", "memory")]
+    return ("cpu", "rss", "step", "total", *devices)
+
+
+def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points]) -> list[Row]:
+    """Each task with what was measured of it last. Of one that does not run its steps alone count."""
+    of: dict[str, dict[str, Points]] = {}
+    for points in measured:
+        of.setdefault(points.task, {})[points.series] = points
+    limits = {name: role.resources.memory for name, role in spec.effective_roles.items()}
+    return [_row(task, of.get(task.task, {}), limits.get(task.role, 0), report) for task in report.tasks]
+
+
+def _row(task: TaskReport, found: Mapping[str, Points], limit: int, report: JobReport) -> Row:
+    step, total = last(found.get("step")), last(found.get("total"))
+    shown = found if task.pid is not None or report.state.ended else {}
+    devices = [points for name, points in shown.items() if name.startswith("gpu")]
+    utils = [points for points in devices if points.series.endswith(".util") and points.mean]
+    memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
+    return Row(
+        task=task.task,
+        state=task.state.value,
+        cpu=last(shown.get("cpu")),
+        rss=last(shown.get("rss")),
+        limit=limit,
+        gpu=sum(points.mean[-1] for points in utils) / len(utils) if utils else None,
+        gpu_memory=sum(memories) if memories else None,
+        step=step,
+        total=total,
+        left=None if report.state.ended or task.pid is None else _left(found.get("step"), total),
+        cpus=shown["cpu"].mean if "cpu" in shown else (),
+        rsss=shown["rss"].mean if "rss" in shown else (),
+        gpus=[sum(values) / len(values) for values in zip(*(points.mean for points in utils), strict=False)],
+    )
+
+
+def _left(steps: Points | None, total: float | None) -> float | None:
+    """From the steps lately made; a program that began anew counts from there."""
+    if steps is None or total is None or len(steps.at) < 2:
+        return None
+    first = max((n for n in range(1, len(steps.mean)) if steps.mean[n] < steps.mean[n - 1]), default=0)
+    made, took = steps.mean[-1] - steps.mean[first], steps.at[-1] - steps.at[first]
+    return max(0.0, total - (last(steps) or 0.0)) * took / made if made > 0 and took > 0 else None
+
+
+_KEYS: Mapping[Sort, Callable[[Row], float]] = {
+    Sort.CPU: lambda row: -1.0 if row.cpu is None else row.cpu,
+    Sort.MEMORY: lambda row: -1.0 if row.rss is None else row.rss,
+    Sort.GPU: lambda row: -1.0 if row.gpu is None else row.gpu,
+    Sort.PROGRESS: lambda row: -1.0 if row.step is None else row.step,
+}
+
+
+def ordered(rows: Sequence[Row], sort: Sort) -> list[Row]:
+    """The largest first; those who are least far first; tasks and states in their own order."""
+    if sort is Sort.TASK:
+        return list(rows)
+    if sort is Sort.STATE:
+        return sorted(rows, key=lambda row: row.state)
+    return sorted(rows, key=_KEYS[sort], reverse=sort is not Sort.PROGRESS)
+
+
+def top_table(
+    report: JobReport,
+    rows: Sequence[Row],
+    now: float,
+    columns: int | None,
+    lines: int | None,
+    sort: Sort = Sort.TASK,
+    *,
+    unicode: bool = True,
+    keys: bool = False,
+) -> list[str]:
+    """The job on a line, all of it on another, then a row for each task as far as there is room.
+
+    Args:
+        lines: that there is room for; None for all.
+        keys: say below which keys do what.
+    """
+    head = [_headline(report, now), _sums(rows)]
+    foot = (
+        [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in Sort)}, q quit"]
+        if keys
+        else []
+    )
+    if report.waiting:
+        head.append(safe(report.waiting))
+    room = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
+    chosen = ordered(rows, sort)
+    if room is not None and len(chosen) > room:
+        chosen = chosen[: max(1, room - 1)]
+        foot.insert(0, f"and {len(rows) - len(chosen)} more")
+    cells = [_HEADING, *(_cells(row, unicode=unicode) for row in chosen)]
+    gone = {*(() if any(row.gpu is not None for row in chosen) else _GPU)}
+    gone |= {
+        place for place in range(2, len(_HEADING)) if not any(row[place] not in ("", NOTHING) for row in cells[1:])
+    }
+    kept = [place for place in range(len(_HEADING)) if place not in gone]
+    drop = [kept.index(place) for place in _EXPENDABLE if place in kept]
+    made = table([[row[place] for place in kept] for row in cells], columns, drop)
+    text = [*head, *made, *foot]
+    return text if columns is None else [cut(line, columns) for line in text]
+
+
+def _headline(report: JobReport, now: float) -> str:
+    until = report.ended if report.ended is not None else now
+    word = "after" if report.ended is not None else "for"
+    took = f" {word} {age(report.submitted, until)}" if report.submitted is not None else ""
+    session = f"  session {report.session}" if report.session else ""
+    return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
+
+
+def _sums(rows: Sequence[Row]) -> str:
+    """All tasks together; a gang is as far as the slowest of those that say how far they are."""
+    running = [row for row in rows if row.state == "running"]
+    said = [f"{len(running)} of {len(rows)} run"]
+    cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
+    gpu = [row.gpu for row in rows if row.gpu is not None]
+    if cpu:
+        said.append(f"{number(sum(cpu), Unit.CORES)} cores")
+    if rss:
+        said.append(f"{number(sum(rss), Unit.BYTES)} of memory")
+    if gpu:
+        said.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
+    shares = [row for row in rows if row.share is not None]
+    if shares:
+        slowest = min(shares, key=lambda row: row.share or 0.0)
+        left = "" if slowest.left is None else f", {format_duration(slowest.left)} left"
+        said.append(f"{number(slowest.share, Unit.SHARE)} done{left}")
+    return ", ".join(said)
+
+
+def _cells(row: Row, *, unicode: bool) -> tuple[str, ...]:
+    def lately(values: Sequence[float]) -> str:
+        return spark(values[-SPARK:], SPARK, unicode=unicode, from_zero=True) if len(values) > 1 else ""
+
+    memory = number(row.rss, Unit.BYTES)
+    if row.rss is not None and row.limit:
+        memory += f" {100 * row.rss / row.limit:.0f}%"
+    steps = number(row.step, Unit.COUNT)
+    if row.total:
+        steps += f"/{number(row.total, Unit.COUNT)}"
+    return (
+        safe(row.task),
+        row.state,
+        number(row.cpu, Unit.CORES),
+        lately(row.cpus),
+        memory,
+        lately(row.rsss),
+        number(row.gpu, Unit.SHARE),
+        lately(row.gpus),
+        number(row.gpu_memory, Unit.BYTES),
+        steps,
+        _bar(row.share, unicode=unicode),
+        NOTHING if row.left is None else format_duration(row.left),
+    )
+
+
+def _bar(share: float | None, *, unicode: bool) -> str:
+    if share is None:
+        return NOTHING
+    full = int(10 * share)
+    return f"{('█' if unicode else '#') * full}{('░' if unicode else '.') * (10 - full)} {100 * share:.0f}%"

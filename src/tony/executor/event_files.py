@@ -1,0 +1,186 @@
+"""TensorBoard's event files: just what is needed to know how far a program is, and its loss. Pure.
+
+Facts: a TFRecord is length (uint64), masked CRC32C of those 8 bytes, data, masked CRC32C of the data, all little-endian
+(tensorflow/core/lib/io/record_writer.h). The data is an Event (tensorflow/core/util/event.proto: 2 step, 5 summary); a
+Summary has values (1), each with tag (1) and simple_value (2), or a tensor (8) of one number (framework/summary.proto,
+framework/tensor.proto).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+
+from tony.dataclass import dataclass
+
+#: Bytes of a record that can be a scalar: pictures and histograms are passed over.
+_LONGEST = 16 << 10
+HEAD = 12
+_HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
+_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+#: Types of tensors (framework/types.proto) whose bytes we read: DT_FLOAT, DT_DOUBLE.
+_TYPES = {1: _FLOAT, 2: _DOUBLE}
+_LENGTH_LIMIT = 1 << 40
+
+
+class Damaged(ValueError):  # noqa: N818 - says what the file is
+    """The file is not what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """What one event says.
+
+    Attributes:
+        values: tag -> number.
+    """
+
+    step: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its data, and what is said to be its sum."""
+
+    data: bytes
+    crc: int
+
+    def scalars(self) -> Scalars | None:
+        """What it says; None if it is no scalar, or damaged."""
+        if masked_crc(self.data) != self.crc:
+            return None
+        try:
+            return _event(self.data)
+        except (ValueError, IndexError, struct.error, UnicodeDecodeError):
+            return None
+
+
+def length_of(head: bytes) -> int:
+    """Bytes of the record's data.
+
+    Raises:
+        Damaged: this is no beginning of a record.
+    """
+    length, crc = _HEAD.unpack(head)
+    if length > _LENGTH_LIMIT or masked_crc(head[:8]) != crc:
+        raise Damaged("no record begins here")
+    return int(length)
+
+
+def is_short(length: int) -> bool:
+    """Whether a record may be a scalar."""
+    return length <= _LONGEST
+
+
+def record(body: bytes) -> Record:
+    """A record from what follows its head."""
+    return Record(body[:-4], _CRC.unpack(body[-4:])[0])
+
+
+# --- CRC32C -----------------------------------------------------------------------------------------------------------
+
+
+def _table() -> list[int]:
+    found = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        found.append(crc)
+    return found
+
+
+_TABLE = _table()
+
+
+def masked_crc(data: bytes) -> int:
+    """CRC32C (Castagnoli), masked as TFRecords have it."""
+    crc, table = 0xFFFFFFFF, _TABLE
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# --- protocol buffers -------------------------------------------------------------------------------------------------
+
+
+def _event(data: bytes) -> Scalars | None:
+    step, values = 0, {}
+    for number, value in _fields(data):
+        if number == 2 and isinstance(value, int):
+            step = value - (1 << 64) if value >> 63 else value
+        elif number == 5 and isinstance(value, bytes):
+            values.update(_summary(value))
+    return Scalars(step, values) if values and step >= 0 else None
+
+
+def _summary(data: bytes) -> dict[str, float]:
+    found = {}
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, bytes):
+            tag, scalar = _value(value)
+            if tag and scalar is not None and math.isfinite(scalar):
+                found[tag] = scalar
+    return found
+
+
+def _value(data: bytes) -> tuple[str, float | None]:
+    tag, scalar = "", None
+    for number, value in _fields(data):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            tag = value.decode()
+        elif number == 2 and len(value) == 4:
+            scalar = _FLOAT.unpack(value)[0]
+        elif number == 8:
+            scalar = _tensor(value)
+    return tag, scalar
+
+
+def _tensor(data: bytes) -> float | None:
+    """The number of a tensor that has just one."""
+    kind, found = 0, []
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, int):
+            kind = value
+        elif number == 5 and isinstance(value, bytes):
+            found += [each[0] for each in _FLOAT.iter_unpack(value)] if len(value) % 4 == 0 else []
+        elif number == 6 and isinstance(value, bytes):
+            found += [each[0] for each in _DOUBLE.iter_unpack(value)] if len(value) % 8 == 0 else []
+        elif number == 4 and isinstance(value, bytes) and kind in _TYPES and len(value) == _TYPES[kind].size:
+            found += _TYPES[kind].unpack(value)
+    return found[0] if len(found) == 1 else None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each field: whole numbers, or bytes."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(data, place)
+            yield key >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if kind == 2:
+            size, place = _varint(data, place)
+        if size is None or place + size > len(data):
+            raise ValueError("no field")
+        yield key >> 3, data[place : place + size]
+        place += size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, place
+    raise ValueError("no number")

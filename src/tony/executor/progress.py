@@ -1,0 +1,249 @@
+"""What a program tells of itself with `tony.progress` and `tony.checkpoint` (`tony.alongside`): heard and checked.
+
+It comes in datagrams, to a socket in the abstract namespace: it has no file that could be left behind, and no more
+programs of the same user can write to it than could to a file. Whatever comes may be nonsense, and as much as it likes:
+it is looked at no more often than a few times a second, and what makes no sense is nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from tony import clock
+from tony.dataclass import dataclass, field
+from tony.model.metrics import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
+
+log = logging.getLogger(__name__)
+
+#: Bytes of a datagram; a longer one is cut by the kernel, and refused.
+_LONGEST = 4096
+#: Datagrams that are taken at a time, and seconds until it is looked again.
+_AT_ONCE, _PAUSE = 64, 0.05
+#: Checkpoints that may wait until they are told.
+_MOST_SAVED = 256
+#: Seconds that a checkpoint may be old when it comes, or take.
+_OLDEST = 7 * 86400.0
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """How far a program is.
+
+    Attributes:
+        metrics: numbers of its own, by their full names: `user.loss`.
+    """
+
+    step: float | None = None
+    total: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def then(self, later: Advance) -> Advance:
+        """Both together: where they speak of the same, the later one."""
+        metrics = {**self.metrics, **later.metrics}
+        return Advance(
+            self.step if later.step is None else later.step,
+            self.total if later.total is None else later.total,
+            dict(list(metrics.items())[-MOST_OF_A_PROGRAM:]),
+        )
+
+    def values(self) -> dict[str, float]:
+        """By the names of `model/metrics.py`."""
+        counts = {"step": self.step, "total": self.total}
+        return {**{name: value for name, value in counts.items() if value is not None}, **self.metrics}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that was written, at time `at` of `tony.clock.monotonic`, within `took` seconds."""
+
+    step: int
+    at: float
+    took: float
+
+
+def parse(data: bytes, now: float) -> Advance | Checkpoint | None:
+    """One datagram; None for what makes no sense.
+
+    Args:
+        now: `tony.clock.monotonic`.
+    """
+    kind, *parts = data.decode("utf-8", "replace").split("\t")
+    try:
+        if kind == "p" and len(parts) >= 2:
+            return _advance(parts)
+        if kind == "c" and len(parts) == 3:
+            step, at, took = map(number, parts)
+            if step >= 0 and now - _OLDEST <= at and 0 <= took <= _OLDEST:
+                return Checkpoint(int(step), min(at, now), took)
+    except ValueError:
+        return None
+    return None
+
+
+def _advance(parts: list[str]) -> Advance:
+    step, total = number(parts[0]), number(parts[1]) if parts[1] else None
+    if step < 0 or (total is not None and total < 0):
+        raise ValueError("counts begin at 0")
+    metrics = {}
+    for part in parts[2:]:
+        name, _, value = part.rpartition("=")
+        with contextlib.suppress(ValueError):
+            metrics[own_name(name)] = number(value)
+        if len(metrics) == MOST_OF_A_PROGRAM:
+            break
+    return Advance(step, total, metrics)
+
+
+def own_name(name: str) -> str:
+    """The full name of a number of a program's own.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    if not NAME.fullmatch(name) or not NAME.fullmatch(full := OF_PROGRAMS + name):
+        raise ValueError(f"{name!r:.80} is no name of a series")
+    return full
+
+
+def number(text: str) -> float:
+    """A number that can be drawn.
+
+    Raises:
+        ValueError: it is none.
+    """
+    value = float(text)
+    if not math.isfinite(value) or abs(value) > 1e300:
+        raise ValueError("not a number to draw")
+    return value
+
+
+class Progress:
+    """What one try has told. Lives on the event loop.
+
+    Attributes:
+        name: of the socket, as `TONY_PROGRESS` has it.
+        refused: datagrams that made no sense.
+        first: the first step that it told, and when (`tony.clock.monotonic`); None before that.
+        stepped: when it told the newest one.
+    """
+
+    def __init__(self, trusts: Callable[[int, int], bool]) -> None:
+        """Listens.
+
+        Args:
+            trusts: whether a process (pid, uid) is one of the program's.
+
+        Raises:
+            OSError: there is no socket to be had.
+        """
+        self._trusts = trusts
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self.name = f"@tony-progress-{os.urandom(12).hex()}"
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._socket.bind("\0" + self.name[1:])
+        except OSError:
+            self._socket.close()
+            raise
+        self._resting: asyncio.TimerHandle | None = None
+        self._advance: Advance | None = None
+        self._saved: deque[Checkpoint] = deque(maxlen=_MOST_SAVED)
+        self.refused = 0
+        self.first: tuple[float, float] | None = None
+        self.stepped = 0.0
+
+    def begin(self) -> None:
+        """The program runs."""
+        self._resting = None
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def advance(self) -> Advance | None:
+        """The newest of what it has told since the last call."""
+        self.take()
+        found, self._advance = self._advance, None
+        return found
+
+    def saved(self) -> list[Checkpoint]:
+        """Checkpoints since the last call, oldest first."""
+        self.take()
+        found = list(self._saved)
+        self._saved.clear()
+        return found
+
+    def close(self) -> None:
+        """Takes what is there, and listens no more. May be called twice."""
+        if self._resting:
+            self._resting.cancel()
+        if self._socket.fileno() >= 0:
+            self.take()
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+
+    def _read(self) -> None:
+        """Something has come: takes it, and then leaves the rest for a while."""
+        loop = asyncio.get_running_loop()
+        self.take()
+        loop.remove_reader(self._socket)
+        self._resting = loop.call_later(_PAUSE, self.begin)
+
+    def take(self) -> None:
+        """Takes what is there."""
+        if self._socket.fileno() < 0:
+            return
+        now = clock.monotonic()
+        for _ in range(_AT_ONCE):
+            try:
+                data, about, flags, _ = self._socket.recvmsg(_LONGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except OSError:
+                return
+            told = parse(data, now) if self._is_ours(about) and not flags & socket.MSG_TRUNC else None
+            match told:
+                case Advance(step=step):
+                    if step is not None:
+                        self.first, self.stepped = self.first or (step, now), now
+                    self._advance = told if self._advance is None else self._advance.then(told)
+                case Checkpoint():
+                    self._saved.append(told)
+                case None:
+                    self.refused += 1
+
+    def _is_ours(self, about: list[tuple[int, int, bytes]]) -> bool:
+        for level, kind, data in about:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(data) == _CREDENTIALS.size:
+                pid, uid, _ = _CREDENTIALS.unpack(data)
+                return self._trusts(pid, uid)
+        return False
+
+
+class Trusted:
+    """Whose word counts: the same user's; from root, which may run programs as anybody, that of whoever has a marker.
+
+    Args:
+        marker: `TONY_TASK=...` as the program's environment has it.
+    """
+
+    def __init__(self, marker: str, has_marker: Callable[[int, bytes], bool]) -> None:
+        self._marker = marker.encode()
+        self._has_marker = has_marker
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, pid: int, uid: int) -> bool:
+        """Whether a process may tell."""
+        own = os.geteuid()
+        if uid == own or own != 0:
+            return uid == own
+        if len(self._known) > 1000:
+            self._known.clear()
+        if pid not in self._known:
+            self._known[pid] = self._has_marker(pid, self._marker)
+        return self._known[pid]

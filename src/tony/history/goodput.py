@@ -1,0 +1,375 @@
+"""Where a job's time went: each second of each task falls into exactly one bucket. Pure.
+
+What a task does is known from the event log (`timeline.py`). What its program does meanwhile is known from what that
+tells of itself: `tony.progress` and `tony.checkpoint`. Where only one task of a gang tells something, such as rank 0,
+that holds for the others of its session, too: they go in step. A try of a task that tells of steps at other times, and
+of none here, made none: it never came further than its warm-up. Where nobody tells, it is not known, and not guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+
+from tony.dataclass import dataclass, field
+from tony.errors import PlatformError
+from tony.history.marks import Checkpoint, Marks, Progress
+from tony.history.timeline import Shape, Span, Timeline, What
+from tony.model.job import GIB
+from tony.model.states import RoleKind
+
+HOUR = 3600.0
+#: Share of the whole by which the sum of the buckets may differ from it: numbers are rounded on the way.
+_ROUNDING = 1e-9
+
+
+class Bucket(Enum):
+    """What a second went into."""
+
+    QUEUE = "queue"  #: the scheduler had no room
+    ALLOCATE = "allocate"  #: it had, and the container was not there yet
+    SET_UP = "set-up"  #: the container was prepared; all that a setup role does
+    RENDEZVOUS = "rendezvous"  #: others were not ready yet
+    WARM_UP = "warm-up"  #: the program ran and had made no step yet
+    PRODUCTIVE = "productive"
+    CHECKPOINT = "checkpoint"  #: something was saved
+    REDONE = "redone"  #: steps that had been made before
+    RESTART = "restart"  #: from a failure until the program ran again
+    IDLE = "idle"  #: the program was over, and its container still held
+
+
+#: Those that only a program can tell: None where it does not.
+TOLD = (Bucket.WARM_UP, Bucket.CHECKPOINT, Bucket.REDONE)
+_BUCKETS = tuple(bucket.value for bucket in Bucket)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLedger:
+    """One task's seconds.
+
+    Attributes:
+        seconds: bucket -> seconds; None: not known, and part of `productive`.
+        held: the same, while it had a container.
+        whole: their sum: its time from the job's acceptance to its own end, without the time in which it was not its
+            turn.
+    """
+
+    task: str
+    role: str
+    seconds: Mapping[str, float | None]
+    held: Mapping[str, float | None]
+    whole: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """A job's seconds.
+
+    Attributes:
+        until: seconds since it was accepted, up to which this counts.
+        seconds: bucket -> task-seconds, over all tasks; None: not known of any task, and part of `productive`.
+        gpu_hours, gb_hours, core_hours: the same of what its containers held; GiB of memory.
+        whole, whole_gpu_hours, whole_gb_hours, whole_core_hours: their sums.
+        goodput: the productive share of the time in which containers were held; None before there was any.
+        told: whether programs have told of their steps.
+    """
+
+    until: float
+    tasks: tuple[TaskLedger, ...]
+    seconds: Mapping[str, float | None]
+    gpu_hours: Mapping[str, float | None]
+    gb_hours: Mapping[str, float | None]
+    core_hours: Mapping[str, float | None]
+    whole: float
+    whole_gpu_hours: float
+    whole_gb_hours: float
+    whole_core_hours: float
+    goodput: float | None
+    told: bool
+
+
+#: A span of time and what it went into.
+Piece = tuple[float, float, Bucket]
+
+
+def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
+    """Sums up a timeline.
+
+    Args:
+        marks: what its programs told; None if nothing of it is known.
+
+    Raises:
+        PlatformError: the buckets do not add up: a bug of ours.
+    """
+    told = Told(line, marks)
+    tasks = tuple(_of_task(name, spans, line, told) for name, spans in line.by_task())
+    held = _Sums()
+    for task in tasks:
+        held.add(task, line.roles[task.role])
+    seconds = {bucket: _sum(task.seconds[bucket] for task in tasks) for bucket in _BUCKETS}
+    while_held = {bucket: _sum(task.held[bucket] for task in tasks) for bucket in _BUCKETS}
+    whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_known(while_held))
+    made = Ledger(
+        until=line.until,
+        tasks=tasks,
+        seconds=seconds,
+        gpu_hours=held.gpus,
+        gb_hours=held.memory,
+        core_hours=held.cores,
+        whole=whole,
+        whole_gpu_hours=math.fsum(_known(held.gpus)),
+        whole_gb_hours=math.fsum(_known(held.memory)),
+        whole_core_hours=math.fsum(_known(held.cores)),
+        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / whole_held if whole_held else None,
+        told=told.steps,
+    )
+    check(made)
+    return made
+
+
+def check(made: Ledger) -> None:
+    """Holds the buckets to their sum.
+
+    Raises:
+        PlatformError: they do not add up.
+    """
+    for name, seconds, whole in [(task.task, task.seconds, task.whole) for task in made.tasks] + [
+        ("the job", made.seconds, made.whole)
+    ]:
+        found = math.fsum(_known(seconds))
+        wrong = any(value < 0 for value in _known(seconds))
+        if wrong or not math.isclose(found, whole, rel_tol=_ROUNDING, abs_tol=1e-6):
+            raise PlatformError(f"the times of {name} add up to {found} s of {whole} s: this is a bug of tony's")
+
+
+def pieces(spans: Sequence[Span], line: Timeline, marks: Marks | None = None) -> list[Piece]:
+    """One task's time in pieces, in order, each with its bucket; what is not its time is left out."""
+    return list(Told(line, marks).pieces(spans))
+
+
+# --- what programs told -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Words:
+    """What one try of a task told; or all of its tries in a session, for those who go in step with it.
+
+    Attributes:
+        silent: it would have told of steps, and did not make any.
+    """
+
+    progress: Progress | None = None
+    saved: list[Checkpoint] = field(default_factory=list)
+    silent: bool = False
+
+
+class Told:
+    """What is known of each try; of one that said nothing, by another of its gang.
+
+    Args:
+        marks: what programs told; None if nothing of it is known.
+
+    Attributes:
+        steps: somebody told of steps; saves: of checkpoints; unknown: the buckets that nobody told of.
+        unlisted: task -> seconds for checkpoints whose own times were not kept.
+    """
+
+    def __init__(self, line: Timeline, marks: Marks | None = None) -> None:
+        progress, saved = (marks.progress(), marks.checkpoints()) if marks else ((), ())
+        self._line = line
+        self._own: dict[tuple[str, int, int], _Words] = {}
+        #: (role or "", session) -> the first task of it that told of steps, and of checkpoints.
+        self._steps: dict[tuple[str, int], Progress] = {}
+        self._saves: dict[tuple[str, int], list[Checkpoint]] = {}
+        self._alone = {name for name, shape in line.roles.items() if shape.kind in (RoleKind.SIDECAR, RoleKind.SETUP)}
+        self.unlisted: dict[str, float] = {}
+        for each in progress:
+            self.unlisted[each.task] = self.unlisted.get(each.task, 0.0) + each.unlisted
+            if each.first_at >= 0:
+                self._words(each.task, each.session, each.try_).progress = each
+                for group in self._groups(each.task, each.session):
+                    self._steps.setdefault(group, each)
+        self._tellers = {each.task for each in progress if each.first_at >= 0}
+        #: Where one of them ran, whether it told something there or not.
+        self._heeded = {
+            group
+            for span in (line.spans if self._tellers else ())
+            if span.what is What.RUNNING and span.task in self._tellers
+            for group in self._groups(span.task, span.session)
+        }
+        for one in sorted(saved, key=lambda one: one.since):
+            self._words(one.task, one.session, one.try_).saved.append(one)
+            for group in self._groups(one.task, one.session):
+                others = self._saves.setdefault(group, [])
+                if not others or others[0].task == one.task:
+                    others.append(one)
+        self.steps = bool(self._steps)
+        self.saves = bool(self._saves) or any(self.unlisted.values())
+        of_steps = () if self.steps else (Bucket.WARM_UP.value, Bucket.REDONE.value)
+        self.unknown = frozenset((*of_steps, *(() if self.saves else (Bucket.CHECKPOINT.value,))))
+
+    def _words(self, task: str, session: int, try_: int) -> _Words:
+        return self._own.setdefault((task, session, try_), _Words())
+
+    def _groups(self, task: str, session: int) -> Sequence[tuple[str, int]]:
+        """In step with whom a task goes: its role first, then everybody who computes."""
+        role = _role(task)
+        return ((role, session),) if role in self._alone else ((role, session), ("", session))
+
+    def pieces(self, spans: Iterable[Span]) -> Iterator[Piece]:
+        """A task's spans in pieces, in order, each with its bucket; what is not its time is left out."""
+        return _pieces(spans, self._line, self)
+
+    def of(self, span: Span) -> _Words:
+        """What is known of the program that runs in a span."""
+        own = self._own.get((span.task, span.session, span.try_)) or _Words()
+        progress, saved = own.progress, own.saved
+        silent = progress is None and span.task in self._tellers
+        groups = self._groups(span.task, span.session)
+        for group in groups:
+            progress = progress or self._steps.get(group)
+            saved = saved or self._saves.get(group, [])
+        silent = silent or (progress is None and not self._heeded.isdisjoint(groups))
+        return _Words(progress, saved, silent)
+
+
+# --- one task ---------------------------------------------------------------------------------------------------------
+
+
+def _of_task(name: str, spans: Sequence[Span], line: Timeline, told: Told) -> TaskLedger:
+    # Of ten thousand tasks: by name, and only what there is anything of.
+    seconds: dict[str, list[float]] = {}
+    held: dict[str, list[float]] = {}
+    for span in spans:
+        for since, until, which in _pieces((span,), line, told):
+            bucket = which.value
+            seconds.setdefault(bucket, []).append(until - since)
+            if span.held:
+                held.setdefault(bucket, []).append(until - since)
+    if unlisted := told.unlisted.get(name, 0.0):
+        _move(seconds, unlisted)
+        _move(held, unlisted)
+    return TaskLedger(
+        task=name,
+        role=_role(name),
+        seconds=_summed(seconds, told.unknown),
+        held=_summed(held, told.unknown),
+        whole=math.fsum(span.seconds for span in spans if span.what is not What.GONE),
+    )
+
+
+def _summed(seconds: Mapping[str, Sequence[float]], unknown: frozenset[str]) -> dict[str, float | None]:
+    return {
+        bucket: None if bucket in unknown else math.fsum(seconds[bucket]) if bucket in seconds else 0.0
+        for bucket in _BUCKETS
+    }
+
+
+def _move(seconds: dict[str, list[float]], amount: float) -> None:
+    """From productive to checkpoint, as far as there is any."""
+    productive = math.fsum(seconds.get(Bucket.PRODUCTIVE.value, ()))
+    taken = min(amount, productive)
+    if taken > 0:
+        seconds[Bucket.PRODUCTIVE.value] = [productive - taken]
+        seconds.setdefault(Bucket.CHECKPOINT.value, []).append(taken)
+
+
+def _pieces(spans: Iterable[Span], line: Timeline, told: Told) -> Iterator[Piece]:
+    for span in spans:
+        if span.what is What.GONE:
+            continue
+        if span.what is What.RUNNING:
+            setup = line.roles[_role(span.task)].kind is RoleKind.SETUP
+            if setup:
+                yield span.since, span.until, Bucket.SET_UP
+            else:
+                yield from _running(span, told.of(span))
+        elif span.again:
+            yield span.since, span.until, Bucket.RESTART
+        elif span.what is What.WAITING:
+            yield from _waiting(span, line.queued)
+        else:
+            yield span.since, span.until, _PLAIN[span.what]
+
+
+_PLAIN: Mapping[What, Bucket] = {
+    What.SET_UP: Bucket.SET_UP,
+    What.RENDEZVOUS: Bucket.RENDEZVOUS,
+    What.STOPPING: Bucket.IDLE,
+    What.IDLE: Bucket.IDLE,
+}
+
+
+def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piece]:
+    """The part in which there was no room, and the other one."""
+    at = span.since
+    for since, until in queued:
+        since, until = max(since, at), min(until, span.until)
+        if until > since:
+            if since > at:
+                yield at, since, Bucket.ALLOCATE
+            yield since, until, Bucket.QUEUE
+            at = until
+    if span.until > at:
+        yield at, span.until, Bucket.ALLOCATE
+
+
+def _running(span: Span, words: _Words) -> Iterator[Piece]:
+    """A program's time: checkpoints first; what is left before the first step, before the highest one, after it."""
+    warm = regained = span.until if words.silent else span.since
+    steps = words.progress
+    if steps and not words.silent:
+        warm = min(max(steps.first_at, span.since), span.until)
+        regained = warm
+        if steps.behind:
+            regained = span.until if steps.regained is None else min(max(steps.regained, warm), span.until)
+    at = span.since
+    for saved in words.saved:
+        since, until = max(saved.since, at), min(saved.until, span.until)
+        if until > since:
+            yield from _plain(at, since, warm, regained)
+            yield since, until, Bucket.CHECKPOINT
+            at = until
+    yield from _plain(at, span.until, warm, regained)
+
+
+def _plain(since: float, until: float, warm: float, regained: float) -> Iterator[Piece]:
+    for edge, bucket in ((warm, Bucket.WARM_UP), (regained, Bucket.REDONE), (until, Bucket.PRODUCTIVE)):
+        edge = min(edge, until)
+        if edge > since:
+            yield since, edge, bucket
+            since = edge
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+
+
+class _Sums:
+    """What containers held, in hours."""
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, float | None] = dict.fromkeys(_BUCKETS)
+        self.memory: dict[str, float | None] = dict(self.gpus)
+        self.cores: dict[str, float | None] = dict(self.gpus)
+
+    def add(self, task: TaskLedger, shape: Shape) -> None:
+        """One task more."""
+        for bucket, seconds in task.held.items():
+            if seconds is not None:
+                self.gpus[bucket] = (self.gpus[bucket] or 0.0) + seconds * shape.gpus / HOUR
+                self.memory[bucket] = (self.memory[bucket] or 0.0) + seconds * shape.memory / GIB / HOUR
+                self.cores[bucket] = (self.cores[bucket] or 0.0) + seconds * shape.vcores / HOUR
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known else None
+
+
+def _known(values: Mapping[str, float | None]) -> list[float]:
+    return [value for value in values.values() if value is not None]
+
+
+def _role(task: str) -> str:
+    return task.rpartition(":")[0]

@@ -1,0 +1,301 @@
+"""Writes `metrics.db`, for the application master: in short transactions, and a later attempt goes on with the file.
+
+Everything here blocks, and is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tony.errors import StorageError
+from tony.history import metrics_file as layout
+from tony.history.marks import Checkpoint, Progress
+from tony.history.metrics_file import Kept, Part
+from tony.model.metrics import series_of
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a reader may hold the file.
+_PATIENCE = 10.0
+#: Bytes beyond which nothing more is written.
+_LARGEST = 200_000_000
+_PAGE = 4096
+#: As the event log, it outlives the process and not the machine: nobody waits for the disk.
+_SETTINGS = f"PRAGMA synchronous = OFF; PRAGMA max_page_count = {_LARGEST // _PAGE};"
+
+
+class MetricsWriter:
+    """The file of one job.
+
+    Args:
+        job: its id.
+        interval: seconds of the narrowest buckets; a file with others is begun anew.
+
+    Raises:
+        StorageError: it can neither be opened nor made.
+    """
+
+    def __init__(self, path: Path, job: str, interval: float) -> None:
+        self._path = path
+        self._series: dict[str, int] = {}
+        self._tasks: dict[str, tuple[int, float]] = {}
+        self.went_on = path.exists() and self._go_on(job, interval)
+        if not self.went_on:
+            self._make(job, interval)
+
+    def write(
+        self,
+        parts: Sequence[Part],
+        progress: Sequence[Progress] = (),
+        checkpoints: Sequence[Checkpoint] = (),
+        *,
+        many: bool = False,
+    ) -> None:
+        """One transaction.
+
+        Args:
+            many: there are so many series that fewer digits must do.
+
+        Raises:
+            StorageError: the disk refuses, or the file was damaged meanwhile.
+        """
+        digits = layout.COARSE if many else layout.FINE
+        with self._failing(), self._transaction():
+            for part in parts:
+                self._write_part(part, digits)
+            self._database.executemany(
+                "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                [_progress_row(each) for each in progress],
+            )
+            self._database.executemany(
+                "INSERT INTO checkpoint VALUES (?,?,?,?,?,?)",
+                [(c.task, c.session, c.try_, c.step, c.since, c.until) for c in checkpoints],
+            )
+
+    def kept(self) -> Iterator[Kept]:
+        """Everything that an earlier attempt has measured, task by task.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        names = {number: name for name, number in self._series.items()}
+        for task, (number, width) in list(self._tasks.items()):
+            found: dict[str, dict[int, list[float]]] = {}
+            with self._failing():
+                for name in names:
+                    rows = self._database.execute(
+                        "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ?",
+                        layout.ids(name, number),
+                    )
+                    for row, scale, least, mean, most in rows:
+                        numbers = layout.decode(scale, least, mean, most)
+                        found.setdefault(names[name], {})[layout.parts(row)[2]] = numbers
+            if found:
+                yield _joined(task, width, found)
+
+    def kept_progress(self) -> list[Progress]:
+        """What programs had told.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        with self._failing():
+            return [progress_of(row) for row in self._database.execute("SELECT * FROM progress")]
+
+    def kept_checkpoints(self) -> int:
+        """How many there are.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        with self._failing():
+            (count,) = self._database.execute("SELECT count(*) FROM checkpoint").fetchone()
+            return int(count)
+
+    def copy(self, path: Path) -> None:
+        """Puts a copy of the whole file elsewhere; for between two writes.
+
+        Raises:
+            StorageError: the disk refuses.
+        """
+        try:
+            shutil.copyfile(self._path, path)
+        except OSError as error:
+            raise StorageError(f"cannot copy {self._path} to {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Nothing is written any more. May be called twice."""
+        self._database.close()
+
+    # --- opening --------------------------------------------------------------------------------------------------
+
+    def _go_on(self, job: str, interval: float) -> bool:
+        """Whether there is a file of ours that can be gone on with."""
+        self._database = _connect(self._path)
+        try:
+            self._database.executescript(_SETTINGS)
+            (application,) = self._database.execute("PRAGMA application_id").fetchone()
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            about = dict(self._database.execute("SELECT key, value FROM about"))
+            self._series = {name: number for number, name in self._database.execute("SELECT id, name FROM series")}
+            rows = self._database.execute("SELECT id, task, width FROM task")
+            self._tasks = {task: (number, width) for number, task, width in rows}
+        except sqlite3.Error as error:
+            log.warning("%s is of no use (%s) and begun anew", self._path, error)
+        else:
+            if (application, version) == (layout.APPLICATION, layout.VERSION) and about.get("interval") == interval:
+                return True
+            log.warning("%s is another job's, or was written in another way: it is begun anew", self._path)
+        self._database.close()
+        return False
+
+    def _make(self, job: str, interval: float) -> None:
+        self._series.clear()
+        self._tasks.clear()
+        try:
+            for suffix in ("", "-journal"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{self._path}{suffix}")
+            os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise StorageError(f"cannot make {self._path}: {error.strerror}") from error
+        self._database = _connect(self._path)
+        with self._failing():
+            self._database.executescript(f"{_SETTINGS}BEGIN;{layout.SCHEMA}COMMIT;")
+            facts = (("job", job), ("interval", interval))
+            self._database.executemany("INSERT INTO about VALUES (?,?)", facts)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def _write_part(self, part: Part, digits: int) -> None:
+        number, width = self._tasks.get(part.task, (-1, 0.0))
+        if number < 0:
+            number = len(self._tasks)
+            row = (number, part.task, part.role, part.width)
+            self._database.execute("INSERT INTO task VALUES (?,?,?,?)", row)
+        elif part.anew or width != part.width:
+            for series in self._series.values():
+                self._database.execute("DELETE FROM chunk WHERE id BETWEEN ? AND ?", layout.ids(series, number))
+            self._database.execute("UPDATE task SET width = ? WHERE id = ?", (part.width, number))
+        self._tasks[part.task] = number, part.width
+        rows = []
+        for name, numbers in part.series.items():
+            series = self._number(name)
+            for chunk, of_chunk in _chunks(part.first, numbers):
+                row_made = layout.encode(layout.row_id(series, number, chunk), of_chunk, digits)
+                if row_made:
+                    rows.append(row_made)
+        self._database.executemany("INSERT OR REPLACE INTO chunk VALUES (?,?,?,?,?,?,?,?,?)", rows)
+
+    def _number(self, name: str) -> int:
+        number = self._series.get(name)
+        if number is None:
+            number = len(self._series)
+            known = series_of(name)
+            what = (known.unit.value, known.what, int(known.of_host)) if known else ("", "", 0)
+            self._database.execute("INSERT INTO series VALUES (?,?,?,?,?)", (number, name, *what))
+            self._series[name] = number
+        return number
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        series, tasks = dict(self._series), dict(self._tasks)
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            self._series, self._tasks = series, tasks
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError) as error:
+            raise StorageError(f"{self._path}: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot open {path}: {error}") from error
+
+
+def _chunks(first: int, numbers: Sequence[float]) -> Iterator[tuple[int, list[float]]]:
+    """The buckets of one series by the chunks of the grid, each from its chunk's beginning on."""
+    at, count = 0, len(numbers) // 3
+    while at < count:
+        chunk, before = divmod(first + at, layout.CHUNK)
+        taken = min(layout.CHUNK - before, count - at)
+        yield chunk, [math.nan] * (3 * before) + list(numbers[3 * at : 3 * (at + taken)])
+        at += taken
+
+
+def _joined(task: str, width: float, found: Mapping[str, Mapping[int, list[float]]]) -> Kept:
+    """All series of a task over the same buckets; rows of a damaged file that lie far before the last are left out."""
+    chunks = {chunk for rows in found.values() for chunk in rows}
+    last = max(chunks)
+    first = max(min(chunks), last - layout.MOST_CHUNKS + 1)
+    end = max(last * layout.CHUNK + len(rows[last]) // 3 for rows in found.values() if last in rows)
+    nothing = [math.nan] * (3 * layout.CHUNK)
+    series = {}
+    for name, rows in found.items():
+        numbers: list[float] = []
+        for chunk in range(first, last + 1):
+            numbers += (rows.get(chunk, []) + nothing)[: 3 * layout.CHUNK]
+        series[name] = numbers[: 3 * (end - first * layout.CHUNK)]
+    empty = min(_leading(numbers) for numbers in series.values())
+    return Kept(task, width, first * layout.CHUNK + empty, {name: each[3 * empty :] for name, each in series.items()})
+
+
+def _leading(numbers: Sequence[float]) -> int:
+    """Buckets at the beginning in which nothing is."""
+    return next((at for at, value in enumerate(numbers[1::3]) if value == value), len(numbers) // 3)
+
+
+def _progress_row(p: Progress) -> tuple[object, ...]:
+    return (
+        *(p.task, p.session, p.try_, p.first_step, p.first_at, p.step, p.at),
+        *(p.total, p.regained, int(p.behind), p.unlisted),
+    )
+
+
+def progress_of(row: Sequence[object]) -> Progress:
+    """A row of the table `progress`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    task, session, try_, first_step, first_at, step, at, total, regained, behind, unlisted = row
+    if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
+        raise ValueError("no row of what programs told")
+    return Progress(
+        task=task,
+        session=session,
+        try_=try_,
+        first_step=_number(first_step),
+        first_at=_number(first_at),
+        step=_number(step),
+        at=_number(at),
+        total=None if total is None else _number(total),
+        regained=None if regained is None else _number(regained),
+        behind=bool(behind),
+        unlisted=_number(unlisted),
+    )
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r:.40} is no number")
+    return float(value)

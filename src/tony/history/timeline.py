@@ -1,0 +1,391 @@
+"""What each task of a job was doing when: the event log, told as spans and marks. Pure.
+
+The machine that decided the job is fed its log once more, and each change of a task's state ends one span and begins
+the next. So a picture of the job needs no rules of its own, and agrees with every other surface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+
+from tony.core import events as ev
+from tony.core.machine import Application
+from tony.core.state import Task
+from tony.dataclass import dataclass, field, fields, replace
+from tony.errors import InvalidTransition
+from tony.history.log import Entry
+from tony.model.record import JobRecord
+from tony.model.states import JobState, RoleKind, TaskState
+
+
+class What(Enum):
+    """What a task is doing."""
+
+    WAITING = "waiting"  #: for a container, or with one for the next session
+    SET_UP = "set-up"  #: its container is prepared, its executor comes up
+    RENDEZVOUS = "rendezvous"  #: it is ready, and others are not
+    RUNNING = "running"  #: its program was told to start
+    STOPPING = "stopping"  #: its program was told to stop
+    IDLE = "idle"  #: its program is over, and it still has its container
+    GONE = "gone"  #: it has no container and wants none: its turn has not come, it is left out, or it is over
+
+
+class Happened(Enum):
+    """What a mark stands for."""
+
+    FAILURE = "failure"  #: a failure got its verdict
+    RESTART = "restart"  #: the next session opened, or one task alone was to start again
+    DEATH = "death"  #: a container went away under a program that ran
+    CHECKPOINT = "checkpoint"  #: the program had saved one
+    ATTEMPT = "attempt"  #: another application master went on with the job
+    COMMAND = "command"  #: somebody asked for something
+
+
+#: Those in which a program lives.
+_PROGRAM = (What.RUNNING, What.STOPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A task was doing one thing, from `since` to `until` (seconds since the job was accepted).
+
+    Attributes:
+        session, try_: in which; 0 for none yet.
+        held: it had a container meanwhile.
+        again: it follows a failure, a death or somebody's order: the task had been further before.
+        note: how the program ended, why the task was left out; for people, often empty.
+    """
+
+    task: str
+    session: int
+    try_: int
+    what: What
+    since: float
+    until: float
+    note: str = ""
+    held: bool = False
+    again: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long."""
+        return self.until - self.since
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpan:
+    """One session, from its opening to the next one's; `reason` says why it opened."""
+
+    number: int
+    since: float
+    until: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a moment; `task` is empty if it befell no single one."""
+
+    what: Happened
+    at: float
+    task: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What each task of a role holds: bytes of memory, GPUs, cores."""
+
+    kind: RoleKind
+    memory: int
+    gpus: int
+    vcores: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A job's life, or what there is of it so far. Times are seconds since it was accepted.
+
+    Attributes:
+        accepted: seconds since 1970 at which that was, a label.
+        until: how far the log goes, or was asked to go on.
+        spans: task by task, in the order of the job file; those of one task follow each other from 0 to `until` without
+            a gap.
+        queued: from when to when the scheduler had no room.
+        began: when the first program was told to start.
+        ended: when the job ended; None as long as it has not.
+        doubt: what in the log the machine did not understand; empty if nothing.
+        held: task -> its containers in order, each with its host.
+    """
+
+    job: str
+    accepted: float
+    until: float
+    spans: tuple[Span, ...]
+    sessions: tuple[SessionSpan, ...]
+    marks: tuple[Mark, ...]
+    roles: Mapping[str, Shape]
+    queued: tuple[tuple[float, float], ...] = ()
+    began: float | None = None
+    ended: float | None = None
+    doubt: str = ""
+    held: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def by_task(self) -> Iterator[tuple[str, list[Span]]]:
+        """Each task with its spans."""
+        found: list[Span] = []
+        for span in self.spans:
+            if found and found[0].task != span.task:
+                yield found[0].task, found
+                found = []
+            found.append(span)
+        if found:
+            yield found[0].task, found
+
+
+def timeline(record: JobRecord, entries: Iterable[Entry], until: float | None = None) -> Timeline:
+    """The whole of it.
+
+    Args:
+        until: seconds since the job was accepted; the present, for a job that runs.
+
+    Raises:
+        RecordError, StorageError: whatever `entries` raises.
+    """
+    chronicle = Chronicle(record)
+    for entry in entries:
+        chronicle.take(entry)
+    return chronicle.timeline(until)
+
+
+def with_checkpoints(line: Timeline, saved: Iterable[tuple[str, float, int]]) -> Timeline:
+    """The same with a mark for each checkpoint: its task, when it was written, its step."""
+    more = (Mark(Happened.CHECKPOINT, at, task, f"step {step}") for task, at, step in saved)
+    return replace(line, marks=tuple(sorted([*line.marks, *more], key=lambda mark: mark.at)))
+
+
+@dataclass(slots=True)
+class _Row:
+    """One task while the log is read: its closed spans, and the open one."""
+
+    task: Task
+    closed: list[Span]
+    what: What = What.WAITING
+    since: float = 0.0
+    session: int = 0
+    try_: int = 0
+    note: str = ""
+    held: bool = False
+    again: bool = False
+    held_in: dict[str, str] = field(default_factory=dict)  # container -> host
+    redo: bool = False  # it has been further before, and does not run again yet
+
+
+@dataclass(slots=True)
+class _Open:
+    """What else is open."""
+
+    queued: float | None = 0.0
+    sessions: list[tuple[int, float, str]] = field(default_factory=list)
+
+
+class Chronicle:
+    """Reads a log, event by event, and can tell at any time what there is so far."""
+
+    def __init__(self, record: JobRecord) -> None:
+        self._app = Application(record.job_id, record.spec)
+        self._state = self._app.state
+        self._moved: list[Task] = []
+        self._state.moved = self._moved.append
+        self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
+        self._open = _Open()
+        self._queued: list[tuple[float, float]] = []
+        self._marks: list[Mark] = []
+        self._began: float | None = None
+        self._last = 0.0
+        self._accepted = record.submitted
+        self._doubt = ""
+
+    def take(self, entry: Entry) -> None:
+        """The next event of the log."""
+        event, at = entry.event, max(entry.at, self._last)
+        kind = type(event)
+        before = self._state.job
+        concerned = self._in_container(event) if kind in _IN_CONTAINERS else None
+        lived = concerned is not None and concerned.living and not self._is_given_back(event)
+        try:
+            self._app.handle(event, at)
+        except InvalidTransition as error:
+            self._doubt = self._doubt or f"event {entry.seq} ({event.kind}): {error}"
+            return
+        self._last = at
+        if kind in _REMEMBERED:
+            self._remember(event, at, concerned if lived else None)
+        self._look_at_queue(at)
+        after = self._state.job
+        if before is not after and after is JobState.RESTARTING:
+            for row in self._rows.values():
+                row.redo = row.redo or row.held or row.task.try_ > 0
+        changed: Iterable[Task] = self._moved
+        if kind in _CONCERNS_ALL or (before is not after and _is_turn(before, after)):
+            changed = self._state.tasks.values()
+        elif kind in _IN_CONTAINERS:
+            changed = {id(task): task for task in (*self._moved, concerned, self._in_container(event)) if task}.values()
+        for task in changed:
+            its_own = event.at if isinstance(event, ev.Exited) and event.task == task.id else None
+            self._look(self._rows[task.id], at, its_own)
+        self._moved.clear()
+
+    def timeline(self, until: float | None = None) -> Timeline:
+        """What there is so far; what has no end yet goes on to `until`, or to the last event."""
+        state = self._state
+        end = self._last if state.job.ended or until is None else max(until, self._last)
+        if state.job.ended and state.ended_at is not None:
+            end = max(state.ended_at, 0.0)
+        queued = list(self._queued)
+        if self._open.queued is not None and end > self._open.queued:
+            queued.append((self._open.queued, end))
+        return Timeline(
+            job=state.job_id,
+            accepted=self._accepted,
+            until=end,
+            spans=tuple(span for row in self._rows.values() for span in _finished(row, end)),
+            sessions=tuple(_sessions(self._open.sessions, end)),
+            marks=tuple(self._marks),
+            roles={
+                name: Shape(role.kind, role.resources.memory, role.resources.gpus, role.resources.vcores)
+                for name, role in state.spec.effective_roles.items()
+            },
+            queued=tuple(queued),
+            began=self._began,
+            ended=state.ended_at,
+            doubt=self._doubt,
+            held={row.task.name: tuple(row.held_in.items()) for row in self._rows.values() if row.held_in},
+        )
+
+    # --- one event ------------------------------------------------------------------------------------------------
+
+    def _in_container(self, event: ev.Event) -> Task | None:
+        """The task in the container that an event of `_IN_CONTAINERS` is about."""
+        held = self._state.containers.get(_container(event))
+        return self._state.tasks[held.task] if held and held.task else None
+
+    def _is_given_back(self, event: ev.Event) -> bool:
+        held = self._state.containers.get(_container(event))
+        return held is None or held.given_back
+
+    def _look_at_queue(self, at: float) -> None:
+        """The scheduler has no room until it says so no more; and nobody has any before the first master lives."""
+        state, since = self._state, self._open.queued
+        if state.queue_reason and since is None and not state.final:
+            self._open.queued = at
+        elif not state.queue_reason and since is not None:
+            self._open.queued = None
+            if at > since:
+                self._queued.append((since, at))
+
+    def _remember(self, event: ev.Event, at: float, lost: Task | None) -> None:
+        match event:
+            case ev.AttemptStarted(attempt=attempt):
+                if attempt > 1:
+                    said = f"attempt {attempt} of the application master went on"
+                    self._marks.append(Mark(Happened.ATTEMPT, at, note=said))
+                self._accepted = self._state.accepted_wall or self._accepted
+            case ev.SessionOpened(session=session, reason=reason):
+                self._open.sessions.append((session, at, reason))
+                if session > 1:
+                    self._marks.append(Mark(Happened.RESTART, at, note=reason))
+            case ev.Judged(task=task, failure=failure, decision=decision, reason=reason):
+                name = str(task) if task else ""
+                self._marks.append(Mark(Happened.FAILURE, at, name, f"{failure} -> {decision} ({reason})"))
+                if decision == "retry":
+                    self._marks.append(Mark(Happened.RESTART, at, name, failure))
+            case ev.ContainerEnded(cause=cause) if lost is not None:
+                self._marks.append(Mark(Happened.DEATH, at, lost.name, cause))
+            case ev.UserCommand(actor=actor, what=what):
+                self._marks.append(Mark(Happened.COMMAND, at, note=f"{actor} asked for {what}"))
+
+    # --- one task -------------------------------------------------------------------------------------------------
+
+    def _look(self, row: _Row, at: float, ended: float | None) -> None:
+        """Ends the open span if the task does something else now."""
+        task, state = row.task, self._state
+        if task.state is TaskState.RUNNING:
+            row.redo = False
+            if self._began is None:
+                self._began = at
+        held = task.container is not None
+        if task.container is not None and task.container not in row.held_in:
+            granted = state.containers.get(task.container)
+            row.held_in[task.container] = granted.host if granted else task.host or ""
+        what = _doing(task, state.job, begun=state.session > 0, held=held)
+        try_ = task.try_ if task.session == state.session else 0
+        again = row.redo or task.again is not None
+        same = (what, held, again) == (row.what, row.held, row.again)
+        if same and (what not in _PROGRAM or (state.session, try_) == (row.session, row.try_)):
+            row.session, row.try_ = state.session, try_
+            return
+        moment = at if ended is None else min(max(ended, row.since), at)
+        if row.what in _PROGRAM:
+            row.note = task.note
+        if moment > row.since:
+            row.closed.append(_span(row, moment))
+        row.since = moment
+        row.what, row.session, row.try_, row.held, row.again = what, state.session, try_, held, again
+        row.note = task.note if what in (What.GONE, What.IDLE) else ""
+
+
+#: Events after which tasks may stand elsewhere that have not moved.
+_CONCERNS_ALL = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.SessionOpened})
+#: Events about a container.
+_IN_CONTAINERS = frozenset(kind for kind in ev.EVENTS.values() if any(f.name == "container" for f in fields(kind)))
+#: Events of which more is told than what tasks did.
+_REMEMBERED = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, ev.UserCommand})
+
+
+def _container(event: ev.Event) -> str:
+    """Of an event of `_IN_CONTAINERS`; empty for none."""
+    return getattr(event, "container", None) or ""
+
+
+def _is_turn(before: JobState, after: JobState) -> bool:
+    return JobState.RESTARTING in (before, after) or after.ended
+
+
+def _doing(task: Task, job: JobState, *, begun: bool, held: bool) -> What:
+    match task.state:
+        case TaskState.PENDING:
+            return What.WAITING if held or not begun or job is JobState.RESTARTING else What.GONE
+        case TaskState.REQUESTED:
+            return What.WAITING
+        case TaskState.STARTING:
+            return What.SET_UP
+        case TaskState.REGISTERED:
+            return What.RENDEZVOUS
+        case TaskState.RUNNING:
+            return What.RUNNING
+        case TaskState.STOPPING:
+            return What.STOPPING
+    if job is JobState.RESTARTING and task.state is not TaskState.SUCCEEDED:
+        return What.WAITING
+    return What.IDLE if held else What.GONE
+
+
+def _span(row: _Row, until: float) -> Span:
+    return Span(row.task.name, row.session, row.try_, row.what, row.since, until, row.note, row.held, row.again)
+
+
+def _finished(row: _Row, end: float) -> Iterator[Span]:
+    """The spans of a task up to `end`: what a host's clock dated later ends there, too."""
+    for span in row.closed:
+        if span.since < end:
+            yield span if span.until <= end else replace(span, until=end)
+    if row.since < end:
+        yield _span(row, end)
+
+
+def _sessions(opened: list[tuple[int, float, str]], end: float) -> Iterator[SessionSpan]:
+    ends = [since for _, since, _ in opened[1:]] + [end]
+    for (number, since, reason), until in zip(opened, ends, strict=False):
+        yield SessionSpan(number, since, max(since, until), reason)

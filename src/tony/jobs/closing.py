@@ -1,0 +1,131 @@
+"""Closing the record of a job whose application master died: done once, by whoever reads it next."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tony.dataclass import replace
+from tony.errors import ExitCode
+from tony.history.record import read_summary, write_summary
+from tony.history.requests import kept_kill
+from tony.linux.threads import beside
+from tony.model.layout import JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import JobState
+from tony.schedulers.base import Sight, Submitter
+
+
+async def close_lost(
+    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: Sight | None = None
+) -> JobReport | None:
+    """Ends what a dead application master left behind and writes the job's last report.
+
+    May be called by many at once: one does it, and the others get None and look again.
+
+    Args:
+        sight: what the scheduler says of the end, if it says something.
+
+    Raises:
+        StorageError: the record cannot be written.
+    """
+    with only_one(folder) as mine:
+        if not mine:
+            return None
+        known = read_summary(folder)
+        if known is not None:
+            return known
+        await submitter.sweep(folder)
+        # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
+        from tony.jobs.post_mortem import ended_with_the_job, last_report
+
+        report = await beside(last_report, folder, record, sight)
+        report = whose_signal(report, sight) if sight else _as_asked(folder, report)
+        if report.state is JobState.KILLED:
+            report = ended_with_the_job(report)
+        _remove_secrets(folder)
+        write_summary(folder, report)
+        _remove_secrets(folder)  # once more: somebody who looked in between may have fetched them again
+        return report
+
+
+def _as_asked(folder: JobFolder, report: JobReport) -> JobReport:
+    """The report of a job that somebody had wanted to end when no application master answered any more."""
+    request, failure = kept_kill(folder), report.failure
+    if request is None or failure is None or failure.cause != "am-lost":
+        return report
+    failure = replace(
+        failure,
+        failure_class=FailureClass.KILLED,
+        cause="killed",
+        reason=f"killed by {request.actor}",
+        others=(failure.reason, *failure.others),
+        tail=(),
+    )
+    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
+
+
+def by_a_signal(report: JobReport) -> bool:
+    """Whether a job was killed through its application master, which cannot know who sent the signal."""
+    reason = report.failure.reason if report.failure else ""
+    return report.state is JobState.KILLED and reason.startswith("killed by signal ")
+
+
+def whose_signal(report: JobReport, sight: Sight) -> JobReport:
+    """The report with the scheduler's words in it, if it was the scheduler that sent the signal.
+
+    It was told to end the job; or it has given the master up, which is nobody's wish, but a failure of the cluster;
+    or a limit of time that it keeps was over.
+    """
+    if report.failure is None or not by_a_signal(report):
+        return report
+    if sight.overdue:
+        return over_time(report, sight.overdue)
+    if sight.given_up:
+        reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
+        failure = replace(report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason)
+        return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
+    if not sight.note or sight.result is not JobState.KILLED:
+        return report
+    return replace(report, failure=replace(report.failure, reason=sight.note))
+
+
+def over_time(report: JobReport, limit: str) -> JobReport:
+    """The report of a job that its scheduler has ended for a limit of time: that is no accident, and nobody's wish.
+
+    Args:
+        limit: in a sentence.
+    """
+    assert report.failure is not None
+    failure = replace(
+        report.failure, failure_class=FailureClass.USER, cause="lifetime", reason=limit, host=None, tail=(), log=None
+    )
+    return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.PROGRAM_FAILED), failure=failure)
+
+
+@contextmanager
+def only_one(folder: JobFolder) -> Iterator[bool]:
+    """Holds the lock that a living application master holds: none can come up, and nobody else closes the record."""
+    lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
+
+
+def _remove_secrets(folder: JobFolder) -> None:
+    import shutil  # late: it loads every compressor
+
+    shutil.rmtree(folder.secret, ignore_errors=True)
+    for path in (folder.am, folder.am_socket, folder.kill_request):
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,195 @@
+"""Two jobs side by side: what differs in their settings, how they went, where their time went, what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from tony.config.load import Resolved
+from tony.config.resolved import resolved_rows
+from tony.dataclass import dataclass
+from tony.errors import TonyError
+from tony.history.goodput import Bucket, Ledger
+from tony.history.metrics import Metrics, open_metrics
+from tony.jobs.measured import ordered
+from tony.jobs.told import Told, tell
+from tony.linux.threads import beside
+from tony.model.layout import Home
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+
+#: A change by less than this share is none.
+_SAME = 0.005
+#: A setting's value as a job file has it, and where it was set.
+Value = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One that differs; None where a job has no such value."""
+
+    key: str
+    a: Value | None
+    b: Value | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One series of one role: the medians of its tasks' means; None where nothing is known."""
+
+    role: str
+    series: str
+    a: float | None
+    b: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """How one of the two went; a number that is not known is None.
+
+    Attributes:
+        took: seconds, so far if it runs.
+        restarts: of the gang and of single tasks, charged or not.
+        seconds: what its task-seconds went into.
+    """
+
+    report: JobReport
+    took: float | None
+    restarts: int
+    goodput: float | None
+    gpu_hours: float | None
+    gb_hours: float | None
+    core_hours: float | None
+    seconds: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All of it.
+
+    Attributes:
+        settings: those that differ; None if those of one job are not known.
+        same: how many do not.
+    """
+
+    a: Side
+    b: Side
+    settings: tuple[Setting, ...] | None
+    same: int
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of one of the two.
+
+    Attributes:
+        record: None if it was not kept; then nothing is said of settings.
+        metrics: open; they are closed by `compared`.
+    """
+
+    report: JobReport
+    record: JobRecord | None
+    goodput: Ledger | None
+    metrics: Metrics | None
+
+
+async def compare(home: Home, a: str, b: str) -> Comparison:
+    """Compares two jobs of a home.
+
+    Raises:
+        UnknownJobError, RecordError, InfraError: as `tell`, of either.
+    """
+    first, second = await tell(home, a), await tell(home, b)
+    return await beside(_compared, home, first, second)
+
+
+def _compared(home: Home, *both: Told) -> Comparison:
+    first, second = (
+        Seen(
+            report=told.report,
+            record=told.record,
+            goodput=told.goodput,
+            metrics=open_metrics(home.job(told.report.job).metrics),
+        )
+        for told in both
+    )
+    return compared(first, second)
+
+
+def compared(a: Seen, b: Seen) -> Comparison:
+    """Compares what is known of two jobs; reads what was measured."""
+    settings, same = _settings(a.record, b.record)
+    return Comparison(a=_side(a), b=_side(b), settings=settings, same=same, measures=_measures(a.metrics, b.metrics))
+
+
+def _side(seen: Seen) -> Side:
+    report, used = seen.report, seen.report.used
+    charged = report.restarts
+    seconds = seen.goodput.seconds if seen.goodput else {}
+    took = seen.goodput.until if seen.goodput else None
+    if report.submitted is not None and report.ended is not None:
+        took = max(0.0, report.ended - report.submitted)
+    return Side(
+        report=report,
+        took=took,
+        restarts=charged.charged + charged.free if charged else 0,
+        goodput=seen.goodput.goodput if seen.goodput else None,
+        gpu_hours=used.gpu_hours if used else None,
+        gb_hours=used.gb_hours if used else None,
+        core_hours=used.core_hours if used else None,
+        seconds={bucket.value: seconds.get(bucket.value) for bucket in Bucket},
+    )
+
+
+def _settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[Setting, ...] | None, int]:
+    values = [_values(record) for record in (a, b)]
+    first, second = values
+    if first is None or second is None:
+        return None, 0
+    keys = dict.fromkeys((*first, *second))
+    found = [Setting(key=key, a=first.get(key), b=second.get(key)) for key in keys]
+    differ = tuple(each for each in found if (each.a and each.a[0]) != (each.b and each.b[0]))
+    return differ, len(found) - len(differ)
+
+
+def _values(record: JobRecord | None) -> Mapping[str, Value] | None:
+    if record is None:
+        return None
+    try:
+        rows = resolved_rows(Resolved(spec=record.spec, sources=record.sources))
+    except (TonyError, ValueError, LookupError):  # of a plug-in that is gone, or a record that somebody damaged
+        return None
+    return {row.key: (row.value, row.source) for row in rows}
+
+
+def _measures(a: Metrics | None, b: Metrics | None) -> tuple[Measure, ...]:
+    first, second = _medians(a), _medians(b)
+    roles = dict.fromkeys(role for role, _ in (*first, *second))
+    names = ordered({name for _, name in (*first, *second)})
+    return tuple(
+        Measure(role=role, series=name, a=first.get((role, name)), b=second.get((role, name)))
+        for role in roles
+        for name in names
+        if (role, name) in first or (role, name) in second
+    )
+
+
+def _medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
+    found: dict[tuple[str, str], list[float]] = {}
+    if metrics is not None:
+        with metrics:
+            for task, peaks in metrics.peaks().items():
+                for name, peak in peaks.items():
+                    found.setdefault((task.rpartition(":")[0], name), []).append(peak.mean)
+    return {key: statistics.median(means) for key, means in found.items()}
+
+
+def change(before: float | None, after: float | None) -> str:
+    """From one number to the other: `+12 %`, `x 3.1`; empty where that says nothing."""
+    if before is None or after is None or before <= 0 or after < 0:
+        return ""
+    ratio = after / before
+    if ratio >= 3:
+        return f"x {ratio:.3g}"
+    return "" if abs(ratio - 1) < _SAME else f"{100 * (ratio - 1):+.0f} %"

@@ -1,0 +1,46 @@
+"""A job's events, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from tony.history.event_tail import EventTail
+from tony.history.log import Entry
+from tony.history.record import record_of
+from tony.jobs import facts
+from tony.jobs.elsewhere import refresh
+from tony.jobs.inotify import FolderWatch
+from tony.model.layout import Home
+
+#: Seconds without an event after which it is looked whether anybody is left to write one.
+_LOOK_AGAIN = 1.0
+
+
+async def events(home: Home, job_id: str, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
+    """What has happened to a job, oldest first; with `follow` also what will, until it has ended.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: its log cannot be read.
+        SchedulerError: it is in a cluster, and cannot be had from there.
+    """
+    folder = home.job(job_id)
+    submitter = facts.submitter_of(home, record_of(home, job_id))
+    far = not submitter.capabilities.same_host
+    tail = EventTail(folder)
+    with FolderWatch() as changes:
+        changes.add(folder.path)
+        while True:
+            last_look = not follow or folder.summary.exists()
+            await refresh(home, job_id)
+            for entry in tail.new():
+                yield entry
+            if last_look:
+                return
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await changes.wait_change()
+            except TimeoutError:
+                if far or submitter.am_alive(folder) is False:
+                    await facts.report(home, job_id)

@@ -1,0 +1,187 @@
+"""What of one job lies on other machines, brought here when somebody looks; and where its scheduler's own pages are.
+
+Nobody waits for long: what takes longer is brought on, for whoever looks next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from tony import clock
+from tony.errors import TonyError
+from tony.history.record import read_job
+from tony.jobs import elsewhere, remote_logs
+from tony.jobs.log_names import STREAMS, Selection
+from tony.jobs.mirror import complete
+from tony.linux.threads import beside
+from tony.model.layout import Home, JobFolder
+from tony.model.record import ORIGINAL, JobRecord
+from tony.schedulers.base import Link, Submitter
+
+#: Seconds for which what a running job printed is as good as new, and after which what failed is tried again.
+_FRESH, _AGAIN = 1.0, 15.0
+#: Seconds that somebody waits who looks at output; at anything else.
+_PATIENCE, _SHORT = 6.0, 1.0
+#: Seconds for which the event log of a running job is as good as new.
+_LOGGED = 3.0
+#: Tasks whose output is brought at one time.
+AT_ONCE = 4
+#: Work that goes on though nobody waits for it.
+_WORK: set[asyncio.Task[str] | asyncio.Task[None]] = set()
+_log = logging.getLogger(__name__)
+
+
+class Far:
+    """One job.
+
+    Args:
+        home: our own, by which clusters are found.
+        folder: of the job, here: its own in our home, or a copy of its record.
+        owner: asks whose the record is where it lies, as its file system says; None: the job is of our own home.
+        slots: taken while something is brought, so that a cluster that hangs holds up no more than these; None: some.
+        first: brings what a task has printed from where the record lies; None: that is here.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        folder: JobFolder,
+        owner: Callable[[], Awaitable[str]] | None = None,
+        slots: asyncio.Semaphore | None = None,
+        first: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._home = home
+        self._folder = folder
+        self._owner = owner
+        self._first = first
+        self._found: tuple[JobRecord, Submitter] | None = None
+        self._near = False
+        self._brought: dict[str, _Brought] = {}
+        self._slots = slots or asyncio.Semaphore(AT_ONCE)
+        self._refreshed = float("-inf")
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def bring(self, task: str) -> str:
+        """Brings what a task has printed so far.
+
+        Returns:
+            What is missing, and why; empty if nothing is.
+        """
+        try:
+            if self._first is not None:
+                await self._first(task)
+            found = await self._find()
+        except TonyError as error:
+            return " ".join(str(error).split())
+        if found is None:
+            return ""
+        record, submitter = found
+        if record.tony_version == ORIGINAL:
+            return f"the original TonY left it to YARN: yarn logs -applicationId {record.job_id}"
+        if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
+            return ""
+        one = self._brought.setdefault(task, _Brought())
+        pause = _AGAIN if one.ended else _FRESH
+        if one.work is None and clock.monotonic() - one.at >= pause:
+            one.began = clock.monotonic()
+            one.work = asyncio.get_running_loop().create_task(self._bring(one, task, record, submitter))
+            _WORK.add(one.work)
+            one.work.add_done_callback(_WORK.discard)
+        if one.work is not None:
+            await asyncio.wait([one.work], timeout=max(0.0, one.began + _PATIENCE - clock.monotonic()))
+        return "It is being brought here from the cluster; look again in a moment." if one.work else one.note
+
+    async def _bring(self, one: _Brought, task: str, record: JobRecord, submitter: Submitter) -> str:
+        notes: list[str] = []
+        one.ended = self._folder.summary.exists()
+        selection = Selection(tasks=frozenset({task}))
+        try:
+            async with self._slots:
+                if self._owner is None:
+                    await remote_logs.bring(self._home, record, selection, notes.append)
+                elif not one.ended:
+                    notes.append(
+                        "the job runs: what it prints is shown by its own pages, and by `tony logs` of its user"
+                    )
+                else:
+                    owner = await self._owner()
+                    await remote_logs.bring_ended(self._folder, record, submitter, selection, notes.append, owner)
+        except (TonyError, OSError) as error:
+            notes.append(" ".join(str(error).split()))
+        finally:
+            one.note, one.at, one.work = "; ".join(dict.fromkeys(notes)), clock.monotonic(), None
+        return one.note
+
+    async def refresh(self) -> None:
+        """Brings what the running job has logged and measured, if that was not just done; in our own home alone."""
+        if self._owner is not None or clock.monotonic() - self._refreshed < _LOGGED or await self._find() is None:
+            return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+            _WORK.add(self._refreshing)
+            self._refreshing.add_done_callback(_WORK.discard)
+        await asyncio.wait([self._refreshing], timeout=_SHORT)
+
+    async def _refresh(self) -> None:
+        try:
+            await elsewhere.refresh(self._home, self._folder.job_id)
+        except (TonyError, OSError) as error:
+            _log.info("the event log of %s cannot be brought now: %s", self._folder.job_id, error)
+        finally:
+            self._refreshed = clock.monotonic()
+
+    async def links(self) -> Sequence[Link]:
+        """The scheduler's own pages that show the job.
+
+        Raises:
+            TonyError: it is not known where they would be.
+        """
+        found = await self._find()
+        return await found[1].links(self._folder.job_id, ended=self._folder.summary.exists()) if found else ()
+
+    async def container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[Link]]:
+        """Those with what was printed in containers: id -> links.
+
+        Args:
+            containers: id -> host.
+
+        Raises:
+            TonyError: it is not known where they would be.
+        """
+        found = await self._find()
+        if found is None or not containers:
+            return {}
+        user = await self._owner() if self._owner else ""
+        ended = self._folder.summary.exists()
+        return await found[1].container_links(self._folder.job_id, containers, user=user, ended=ended)
+
+    async def _find(self) -> tuple[JobRecord, Submitter] | None:
+        """The record, and who knows the rest; None if all of it is here."""
+        if self._found is None and not self._near:
+            record = await beside(read_job, self._folder)
+            if record is None:
+                return None
+            submitter = await beside(remote_logs.far_submitter, self._home, record)
+            if submitter is None:
+                self._near = True
+            else:
+                self._found = record, submitter
+        return self._found
+
+
+class _Brought:
+    """What was last done for a task.
+
+    Attributes:
+        at: when that was over; began: when what is done now was begun.
+        ended: the job had ended then.
+        note: what was missing.
+    """
+
+    def __init__(self) -> None:
+        self.at = self.began = float("-inf")
+        self.ended = False
+        self.note = ""
+        self.work: asyncio.Task[str] | None = None

@@ -1,0 +1,65 @@
+"""Where a portal of this user shows jobs now: it writes that down, and `tony open` reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tony.dataclass import dataclass
+from tony.errors import RecordError, StorageError
+from tony.history.files import read_json, write_json
+from tony.linux import process
+from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.layout import Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """What `portal.json` says.
+
+    Attributes:
+        address: `http://127.0.0.1:8600/`.
+        pid, started, host: of its process, so that a killed one is not taken for one that runs.
+    """
+
+    address: str
+    pid: int
+    started: int | None
+    host: str
+
+
+@contextmanager
+def noted(home: Home, address: str) -> Iterator[None]:
+    """Inside, others find it. Of several portals of a home the one that began last is found."""
+    pid = os.getpid()
+    mine = Whereabouts(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
+    with contextlib.suppress(StorageError, OSError):  # a home that nobody may write: its jobs are shown nevertheless
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(home.portal_here, to_plain(mine))
+    try:
+        yield
+    finally:
+        if _read(home) == mine:
+            with contextlib.suppress(OSError):
+                home.portal_here.unlink()
+
+
+def running(home: Home) -> str | None:
+    """The address of a portal that shows this home's jobs, ending in `/`; None if none runs on this machine."""
+    found = _read(home)
+    if found is None or found.host != socket.gethostname():
+        return None
+    if found.started is None or process.start_time(found.pid) != found.started:
+        return None
+    return found.address if found.address.endswith("/") else f"{found.address}/"
+
+
+def _read(home: Home) -> Whereabouts | None:
+    try:
+        plain = read_json(home.portal_here)
+        return None if plain is None else from_plain(Whereabouts, plain, ignore_unknown=True)
+    except (RecordError, StorageError, DecodeError):
+        return None

@@ -1,0 +1,64 @@
+"""A job's life for commands that show it whole: its report, its event log as a timeline, where its time went."""
+
+from __future__ import annotations
+
+from tony import clock
+from tony.dataclass import dataclass
+from tony.history.event_tail import EventTail
+from tony.history.goodput import Ledger, ledger
+from tony.history.metrics import open_metrics
+from tony.history.record import record_of
+from tony.history.timeline import Chronicle, Timeline, with_checkpoints
+from tony.jobs import facts
+from tony.jobs.elsewhere import refresh
+from tony.linux.threads import beside
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One job, as it is known now.
+
+    Attributes:
+        line: None as long as nothing of it was logged.
+        goodput: the same.
+    """
+
+    record: JobRecord
+    report: JobReport
+    line: Timeline | None
+    goodput: Ledger | None
+
+
+async def tell(home: Home, job_id: str) -> Told:
+    """Reads all of it; of a job that runs up to this moment.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: its log cannot be read.
+        InfraError: it is elsewhere, or its application master lives and cannot be reached.
+    """
+    record = record_of(home, job_id)
+    report = await facts.report(home, job_id)
+    await refresh(home, job_id)
+    line, goodput = await beside(_lived, home.job(job_id), record, ended=report.state.ended)
+    return Told(record=record, report=report, line=line, goodput=goodput)
+
+
+def _lived(folder: JobFolder, record: JobRecord, *, ended: bool) -> tuple[Timeline | None, Ledger | None]:
+    chronicle, seen = Chronicle(record), False
+    for entry in EventTail(folder).new():
+        chronicle.take(entry)
+        seen = True
+    if not seen:
+        return None, None
+    line = chronicle.timeline()
+    if not ended:
+        line = chronicle.timeline(clock.wall() - line.accepted)
+    with open_metrics(folder.metrics) as metrics:
+        if not metrics.known:
+            return line, ledger(line)
+        line = with_checkpoints(line, [(each.task, each.until, each.step) for each in metrics.checkpoints()])
+        return line, ledger(line, metrics)

@@ -1,0 +1,252 @@
+"""What a program's processes use, look by look: names and units are those of `model/metrics.py`.
+
+Rates are differences of counters between two looks. A process that ends takes its counters along, and whoever waits for
+it inherits them (`proc_pid_stat(5)`: cutime, cmajflt; `/proc/<pid>/io` holds both together). So what a process had when
+it was last seen is owed by its parent: of what that inherits so much was counted before. Who is inherited by nobody we
+see, or ended unseen, costs at most what it did since the last look.
+
+A control group counts everything itself; what it counts is taken from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+
+from tony import clock
+from tony.dataclass import dataclass
+from tony.linux import cgroup, process
+from tony.linux.numbers import whole
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+#: Seconds after which nothing is owed any more: nobody we see has waited for it.
+_DEBT = 60.0
+#: PSS makes the kernel walk all pages: it may cost a 1000th of a core.
+_LEISURE = 1000
+#: Numbers of the four counters of `_Process`.
+_CPU, _FAULTS, _READ, _WRITE = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """One process as it was seen.
+
+    Attributes:
+        start: seconds since the machine's start; with the pid it names a process for ever.
+        own: processor seconds and major faults of its own, 0 for what the kernel does not tell apart.
+        whole: processor seconds, major faults, bytes read and written, with those of children it waited for.
+    """
+
+    parent: int
+    start: float
+    threads: int
+    rss: int
+    own: tuple[float, float, float, float]
+    whole: tuple[float, float, float, float]
+
+
+class Usage:
+    """One program's use of the machine.
+
+    Args:
+        folders: of its control group; none if it has none.
+        since: when it was started (`tony.clock.monotonic`): the first look has rates from then on. None: it has none.
+        leisure: how many times longer than it has taken PSS is not asked for again.
+    """
+
+    def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
+        self._folders = tuple(folders)
+        self._limited = [folder for folder in (*folders, *cgroup.around()) if cgroup.has_cpu_limit(folder)]
+        self._kills_before = cgroup.oom_kills(self._folders)
+        self._known: dict[int, _Process] = {}
+        self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
+        self._before: dict[str, float] = _of_group(self._folders)
+        self._at = since
+        self._leisure = leisure
+        self._pss_from = 0.0
+
+    def look(self, pids: Sequence[int]) -> dict[str, float]:
+        """What is used now, and since the last look.
+
+        Args:
+            pids: all of the program's processes that live.
+        """
+        now = clock.monotonic()
+        elapsed = None if self._at is None else now - self._at
+        seen = {pid: found for pid in pids if (found := _process(pid)) is not None}
+        gains = self._gains(seen, now)
+        values = {
+            "rss": float(sum(each.rss for each in seen.values())),
+            "threads": float(sum(each.threads for each in seen.values())),
+            "files": float(sum(map(_files, seen))),
+        }
+        values.update(self._shared(list(seen), now))
+        if self._folders:
+            values["oom-kills"] = float(cgroup.oom_kills(self._folders) - self._kills_before)
+        if seen and (network := _network(next(iter(seen)))):
+            values.update(self._rates(dict(zip(("net-in", "net-out"), network, strict=True)), elapsed))
+        if elapsed:
+            values.update(
+                {
+                    "cpu": gains[_CPU] / elapsed,
+                    "major-faults": gains[_FAULTS] / elapsed,
+                    "disk-read": gains[_READ] / elapsed,
+                    "disk-write": gains[_WRITE] / elapsed,
+                }
+            )
+        values.update(self._rates(_of_group(self._folders), elapsed))
+        values.update(self._throttled(elapsed))
+        self._known, self._at = seen, now
+        return {name: round(value, 4) for name, value in values.items()}
+
+    def _rates(self, counters: Mapping[str, float], elapsed: float | None) -> dict[str, float]:
+        """What counters of the kernel's have gained in a second; none that ran backwards."""
+        before, found = self._before, {}
+        for name, value in counters.items():
+            if elapsed and value >= before.get(name, value + 1):
+                found[name] = (value - before[name]) / elapsed
+        self._before = {**before, **counters}
+        return found
+
+    def _shared(self, pids: Sequence[int], now: float) -> dict[str, float]:
+        if now < self._pss_from:
+            return {}
+        began = clock.monotonic()
+        shared = process.shared_memory_of(pids)
+        self._pss_from = now + self._leisure * (clock.monotonic() - began)
+        return {"pss": float(shared)}
+
+    def _throttled(self, elapsed: float | None) -> dict[str, float]:
+        """The share of the time in which a limit stood in the way; of several limits the one that did so most."""
+        worst = None
+        for folder in self._limited:
+            periods, throttled, seconds = cgroup.throttling(folder)
+            names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
+            gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
+            if len(gained) == len(names):
+                # The kernel adds up the time of all processors: more than one may stand still at a time.
+                share = min(gained[names[2]], gained[names[1]] / gained[names[0]] if gained[names[0]] else 0.0, 1.0)
+                worst = share if worst is None else max(worst, share)
+        return {} if worst is None else {"throttled": worst}
+
+    # --- processes that come and go -------------------------------------------------------------------------------
+
+    def _gains(self, seen: Mapping[int, _Process], now: float) -> tuple[float, ...]:
+        """What all counters have gained since the last look."""
+        self._owe(seen, now)
+        gains = [0.0, 0.0, 0.0, 0.0]
+        for pid, found in seen.items():
+            before = self._known.get(pid)
+            if before is not None and before.start != found.start:
+                before = None  # another one with its pid
+            if before is None and (self._at is None or found.start < self._at - 2 * _TICK):
+                continue  # it is not new, we only see it for the first time
+            owed = self._owed(pid, now)
+            for kind in range(len(gains)):
+                own = found.own[kind] - (before.own[kind] if before else 0.0)
+                inherited = found.whole[kind] - (before.whole[kind] if before else 0.0)
+                gains[kind] += max(own, inherited - owed[kind], 0.0)
+                self._paid(pid, kind, min(max(inherited - own, 0.0), owed[kind]))
+        return tuple(gains)
+
+    def _owe(self, seen: Mapping[int, _Process], now: float) -> None:
+        """Whoever will wait for those that are gone inherits what was counted of them."""
+        for pid, gone in self._known.items():
+            if pid in seen and seen[pid].start == gone.start:
+                continue
+            heir = gone.parent
+            for _ in range(len(self._known)):
+                if heir in seen or heir not in self._known:
+                    break
+                heir = self._known[heir].parent
+            debts = self._debts.pop(pid, [])
+            if heir in seen:
+                self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT, gone.whole)])
+
+    def _owed(self, pid: int, now: float) -> list[float]:
+        debts = [debt for debt in self._debts.get(pid, ()) if debt[0] > now]
+        total = [sum(amounts[kind] for _, amounts in debts) for kind in range(4)]
+        if debts:
+            self._debts[pid] = [(max(until for until, _ in debts), tuple(total))]
+        else:
+            self._debts.pop(pid, None)
+        return total
+
+    def _paid(self, pid: int, kind: int, amount: float) -> None:
+        debts = self._debts.get(pid)
+        if debts and amount > 0:
+            until, amounts = debts[0]
+            debts[0] = (until, tuple(each - amount * (number == kind) for number, each in enumerate(amounts)))
+
+
+def _process(pid: int) -> _Process | None:
+    """One process; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        cpu, waited = (int(fields[11]) + int(fields[12])) * _TICK, (int(fields[13]) + int(fields[14])) * _TICK
+        faults, inherited = int(fields[9]), int(fields[10])
+        read, written = _transferred(pid)
+        return _Process(
+            parent=int(fields[1]),
+            start=int(fields[19]) * _TICK,
+            threads=int(fields[17]),
+            rss=int(fields[21]) * _PAGE,
+            own=(cpu, faults, 0.0, 0.0),
+            whole=(cpu + waited, faults + inherited, read, written),
+        )
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _transferred(pid: int) -> tuple[int, int]:
+    """Bytes that it has had read from disks, and written to them; 0 where that is not for us to know."""
+    found = {}
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as io:
+        found = dict(line.split(b": ", 1) for line in io.read().splitlines() if b": " in line)
+    return int(found.get(b"read_bytes", 0)), int(found.get(b"write_bytes", 0))
+
+
+def _files(pid: int) -> int:
+    """Files that it has open; 0 where that is not for us to know."""
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        return os.stat(folder).st_size or len(os.listdir(folder))  # the size is their number, since Linux 6.2
+    return 0
+
+
+def _network(pid: int) -> tuple[float, float] | None:
+    """Bytes that came and went through the network as a process has it; None where the kernel does not tell.
+
+    What only passes through bridges and virtual interfaces is not counted twice: where there are devices, they count.
+    """
+    found = {}
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/net/dev", encoding="ascii") as file:
+        for line in file.read().splitlines()[2:]:
+            name, _, rest = line.partition(":")
+            fields = rest.split()
+            found[name.strip()] = float(int(fields[0])), float(int(fields[8]))
+    found.pop("lo", None)
+    devices = [name for name in found if os.path.exists(f"/sys/class/net/{name}/device")]
+    counted = [found[name] for name in devices or found]
+    return (sum(each[0] for each in counted), sum(each[1] for each in counted)) if counted else None
+
+
+def _of_group(folders: Sequence[str]) -> dict[str, float]:
+    """Counters of a control group, by what they are rates of."""
+    found = {}
+    for folder in folders:
+        for file, word, name, scale in (
+            ("cpu.stat", "usage_usec", "cpu", 1e-6),
+            ("memory.stat", "total_pgmajfault", "major-faults", 1.0),
+            ("memory.stat", "pgmajfault", "major-faults", 1.0),
+        ):
+            number = whole(cgroup.words(f"{folder}/{file}").get(word, "")) if name not in found else None
+            if number is not None:
+                found[name] = number * scale
+        nanoseconds = cgroup.number(f"{folder}/cpuacct.usage")
+        if nanoseconds is not None and "cpu" not in found:
+            found["cpu"] = nanoseconds * 1e-9
+    return found

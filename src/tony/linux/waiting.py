@@ -1,0 +1,53 @@
+"""Where the kernel has the threads of a process wait: all that can be said of one that is no Python."""
+
+from __future__ import annotations
+
+import os
+
+#: Threads of a process that are told, and lines of the kernel's stack of one.
+_MOST_THREADS, _MOST_LINES = 20, 30
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting for a disk or the like",
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": "ended, not waited for",
+    "I": "idle",
+}
+
+
+def waiting(pid: int) -> str:
+    """State and place of each thread, and, where that is for us to know, the kernel's stack; empty if it is gone."""
+    try:
+        threads = sorted(os.listdir(f"/proc/{pid}/task"), key=int)
+    except (OSError, ValueError):
+        return ""
+    found = [_thread(f"/proc/{pid}/task/{thread}", thread) for thread in threads[:_MOST_THREADS]]
+    if len(threads) > _MOST_THREADS:
+        found.append(f"and {len(threads) - _MOST_THREADS} more threads\n")
+    return "".join(found)
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, one line; what `ps` calls it where there is none."""
+    line = _read(f"/proc/{pid}/cmdline", 4096).replace("\0", " ").strip()
+    return " ".join(line.split()) or f"[{_read(f'/proc/{pid}/comm', 64).strip() or '?'}]"
+
+
+def _thread(folder: str, number: str) -> str:
+    fields = _read(f"{folder}/stat", 1024).rpartition(")")[2].split()
+    state = _STATES.get(fields[0], fields[0]) if fields else "gone"
+    place = _read(f"{folder}/wchan", 200).strip()
+    name = _read(f"{folder}/comm", 64).strip()
+    where = f" in {place}" if place not in ("", "0") else ""
+    stack = _read(f"{folder}/stack", 8192).splitlines()[:_MOST_LINES]
+    return "".join([f"thread {number} ({name}): {state}{where}\n", *(f"    {line}\n" for line in stack)])
+
+
+def _read(path: str, most: int) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(most).decode(errors="replace")
+    except OSError:
+        return ""

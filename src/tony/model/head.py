@@ -1,0 +1,79 @@
+"""One job in a list."""
+
+from __future__ import annotations
+
+from tony.dataclass import dataclass
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHead:
+    """What is said of a job among many.
+
+    Attributes:
+        submitted, ended: seconds since 1970.
+        tasks: how many it has; None if only its scheduler knows of it.
+        reason: why it failed, one sentence; empty otherwise.
+        cause: the stable word for it, as in `Failure`; empty otherwise.
+        queue: where its scheduler has several; empty if the job names none.
+        tags: the author's words by which the job is found.
+        sessions: how many its gang has begun; restarts: how often something started again, lone tasks too.
+        gpu_hours, gb_hours: what its tasks' containers were granted, times the hours that they were held; GB are 1024³
+            bytes. None: not known.
+        viewers, modifiers: who may look at it, and change it, besides its owner.
+        pinned: it is kept, however old.
+        damaged: why its record cannot be read, one sentence. All else that is said of such a job is a guess.
+    """
+
+    job: str
+    name: str
+    state: JobState
+    user: str
+    scheduler: str
+    framework: str
+    tasks: int | None
+    submitted: float
+    ended: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    queue: str = ""
+    tags: tuple[str, ...] = ()
+    failure_class: FailureClass | None = None
+    cause: str = ""
+    sessions: int = 0
+    restarts: int = 0
+    gpu_hours: float | None = None
+    gb_hours: float | None = None
+    viewers: tuple[str, ...] = ()
+    modifiers: tuple[str, ...] = ()
+    pinned: bool = False
+    damaged: str = ""
+
+
+def head_of_report(report: JobReport) -> JobHead:
+    """One job as its application master tells."""
+    failure, restarts, used = report.failure, report.restarts, report.used
+    return JobHead(
+        job=report.job,
+        name=report.name,
+        state=report.state,
+        user=report.user,
+        scheduler=report.scheduler,
+        framework=report.framework,
+        tasks=len(report.tasks),
+        submitted=report.submitted or 0.0,
+        ended=report.ended,
+        exit_code=report.exit_code,
+        reason=failure.reason if failure else "",
+        queue=report.queue,
+        tags=report.tags,
+        failure_class=failure.failure_class if failure else None,
+        cause=failure.cause if failure else "",
+        sessions=report.session,
+        restarts=restarts.charged + restarts.free if restarts else 0,
+        gpu_hours=used.gpu_hours if used else None,
+        gb_hours=used.gb_hours if used else None,
+        viewers=report.viewers,
+        modifiers=report.modifiers,
+    )

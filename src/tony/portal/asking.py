@@ -1,0 +1,252 @@
+"""Answers queries from the index: a page at a time, by key.
+
+The order of submission is the order of the rows: a page in it, filtered or searched, is read off the lists of the full
+text as they are. In any other order the few jobs that match are looked up and sorted; where many match, the index of
+that order is followed until the page is full. It has what is filtered by in it, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from tony.dataclass import dataclass
+from tony.model.query import Facet, Facets, JobsPage, Query, Sort
+from tony.portal.filters import Filters, of_query
+from tony.portal.marks import mark
+from tony.portal.writing import read_entry
+
+#: Jobs that match that are counted, and of which each is looked up: that is a piece of the disk for each.
+COUNTED, FEW = 20_000, 2_000
+#: Values of each kind that can be chosen from.
+_MOST_FACETS = 200
+#: What is ordered by a column: which, and whether it says nothing where it is 0.
+_COLUMNS = {
+    Sort.NAME: ("name", False),
+    Sort.ENDED: ("ended", False),
+    Sort.DURATION: ("took", False),
+    Sort.TASKS: ("tasks", False),
+    Sort.RESTARTS: ("restarts", True),
+    Sort.GPU_HOURS: ("gpu", True),
+    Sort.GB_HOURS: ("gb", True),
+}
+_WORDS = {Sort.USER: "user", Sort.STATE: "state"}
+_NEVER_UNKNOWN = ("name", "restarts")
+_KEY = re.compile(r"(\d{1,18})\.(-?\d{1,18})\.(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A stretch of the answer, of one statement.
+
+    Attributes:
+        number: stands in keys.
+        column: by which it is ordered; empty for the order of submission.
+        where: what else holds in it.
+        word: the mark that all of it has.
+    """
+
+    number: int
+    column: str = ""
+    where: str = ""
+    word: str = ""
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A row of the answer: in which run, which row, and what it has in the column that orders."""
+
+    run: int
+    rid: int
+    value: float | str | None
+
+    def __str__(self) -> str:
+        text = f"{self.run}.{self.rid}.{'' if self.value is None else self.value}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")  # proxies take some characters for others
+
+
+class Asker:
+    """Reads the index.
+
+    Args:
+        connection: of this thread.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def page(self, query: Query) -> JobsPage:
+        """The jobs that a query wants.
+
+        Raises:
+            ValueError: its `after` is no answer of ours.
+        """
+        filters = of_query(query, self._connection)
+        facets = self.facets(query.readers)
+        if filters is None:
+            return JobsPage(heads=(), total=0, facets=facets)
+        total = self._total(filters)
+        keys = [*self._keys(query, filters, total)]
+        entries = [read_entry(self._connection, key.rid) for key in keys[: query.most]]
+        return JobsPage(
+            heads=tuple(entry.head for entry in entries if entry),
+            next=str(keys[query.most - 1]) if len(keys) > query.most else "",
+            total=total,
+            facets=facets,
+        )
+
+    def facets(self, readers: tuple[str, ...] = ()) -> Facets:
+        """What there is to filter by: of all jobs, or of those that somebody may see, the newest `COUNTED` of them.
+
+        Of the latter no tags are told: they are not in the table.
+        """
+        visible = of_query(Query(readers=readers), self._connection) if readers else None
+        if readers and visible is None:
+            return Facets()
+        return Facets(
+            users=self._facet("user", visible),
+            states=self._facet("state", visible),
+            frameworks=self._facet("framework", visible),
+            schedulers=self._facet("scheduler", visible),
+            queues=self._facet("queue", visible),
+            tags=() if visible else self._facet("tag", None),
+            failure_classes=self._facet("failure", visible),
+        )
+
+    def _facet(self, kind: str, visible: Filters | None) -> tuple[Facet, ...]:
+        if visible:
+            rows = self._connection.execute(
+                "select w.text, count(*) from (select t.rowid as rid from job_text t where t.job_text match ? "
+                f"order by t.rowid desc limit {COUNTED}) join job j using (rid) join word w on w.id = j.{kind} "
+                "where w.text != '' group by 1 order by 2 desc, 1 limit ?",
+                (visible.match, _MOST_FACETS),
+            )
+            return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
+        rows = self._connection.execute(
+            "select text, jobs from word where kind = ? and jobs > 0 and text != '' order by jobs desc, text limit ?",
+            (kind, _MOST_FACETS),
+        )
+        return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
+
+    def _total(self, filters: Filters) -> int | None:
+        """How many jobs match; None for so many that nobody has counted them."""
+        if filters.everything:
+            sql = "select coalesce(sum(jobs), 0) from word where kind = 'state'"
+            return int(self._connection.execute(sql).fetchone()[0])
+        sql, values = _by_text(filters) if filters.match else _by_row(filters)
+        found = self._connection.execute(
+            f"select count(*) from (select 1 {sql} limit {COUNTED + 1})", values
+        ).fetchone()[0]
+        return int(found) if found <= COUNTED else None
+
+    def _keys(self, query: Query, filters: Filters, total: int | None) -> Iterator[_Key]:
+        """The rows of the page, and one more if there is another page."""
+        after = _parsed(query)
+        left = query.most + 1
+        few = total is not None and total <= FEW
+        runs = self._runs(query)
+        if few and filters.match and runs[:1] and runs[0].word:
+            among = self._among(filters, _WORDS[query.sort]) | ({after.run} if after else set())
+            runs = [run for run in runs if run.number in among]
+        for run in runs:
+            if after and run.number != after.run:
+                continue
+            rows = self._rows(filters, run, after, left, few=few)
+            after = None
+            yield from (_Key(run.number, rid, value) for rid, value in rows)
+            left -= len(rows)
+            if left <= 0:
+                return
+
+    def _runs(self, query: Query) -> list[_Run]:
+        down = query.descending
+        if query.sort is Sort.SUBMITTED:
+            return [_Run(0, descending=down)]
+        if query.sort in _WORDS:
+            kind = _WORDS[query.sort]
+            sql = f"select id from word where kind = ? order by text {_order(down)}"
+            numbers = [number for (number,) in self._connection.execute(sql, (kind,))]
+            return [_Run(number, word=mark(kind, number)) for number in numbers]
+        column, zeros = _COLUMNS[query.sort]
+        runs = [_Run(1, column, f"j.{column} {'> 0' if zeros else 'is not null'}", descending=down)]
+        if zeros:
+            nothing = _Run(2 if down else 0, where=f"j.{column} = 0")
+            runs = [*runs, nothing] if down else [nothing, *runs]
+        return runs if column in _NEVER_UNKNOWN else [*runs, _Run(3, where=f"j.{column} is null")]
+
+    def _among(self, filters: Filters, kind: str) -> set[int]:
+        """Which values of a kind the few that match have: nobody looks for the others one by one."""
+        sql, values = _by_text(filters, joined=True)
+        return {number for (number,) in self._connection.execute(f"select distinct j.{kind} {sql}", values)}
+
+    def _rows(
+        self, filters: Filters, run: _Run, after: _Key | None, most: int, *, few: bool
+    ) -> list[tuple[int, float | str | None]]:
+        """Row ids and what they have in the column."""
+        if run.column and not few:
+            sql, values = _followed(filters, run.column)
+            rid = "j.rid"
+        elif run.word or filters.match:
+            sql, values = _by_text(filters, run.word, joined=bool(run.column or run.where))
+            rid = "t.rowid"
+        else:
+            sql, values = _by_row(filters)
+            rid = "j.rid"
+        if run.where:
+            sql += f" and {run.where}"
+        order, sign = _order(run.descending), "<" if run.descending else ">"
+        column = f"j.{run.column}" if run.column else "null"
+        if after:
+            sql += f" and ({column}, {rid}) {sign} (?, ?)" if run.column else f" and {rid} {sign} ?"
+            values += [after.value, after.rid] if run.column else [after.rid]
+        by = f"{column} {order}, {rid} {order}" if run.column else f"{rid} {order}"
+        statement = f"select {rid}, {column} {sql} order by {by} limit ?"
+        return self._connection.execute(statement, [*values, most]).fetchall()
+
+
+def _by_text(filters: Filters, word: str = "", *, joined: bool = False) -> tuple[str, list[object]]:
+    match = " AND ".join(part for part in (filters.match, f'"{word}"' if word else "") if part)
+    join = " cross join job j on j.rid = t.rowid" if joined else ""
+    between: list[object] = [match, filters.first, filters.last]
+    return f"from job_text t{join} where t.job_text match ? and t.rowid >= ? and t.rowid <= ?", between
+
+
+def _by_row(filters: Filters) -> tuple[str, list[object]]:
+    return "from job j not indexed where j.rid >= ? and j.rid <= ?", [filters.first, filters.last]
+
+
+def _followed(filters: Filters, column: str) -> tuple[str, list[object]]:
+    sql = f"from job j indexed by job_{column} where j.rid >= ? and j.rid <= ?"
+    values: list[object] = [filters.first, filters.last]
+    if filters.where:
+        sql += f" and {filters.where}"
+    elif filters.match:
+        sql += " and j.rid in (select rowid from job_text where job_text match ?)"
+        values.append(filters.match)
+    return sql, values
+
+
+def _order(descending: bool) -> str:
+    return "desc" if descending else "asc"
+
+
+def _parsed(query: Query) -> _Key | None:
+    """What a page before has said.
+
+    Raises:
+        ValueError: none has said that.
+    """
+    if not query.after:
+        return None
+    try:
+        text = base64.b64decode(query.after + "=" * (-len(query.after) % 4), b"-_", validate=True).decode()
+        found = _KEY.fullmatch(text)
+        if found:
+            value = found[3] if query.sort is Sort.NAME else float(found[3]) if found[3] else None
+            return _Key(int(found[1]), int(found[2]), value)
+    except ValueError:  # no base64, no text, no number
+        pass
+    raise ValueError(f"after: {query.after[:60]!r} was said by no page; leave it out for the first one.")

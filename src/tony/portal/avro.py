@@ -1,0 +1,244 @@
+"""Reads Avro container files, with bounds: whoever wrote one may have been anybody.
+
+The format: https://avro.apache.org/docs/1.12.0/specification/#object-container-files. Blocks that are not packed, and
+those packed with deflate, are read; others are refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tony.errors import RecordError
+
+#: Types in types of a schema, and bytes of one.
+_MOST_DEPTH, _MOST_SCHEMA = 32, 1 << 20
+#: Bytes of one block, and of all of a file's, unpacked; values of one file, those without a byte among them.
+_MOST_BLOCK, _MOST_BLOCKS, _MOST_VALUES = 64 << 20, 256 << 20, 5_000_000
+_MAGIC, _SYNC = b"Obj\x01", 16
+#: Reads a value.
+_Read = Callable[["_Bytes"], Any]
+
+
+class _Bytes:
+    """What is left to be read."""
+
+    def __init__(self, data: bytes, budget: list[int]) -> None:
+        self.data = data
+        self.at = 0
+        self._budget = budget
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self.at + size > len(self.data):
+            raise RecordError(f"it is cut off at byte {len(self.data)}")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def long(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            shift += 7
+            if shift > 63:
+                raise RecordError(f"a number at byte {self.at} has no end")
+
+    def text(self) -> str:
+        return self.take(self.long()).decode("utf-8", "replace")
+
+    def spend(self, values: int = 1) -> None:
+        """A value of no bytes costs as well."""
+        self._budget[0] -= values
+        if self._budget[0] < 0:
+            raise RecordError(f"it has more than {_MOST_VALUES:,} values")
+
+
+def records(data: bytes) -> Iterator[Any]:
+    """Every record of a file, one after another; what is whole comes before an error.
+
+    Of a union a record comes as its fields, as of any other place.
+
+    Raises:
+        RecordError: it is no such file, is damaged, or is cut off.
+    """
+    budget = [_MOST_VALUES]
+    source = _Bytes(data, budget)
+    if not data.startswith(_MAGIC[: len(data)]):
+        raise RecordError("it does not begin as a file of Avro's")
+    source.take(len(_MAGIC))
+    meta = dict(_pairs(source, lambda each: each.take(each.long())))
+    sync = source.take(_SYNC)
+    read = _reader(_schema(meta), {}, 0)
+    unpack = _codec(meta.get("avro.codec", b"null"))
+    left = _MOST_BLOCKS
+    while source.at < len(data):
+        count, size = source.long(), source.long()
+        block = _Bytes(unpack(source.take(size)), budget)
+        left -= len(block.data)
+        if left < 0:
+            raise RecordError(f"its blocks have more than {_MOST_BLOCKS >> 20} MiB")
+        if source.take(_SYNC) != sync:
+            raise RecordError(f"the block that ends at byte {source.at} is damaged")
+        if count < 0:
+            raise RecordError(f"the block that ends at byte {source.at} has {count} records")
+        source.spend(count)
+        for _ in range(count):
+            yield read(block)
+
+
+def _schema(meta: Mapping[str, bytes]) -> Any:
+    text = meta.get("avro.schema", b"")
+    if len(text) > _MOST_SCHEMA:
+        raise RecordError(f"its schema has {len(text)} bytes")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise RecordError("its schema is not JSON") from None
+
+
+def _codec(name: bytes) -> Callable[[bytes], bytes]:
+    if name in (b"null", b""):
+        return lambda data: data
+    if name == b"deflate":
+        return _inflated
+    raise RecordError(f"its blocks are packed with {name[:20].decode('ascii', 'replace')!r}, which is not read")
+
+
+def _inflated(data: bytes) -> bytes:
+    stream = zlib.decompressobj(-15)
+    try:
+        found = stream.decompress(data, _MOST_BLOCK)
+    except zlib.error as error:
+        raise RecordError(f"a block cannot be unpacked: {error}") from error
+    if stream.unconsumed_tail:
+        raise RecordError(f"a block is larger than {_MOST_BLOCK >> 20} MiB")
+    if not stream.eof:
+        raise RecordError("a block cannot be unpacked: its end is missing")
+    return found
+
+
+def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
+    """What reads a value of a type. Types are known by their names in all that follows them."""
+    if depth > _MOST_DEPTH:
+        raise RecordError(f"types lie more than {_MOST_DEPTH} deep in its schema")
+    if isinstance(schema, list):
+        return _union([_reader(each, names, depth + 1) for each in schema])
+    if isinstance(schema, str):
+        return _named(schema, names)
+    if not isinstance(schema, dict):
+        raise RecordError("its schema makes no sense")
+    kind = schema.get("type")
+    if not isinstance(kind, str):
+        return _reader(kind, names, depth + 1)
+    match kind:
+        case "record" | "error":
+            return _record(schema, names, depth)
+        case "enum":
+            return _known(schema, names, _enum(schema.get("symbols")))
+        case "fixed":
+            size = schema.get("size")
+            if type(size) is not int or size < 0:
+                raise RecordError("its schema makes no sense: a size is no number")
+            return _known(schema, names, lambda source: source.take(size))
+        case "array":
+            return _array(_reader(schema.get("items"), names, depth + 1))
+        case "map":
+            values = _reader(schema.get("values"), names, depth + 1)
+            return lambda source: dict(_pairs(source, values))
+    return _named(kind, names)
+
+
+def _named(name: str, names: Mapping[str, _Read]) -> _Read:
+    found = _PLAIN.get(name) or names.get(name) or names.get(name.rpartition(".")[2])
+    if found is None:
+        raise RecordError(f"its schema names the unknown type {name[:60]!r}")
+    return found
+
+
+def _known(schema: Mapping[str, Any], names: dict[str, _Read], read: _Read) -> _Read:
+    name = schema.get("name")
+    if isinstance(name, str):
+        names[name] = names[name.rpartition(".")[2]] = read
+    return read
+
+
+def _record(schema: Mapping[str, Any], names: dict[str, _Read], depth: int) -> _Read:
+    fields: list[tuple[str, _Read]] = []
+    level = [0]
+
+    def read(source: _Bytes) -> dict[str, Any]:
+        source.spend(1 + len(fields))
+        level[0] += 1
+        if level[0] > _MOST_DEPTH:
+            raise RecordError(f"records lie more than {_MOST_DEPTH} deep in each other")
+        try:
+            return {name: field(source) for name, field in fields}
+        finally:
+            level[0] -= 1
+
+    _known(schema, names, read)  # a record may hold others of its own kind
+    said = schema.get("fields")
+    if not isinstance(said, list) or not all(isinstance(each, dict) and "type" in each for each in said):
+        raise RecordError("its schema makes no sense: a record has no fields")
+    fields += [(str(each.get("name")), _reader(each["type"], names, depth + 1)) for each in said]
+    return read
+
+
+def _union(readers: list[_Read]) -> _Read:
+    def read(source: _Bytes) -> Any:
+        branch = source.long()
+        if not 0 <= branch < len(readers):
+            raise RecordError(f"at byte {source.at} stands a value of a type that its schema lacks")
+        return readers[branch](source)
+
+    return read
+
+
+def _enum(symbols: Any) -> _Read:
+    words = [str(each) for each in symbols] if isinstance(symbols, list) else []
+
+    def read(source: _Bytes) -> str:
+        number = source.long()
+        if not 0 <= number < len(words):
+            raise RecordError(f"at byte {source.at} stands a word that its schema lacks")
+        return words[number]
+
+    return read
+
+
+def _array(item: _Read) -> _Read:
+    return lambda source: [item(source) for _ in _counted(source)]
+
+
+def _pairs(source: _Bytes, value: _Read) -> Iterator[tuple[str, Any]]:
+    for _ in _counted(source):
+        key = source.text()
+        yield key, value(source)
+
+
+def _counted(source: _Bytes) -> Iterator[None]:
+    """Once for each item of an array or a map, which come in blocks."""
+    while count := source.long():
+        if count < 0:
+            count = -count
+            source.long()  # how many bytes they have
+        source.spend(count)
+        for _ in range(count):
+            yield None
+
+
+_PLAIN: Mapping[str, _Read] = {
+    "null": lambda _: None,
+    "boolean": lambda source: source.take(1) != b"\0",
+    "int": _Bytes.long,
+    "long": _Bytes.long,
+    "float": lambda source: struct.unpack("<f", source.take(4))[0],
+    "double": lambda source: struct.unpack("<d", source.take(8))[0],
+    "bytes": lambda source: source.take(source.long()),
+    "string": _Bytes.text,
+}

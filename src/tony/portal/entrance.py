@@ -1,0 +1,178 @@
+"""Where a portal listens, and on which terms it lets people in: what its command line says, checked."""
+
+from __future__ import annotations
+
+import ipaddress
+import pwd
+import socket
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tony.dataclass import dataclass
+from tony.errors import UserError
+from tony.jobs.user import user_name
+from tony.portal.tokens import TokenFile
+from tony.web.door import PERSON, Proxy, Terms
+
+#: What only this machine reaches.
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """What was said.
+
+    Attributes:
+        host: address or name to listen at.
+        port: 0 for any.
+        names: what the server is called besides.
+        admins: users and `@groups` who may see and change every job.
+        trusted: addresses or networks of proxies.
+        user_header: in which header those say who somebody is.
+        proxy_users: users of this machine as which such a proxy may run.
+        origins: how browsers call those proxies: `https://portal.example.org`.
+        certificate, private_key: PEM files for https.
+        without_tls: whoever is on the way may read tokens; said by somebody who knows.
+    """
+
+    host: str = LOOPBACK
+    port: int = 0
+    names: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    user_header: str = ""
+    proxy_users: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    certificate: Path | None = None
+    private_key: Path | None = None
+    without_tls: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def address(self, port: int) -> str:
+        """Where a browser finds it."""
+        if self.origins:
+            return f"{self.origins[0].rstrip('/')}/"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        if host in ("0.0.0.0", "[::]"):
+            host = socket.getfqdn()
+        return f"{'http' if self.certificate is None else 'https'}://{host}:{port}/"
+
+    def check(self) -> None:
+        """Refuses what would let in whom nobody means.
+
+        Raises:
+            UserError: says what is missing.
+        """
+        if (self.certificate is None) != (self.private_key is None):
+            raise UserError("--certificate and --private-key belong together: one is of no use without the other.")
+        if self.user_header and not self.trusted:
+            raise UserError(
+                f"--user-header {self.user_header}: everybody can send that header. "
+                "Name the proxy that may: --trust-proxy ADDRESS."
+            )
+        for who in self.admins:
+            if not PERSON.fullmatch(who.removeprefix("@")):
+                raise UserError(f"--admin {who}: write a user (ann) or a group (@admins).")
+        for text in self.origins:
+            _origin(text)
+        for name in self.proxy_users:
+            _check_user(name)
+        if not (self.is_local or self.certificate or self.trusted or self.without_tls):
+            raise UserError(
+                f"--address {self.host}: other machines could reach the portal, and read the tokens on their way. "
+                "Say one of: --certificate FILE --private-key FILE (https); --trust-proxy ADDRESS, for a proxy that "
+                "speaks https for it (with --user-header NAME if that proxy knows its users); --without-tls, in a "
+                "network where nobody listens. Or leave --address out, and come by ssh -L 8600:localhost:8600 HOST."
+            )
+
+    def terms(self, tokens: TokenFile) -> Terms:
+        """For the gate.
+
+        Raises:
+            UserError: an address or an origin makes no sense.
+            StorageError: the portal's key cannot be kept.
+        """
+        proxies: tuple[Proxy, ...] = ()
+        if self.trusted:
+            proxies = (
+                Proxy(
+                    addresses=tuple(_network(text) for text in self.trusted),
+                    header=self.user_header.lower(),
+                    origins=frozenset(_origin(text) for text in self.origins),
+                    runs_as=frozenset(self.proxy_users),
+                ),
+            )
+        hosts = [urlsplit(origin).hostname or "" for origin in self.origins]
+        return Terms(
+            key=tokens.key(),
+            owner=user_name(),
+            admins=self.admins,
+            names=frozenset(name.lower().removesuffix(".") for name in (*self.names, *hosts, *self._own_names())),
+            proxies=proxies,
+            tokens=tokens,
+            secure=self.certificate is not None or any(origin.startswith("https:") for origin in self.origins),
+        )
+
+    def _own_names(self) -> tuple[str, ...]:
+        if self.is_local:
+            return ()
+        own = socket.gethostname()
+        return own, socket.getfqdn(own), self.host
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For https; None without.
+
+        Raises:
+            UserError: the files are no certificate with its key.
+        """
+        if self.certificate is None or self.private_key is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.private_key, password=_no_password)
+        except (OSError, UserError) as error:
+            why = str(error)
+            if isinstance(error, ssl.SSLError):
+                why = f"they are no certificate and its key as PEM ({error.reason or error})"
+            elif isinstance(error, OSError):
+                why = error.strerror or why
+            raise UserError(f"--certificate {self.certificate}, --private-key {self.private_key}: {why}") from error
+        return context
+
+
+def _no_password() -> str:
+    raise UserError("the key has a password; take one without, that only you may read")
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise UserError(f"--trust-proxy {text}: write an address (10.0.0.7) or a network (10.0.0.0/28).") from None
+
+
+def _check_user(name: str) -> None:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        raise UserError(f"--proxy-user {name}: this machine has no such user.") from None
+
+
+def _origin(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise UserError(
+            f"--origin {text}: write what browsers call the portal, without a path: https://jobs.example.org."
+        )
+    return f"{parts.scheme}://{parts.netloc.lower()}"

@@ -1,0 +1,84 @@
+"""What a query leaves out, in both of the ways in which the index can be asked."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tony.dataclass import dataclass
+from tony.model.query import GROUPS, Query
+from tony.portal.marks import expression, mark
+
+#: Larger than any row id, and smaller than any.
+_LAST, _FIRST = 2**62, -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The two ways.
+
+    Attributes:
+        match: for the full text; empty if nothing is left out but by time.
+        where: for the columns, for each of them; None if the full text alone can tell.
+        first, last: row ids.
+    """
+
+    match: str
+    where: str | None
+    first: int
+    last: int
+
+    @property
+    def everything(self) -> bool:
+        """Nothing is left out."""
+        return not self.match and (self.first, self.last) == (_FIRST, _LAST)
+
+
+def of_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
+    """The filters of a query; None if no job can match them."""
+    marks: list[str] = []
+    columns: list[str] = []
+    for kind, texts in _wanted(query).items():
+        numbers = [number for text in texts if (number := _number(connection, kind, text)) is not None]
+        if not numbers:
+            return None
+        marks.append("(" + " OR ".join(f'"{mark(kind, number)}"' for number in numbers) + ")")
+        if kind != "tag":
+            columns.append(f"j.{kind} in ({', '.join(map(str, numbers))})")
+    if query.readers:
+        owners = [("user", who) for who in query.readers if who != "*" and not who.startswith("@")]
+        readers = [*owners, *(("reader", who) for who in query.readers)]
+        known = [(kind, number) for kind, who in readers if (number := _number(connection, kind, who)) is not None]
+        if not known:
+            return None
+        marks.append("(" + " OR ".join(f'"{mark(kind, number)}"' for kind, number in known) + ")")
+    alone = bool(query.text.strip() or query.tag or query.readers)
+    return Filters(
+        match=expression(query.text, marks),
+        where=None if alone else " and ".join(columns),
+        first=_FIRST if query.since is None else _moment(query.since),
+        last=_LAST if query.until is None else _moment(query.until),
+    )
+
+
+def _wanted(query: Query) -> dict[str, list[str]]:
+    wanted = {
+        "user": [query.user],
+        "framework": [query.framework],
+        "scheduler": [query.scheduler],
+        "queue": [query.queue],
+        "tag": [query.tag],
+        "failure": [query.failure_class.value if query.failure_class else ""],
+        "state": sorted(each.value for each in GROUPS[query.state]) if query.state in GROUPS else [query.state],
+    }
+    return {kind: texts for kind, texts in wanted.items() if texts != [""]}
+
+
+def _number(connection: sqlite3.Connection, kind: str, text: str) -> int | None:
+    row = connection.execute(
+        "select id from word where kind = ? and text = ? and jobs > 0", (kind, text.encode("utf-8", "replace").decode())
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _moment(seconds: float) -> int:
+    return int(min(max(seconds * 1000, _FIRST), _LAST))

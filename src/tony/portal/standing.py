@@ -1,0 +1,79 @@
+"""How a job stands whose application master is not asked: another user's, or one far away. Its event log says it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from tony import clock
+from tony.core.machine import Application
+from tony.core.view import Surroundings, report
+from tony.errors import InvalidTransition, UnknownJobError
+from tony.history.event_tail import EventTail
+from tony.history.log import segments
+from tony.history.record import pending_report, read_job, read_summary
+from tony.model.layout import JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+
+
+class Standing:
+    """One job. Whoever asks again pays for what was logged since: a log of 10,000 tasks takes seconds to read."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._machine: _Machine | None = None
+
+    def report(self) -> JobReport:
+        """The last report, or what the machine knows that is fed the log. Blocks.
+
+        Raises:
+            UnknownJobError: there is no such job.
+            TonyError: its record cannot be read.
+        """
+        with self._lock:
+            machine, self._machine = self._machine, None
+            ended = read_summary(self._folder)
+            if ended is not None:
+                return ended
+            if machine is None or not machine.continues:
+                record = read_job(self._folder)
+                if record is None:
+                    raise UnknownJobError(f"there is no job in {self._folder.path}.")
+                if not segments(self._folder.path):
+                    return pending_report(self._folder, record)
+                machine = _Machine(self._folder, record)
+            told = machine.report()
+            self._machine = machine  # of one whose log made no sense all is read anew
+            return told
+
+
+class _Machine:
+    """The machine that decided the job, as far as its log was read."""
+
+    def __init__(self, folder: JobFolder, record: JobRecord) -> None:
+        self._folder = folder
+        self._record = record
+        self._app = Application(record.job_id, record.spec)
+        self._tail = EventTail(folder)
+        self._at, self._wall = 0.0, record.submitted
+
+    @property
+    def continues(self) -> bool:
+        """Whether what was read is still there."""
+        return self._tail.continues
+
+    def report(self) -> JobReport:
+        """How the job stands now.
+
+        Raises:
+            TonyError: the log makes no sense, or cannot be read.
+        """
+        for entry in self._tail.new():
+            self._at, self._wall = entry.at, entry.wall
+            with contextlib.suppress(InvalidTransition):  # another version's machine: what we understand is told
+                self._app.handle(entry.event, entry.at)
+        record = self._record
+        around = Surroundings(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
+        return report(self._app, self._at + max(0.0, clock.wall() - self._wall), around)

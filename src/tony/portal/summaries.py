@@ -1,0 +1,258 @@
+"""Where jobs keep what TensorBoard shows, and how it comes into one folder. Blocks.
+
+Only event files are taken. Whatever else lies beside them could name any file of this machine, and TensorBoard would
+read it for whoever wrote that. And what a job's settings name outside of its record is taken only if its owner is whose
+the record is: else a record could show what its writer may not read, and the portal may.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tony.config import addresses
+from tony.dataclass import dataclass
+from tony.errors import StorageError, TonyError
+from tony.model.ids import TaskId
+from tony.model.layout import JobFolder
+from tony.model.placeholders import fill
+from tony.model.record import JobRecord
+from tony.storage.store import PIECE, Item, Store, joined
+
+#: A program finds in this variable where its summaries belong: the original's name.
+VARIABLE = "TB_LOG_DIR"
+#: Names that are looked through for one job, files that are taken, bytes that are copied for one TensorBoard.
+_MOST_NAMES, _MOST_FILES, _MOST_BYTES = 20_000, 1_000, 2 << 30
+#: Folders below one another.
+_DEEPEST = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Where a job's record lies.
+
+    Attributes:
+        folder: on this machine: itself, or what was brought of it.
+        store, path: where it was brought from; None and empty for one that lies here.
+        own: it is one of our own home's.
+    """
+
+    folder: JobFolder
+    store: Store | None = None
+    path: str = ""
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFile:
+    """One file for TensorBoard.
+
+    Attributes:
+        run: what TensorBoard calls it: its folder, below the job's.
+        path: in `store`, or of this machine if that is None.
+        owner: whose it must be when it is copied, a number of this machine; None: it is ours, and a link will do.
+    """
+
+    run: str
+    name: str
+    path: str
+    size: int
+    store: Store | None = None
+    owner: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summaries:
+    """What was found of a job.
+
+    Attributes:
+        files: event files, by path.
+        problems: what was not taken, and why; for people.
+        searched: where it was looked.
+    """
+
+    files: tuple[EventFile, ...]
+    problems: tuple[str, ...]
+    searched: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+def find(record: Record, job: JobRecord, store_of: Callable[[str], Store]) -> Summaries:
+    """Looks through the job's working directories, and where its settings say that summaries are.
+
+    Args:
+        store_of: the file system of an address, to be kept open by whoever gives it.
+    """
+    found: dict[str, EventFile] = {}
+    problems: list[str] = []
+    searched: list[str] = []
+    for run, place in _places(record, job):
+        if place in searched:
+            continue
+        searched.append(place)
+        try:
+            for file in _look(record, run, place, store_of):
+                found.setdefault(file.path, file)
+                if len(found) >= _MOST_FILES:
+                    problems.append(f"only the first {_MOST_FILES:,} event files are shown.")
+                    break
+        except (TonyError, OSError, ValueError) as error:
+            problems.append(f"{place}: {' '.join(str(error).split())}")
+    return Summaries(
+        files=tuple(found[path] for path in sorted(found)), problems=tuple(problems), searched=tuple(searched)
+    )
+
+
+def gather(summaries: Mapping[str, Summaries], folder: Path) -> None:
+    """Brings them into a folder: those of this machine by link, others as copies. One job's runs stand by themselves.
+
+    Raises:
+        StorageError: they are too much, or cannot be had.
+    """
+    left = _MOST_BYTES
+    for job, found in summaries.items():
+        top = folder / job if len(summaries) > 1 else folder
+        for number, file in enumerate(found.files):
+            at = top.joinpath(*_safe(file.run))
+            try:
+                at.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # TensorBoard orders a run's files by name; two of the same name may come from two places.
+                target = at / (file.name if not (at / file.name).exists() else f"{file.name}.{number}")
+                if file.store is None and file.owner is None:
+                    target.symlink_to(file.path)
+                    continue
+                left = _copy(file, target, left)
+            except OSError as error:
+                raise StorageError(f"cannot bring {file.path}: {error.strerror}") from error
+
+
+def _copy(file: EventFile, target: Path, left: int) -> int:
+    pieces = file.store.pieces(file.path) if file.store else _pieces(file)
+    with target.open("xb") as out:
+        for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                raise StorageError(f"the event files have more than {_MOST_BYTES >> 30} GiB: more is not copied here.")
+            out.write(piece)
+    return left
+
+
+def _pieces(file: EventFile) -> Iterator[bytes]:
+    """Of a file here, if it still is what it was: its owner could put a link to another's file in its place."""
+    with open(os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_uid == file.owner:
+            while piece := stream.read(PIECE):
+                yield piece
+
+
+def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
+    """Run and place: a path, an address, or what begins with `work/` in the record itself."""
+    spec = job.spec
+    yield "", "work"
+    for name, role in spec.effective_roles.items():
+        for index in range(min(role.instances, _MOST_FILES)):
+            task = TaskId(name, index)
+            values = {
+                "role": name,
+                "index": str(index),
+                "num_tasks": str(role.instances),
+                "job_id": job.job_id,
+                "session": "1",
+                "attempt": "1",
+                **{f"params.{key}": value for key, value in spec.params.items()},
+            }
+            for said in (role.progress_summaries, role.env.get(VARIABLE), spec.env.get(VARIABLE)):
+                place = fill(said, values).strip() if said else ""
+                if record.own and place.startswith("~/"):  # ours, so it is our home; programs expand it themselves
+                    place = os.path.expanduser(place)
+                if addresses.is_address(place) or place.startswith("/"):
+                    run = str(task) if "{index}" in (said or "") else ""
+                    yield run, place
+    # What is relative lies below the tasks' working directories, which are looked through as a whole.
+
+
+def _look(record: Record, run: str, place: str, store_of: Callable[[str], Store]) -> Iterator[EventFile]:
+    budget = [_MOST_NAMES]
+    if place == "work":
+        if record.store is not None:
+            yield from _in_store(record.store, joined(record.path, "work"), run, budget, None)
+        else:
+            if not record.folder.work.is_symlink():
+                yield from _in_folder(record.folder.work, run, budget, _uid(record))
+    elif addresses.is_address(place):
+        store = store_of(place)
+        yield from _in_store(store, "", run, budget, None if record.own else _owner(record))
+    elif record.store is None:
+        yield from _in_folder(Path(place), run, budget, _uid(record))
+
+
+def _uid(record: Record) -> int | None:
+    """Whose files may be shown of a record that lies here; None: it is our own, and so is whatever it names."""
+    uid = os.lstat(record.folder.job).st_uid
+    return None if record.own and uid == os.geteuid() else uid
+
+
+def _owner(record: Record) -> str:
+    """Whose a record is, as its file system says."""
+    if record.store is None:
+        uid = os.lstat(record.folder.job).st_uid
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return str(uid)
+    found = record.store.find(joined(record.path, "job.json"))
+    if found is None or not found.owner:
+        raise ValueError("nobody knows whose the job's record is, so what lies outside of it is not shown.")
+    return found.owner
+
+
+def _in_folder(top: Path, run: str, budget: list[int], owner: int | None) -> Iterator[EventFile]:
+    """Event files of a folder here. Links are not followed.
+
+    Args:
+        owner: whose they must be; None if that does not matter.
+    """
+    for folder, folders, names in os.walk(top):
+        folders.sort()
+        below = os.path.relpath(folder, top)
+        if below.count(os.sep) > _DEEPEST:
+            folders.clear()
+        budget[0] -= len(names) + len(folders)
+        if budget[0] < 0:
+            raise ValueError(f"there are more than {_MOST_NAMES:,} files; the others were not looked at.")
+        for name in sorted(names):
+            if "tfevents" not in name:
+                continue
+            path = os.path.join(folder, name)
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and owner in (None, status.st_uid):
+                at = joined(run, "" if below == "." else below)
+                yield EventFile(run=at, name=name, path=path, size=status.st_size, owner=owner)
+
+
+def _in_store(store: Store, top: str, run: str, budget: list[int], owner: str | None) -> Iterator[EventFile]:
+    waiting = [(top, run, 0)]
+    while waiting:
+        path, at, depth = waiting.pop()
+        items: list[Item] = sorted(store.list(path), key=lambda item: item.name)
+        budget[0] -= len(items)
+        if budget[0] < 0:
+            raise ValueError(f"there are more than {_MOST_NAMES:,} files; the others were not looked at.")
+        for item in items:
+            if item.folder and depth < _DEEPEST:
+                waiting.append((joined(path, item.name), joined(at, item.name), depth + 1))
+            elif not item.folder and "tfevents" in item.name and owner in (None, item.owner):
+                yield EventFile(run=at, name=item.name, path=joined(path, item.name), size=item.size, store=store)
+
+
+def _safe(run: str) -> list[str]:
+    """The folders of a run, none of which leads anywhere else."""
+    return [part.replace("\0", "_") for part in run.split("/") if part not in ("", ".", "..")]

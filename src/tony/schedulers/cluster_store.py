@@ -1,0 +1,96 @@
+"""A folder in HDFS as a store, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from tony.config import addresses
+from tony.errors import StorageError, UserError
+from tony.hadoop.configuration.daemons import name_service
+from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.ipc.errors import FileMissingError
+from tony.model.layout import Home
+from tony.schedulers.yarn.finding import find_cluster, named_folder
+from tony.schedulers.yarn.settings import read_settings
+from tony.storage.store import PIECE, Item, Store
+
+
+class ClusterStore(Store):
+    """One folder.
+
+    Args:
+        address: `hdfs://namenode/folder`, or `hdfs:///folder` in the default file system.
+        home: of which a running `tony mini` is the cluster, if nobody says another.
+        settings: scheduler -> what is said for it; that of a cluster has its configuration.
+
+    Raises:
+        UserError: it is no such address, or nobody says which cluster's that is.
+        SchedulerError: its file system has no web address.
+    """
+
+    def __init__(
+        self, address: str, home: Home, settings: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+    ) -> None:
+        said, _ = read_settings(settings.get("yarn", {}))
+        try:
+            self.address = addresses.checked(address)
+            system, self._root = addresses.parts(self.address)
+            if not named_folder(said, home):
+                raise ValueError(
+                    "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR to the folder with its "
+                    "core-site.xml and hdfs-site.xml."
+                )
+            cluster = find_cluster(said, home)
+            self._made: set[str] = set()
+            self._files = cluster.web_files_of(name_service(cluster.configuration, system or None))
+        except (ValueError, ConfigurationError) as error:
+            raise UserError(f"{address}: {error}") from error
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        try:
+            found = self._files.list(self._place(path))
+        except FileMissingError:
+            return ()
+        return tuple(_item(each, each.name) for each in found if each.name)
+
+    def find(self, path: str) -> Item | None:
+        found = self._files.find(self._place(path))
+        return None if found is None else _item(found, path.rpartition("/")[2])
+
+    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        try:
+            with self._files.open(self._place(path), offset) as stream:
+                while piece := stream.read(PIECE):
+                    yield piece
+        except FileMissingError:
+            return
+
+    def write(self, path: str, content: bytes | Path) -> None:
+        place = self._place(path)
+        folder, _, name = place.rpartition("/")
+        draft = f"{folder}/.{name}.new"
+        if folder not in self._made:
+            self._files.make_directories(folder, 0o700)
+            self._made.add(folder)
+        self._files.create(draft, content, permission=0o600, overwrite=True)
+        self._files.rename(draft, place, overwrite=True)
+
+    def remove(self, path: str) -> None:
+        self._made.clear()
+        self._files.delete(self._place(path), recursive=True)
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _place(self, path: str) -> str:
+        if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
+            raise StorageError(f"{path!r} is no path below {self.address}")
+        return f"{self._root}/{path}" if path else self._root
+
+
+def _item(status: FileStatus, name: str) -> Item:
+    folder = status.kind is FileKind.DIRECTORY
+    return Item(name=name, folder=folder, size=status.length, changed=status.modified_ms / 1000, owner=status.owner)

@@ -1,0 +1,99 @@
+"""Advice about a job, from what a source tells of it and of its earlier runs: those that the visitor may see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+from tony import clock
+from tony.advice.advising import advise
+from tony.advice.facts import Facts, Run, alike, run_of
+from tony.advice.finding import Advice
+from tony.advice.reading import RUNS, same_job
+from tony.errors import RecordError, TonyError
+from tony.history.log import Entry
+from tony.linux.threads import beside
+from tony.model.query import Query
+from tony.model.record import JobRecord
+from tony.web.gate import Action, Visitor, jobs_for
+from tony.web.source import JobView, Source
+
+#: Records that are opened to find earlier runs.
+_OPENED = 50
+#: Events that are read at once, and of one run at most: there is nothing to learn from more.
+_PORTION, _MOST = 5000, 2_000_000
+#: Jobs that are thought about at the same time: each takes a processor.
+_AT_ONCE = 2
+_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+async def advice_about(view: JobView, visitor: Visitor, source: Source) -> Advice:
+    """What could be better about it.
+
+    Raises:
+        TonyError: its own record cannot be read.
+    """
+    record = await view.record()
+    if record is None:
+        raise RecordError(f"the record of {view.job} was not kept")
+    async with _SLOTS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE)):
+        runs = [await run_from(view, record)]
+        problems: list[str] = []
+        for other, theirs in await _before(record, visitor, source):
+            try:
+                runs.append(await run_from(other, theirs))
+            except TonyError as error:
+                problems.append(f"{other.job}: {error}")
+            if len(runs) == RUNS:
+                break
+        return await beside(advise, Facts(runs=tuple(runs), problems=tuple(problems)))
+
+
+async def _before(record: JobRecord, visitor: Visitor, source: Source) -> Sequence[tuple[JobView, JobRecord]]:
+    """Runs of the same job before it, newest first."""
+    spec = record.spec
+    wanted = Query(user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _OPENED)
+    page = await jobs_for(visitor, source, wanted)
+    found: list[tuple[JobView, JobRecord]] = []
+    for head in same_job(page.heads, record)[:_OPENED]:
+        other = await source.job(head.job)
+        if other is None or not visitor.may(Action.SEE, head):
+            continue
+        try:
+            theirs = await other.record()
+        except TonyError:
+            continue
+        if theirs is not None and alike(record, theirs):
+            found.append((other, theirs))
+        if len(found) >= RUNS:
+            break
+    return found
+
+
+async def run_from(view: JobView, record: JobRecord) -> Run:
+    """One run, as facts for advice and waste.
+
+    Raises:
+        TonyError: no events of it were kept, or something of it cannot be read.
+    """
+    report = await view.report()
+    entries: list[Entry] = []
+    while len(entries) < _MOST:
+        portion = await view.events(entries[-1].seq if entries else 0, _PORTION)
+        entries += portion
+        if len(portion) < _PORTION:
+            break
+    if not entries:
+        raise RecordError(f"no events of {view.job} were kept")
+    metrics = await view.metrics()
+    ended = report.state.ended
+
+    def work() -> Run:
+        if metrics is None:
+            return run_of(record, entries, None, report if ended else None, None if ended else clock.wall())
+        with metrics:
+            measured = metrics if metrics.known else None
+            return run_of(record, entries, measured, report if ended else None, None if ended else clock.wall())
+
+    return await beside(work)

@@ -1,0 +1,66 @@
+"""What changes a job. Each is asked for by somebody who may, and leaves who it was in the job's events."""
+
+from __future__ import annotations
+
+import logging
+
+from tony.model.report import JobReport
+from tony.web.api.operations import ApiError, Call
+from tony.web.api.shapes import Asked, TaskStacks
+from tony.web.gate import Action
+from tony.web.source import JobView
+
+#: Says who has done what, for whoever keeps this server's log.
+_audit = logging.getLogger("tony.web.audit")
+
+
+async def stop(call: Call) -> Asked:
+    """Ends the job."""
+    view, report = await _changed(call, "stop")
+    await view.stop(_actor(call))
+    return _asked(call, report, "stop")
+
+
+async def restart(call: Call) -> Asked:
+    """Ends its session, and begins the next."""
+    view, report = await _changed(call, "restart")
+    await view.restart(_actor(call))
+    return _asked(call, report, "restart")
+
+
+async def stacks(call: Call) -> TaskStacks:
+    """Where a task's program stands."""
+    view, report = await _changed(call, "stacks")
+    task = call.task(report)
+    return TaskStacks(job=report.job, task=task, text=await view.stacks(task, _actor(call)))
+
+
+async def log_level(call: Call) -> Asked:
+    """How much its own processes log."""
+    view, report = await _changed(call, "log-level")
+    await view.log_level(call.values["level"], _actor(call))
+    return _asked(call, report, f"log-level {call.values['level']}")
+
+
+async def _changed(call: Call, what: str) -> tuple[JobView, JobReport]:
+    view, report = await call.job()
+    if not call.visitor.may(Action.CHANGE, report):
+        _audit.warning("refused: %s of %s by %r", what, report.job, call.visitor.name)
+        raise ApiError(
+            403,
+            "not-allowed",
+            "You may look at this job, and not change it.",
+            "Its owner can: `modifiers = [...]` in the job file names who else may.",
+        )
+    if report.state.ended:
+        raise ApiError(409, "has-ended", f"The job has ended: {report.state.value}.")
+    _audit.info("%s of %s by %r", what, report.job, call.visitor.name)
+    return view, report
+
+
+def _actor(call: Call) -> str:
+    return call.visitor.name
+
+
+def _asked(call: Call, report: JobReport, what: str) -> Asked:
+    return Asked(job=report.job, asked=what, actor=_actor(call))

@@ -1,0 +1,135 @@
+"""Answers queries about jobs that are all at hand: some thousand, not a million."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from tony.model.head import JobHead
+from tony.model.query import DAMAGED, GROUPS, Facet, Facets, JobsPage, Query, Sort
+
+
+def choose(heads: Collection[JobHead], query: Query, now: float, problems: Sequence[str] = ()) -> JobsPage:
+    """A page of those that are wanted.
+
+    Args:
+        now: seconds since 1970.
+
+    Raises:
+        ValueError: `query.after` is no answer of ours.
+    """
+    found = [head for head in heads if _takes(query, head)]
+    known = [head for head in found if _value(head, query.sort, now) is not None]
+    unknown = [head for head in found if _value(head, query.sort, now) is None]
+    known.sort(key=lambda head: (_value(head, query.sort, now) or 0, head.job), reverse=query.descending)
+    unknown.sort(key=lambda head: head.job, reverse=query.descending)
+    ordered = [*known, *unknown]
+    start = _start(ordered, query, now) if query.after else 0
+    page = ordered[start : start + query.most]
+    more = start + query.most < len(ordered)
+    return JobsPage(
+        heads=tuple(page),
+        next=_mark(page[-1], query.sort, now) if more else "",
+        total=len(ordered),
+        facets=_facets(heads),
+        problems=tuple(problems),
+    )
+
+
+def _takes(query: Query, head: JobHead) -> bool:
+    if query.state == DAMAGED:
+        state = bool(head.damaged)
+    else:
+        state = not query.state or (head.state in GROUPS[query.state] and not head.damaged)
+    return (
+        state
+        and query.user in ("", head.user)
+        and query.framework in ("", head.framework)
+        and query.scheduler in ("", head.scheduler)
+        and query.queue in ("", head.queue)
+        and (not query.tag or query.tag in head.tags)
+        and (query.failure_class is None or query.failure_class is head.failure_class)
+        and (query.since is None or head.submitted >= query.since)
+        and (query.until is None or head.submitted <= query.until)
+        and _says(query.text, head)
+        and (not query.readers or not {head.user, *head.viewers, *head.modifiers}.isdisjoint(query.readers))
+    )
+
+
+def _says(text: str, head: JobHead) -> bool:
+    if not text:
+        return True
+    said = " ".join((head.job, head.name, head.user, head.reason, head.cause, *head.tags)).casefold()
+    return all(word in said for word in text.casefold().split())
+
+
+def _value(head: JobHead, sort: Sort, now: float) -> float | str | None:
+    match sort:
+        case Sort.SUBMITTED:
+            return head.submitted
+        case Sort.ENDED:
+            return head.ended
+        case Sort.DURATION:
+            return (head.ended if head.state.ended and head.ended is not None else now) - head.submitted
+        case Sort.NAME:
+            return head.name
+        case Sort.USER:
+            return head.user
+        case Sort.STATE:
+            return head.state.value
+        case Sort.TASKS:
+            return head.tasks
+        case Sort.RESTARTS:
+            return head.restarts
+        case Sort.GPU_HOURS:
+            return head.gpu_hours
+        case Sort.GB_HOURS:
+            return head.gb_hours
+
+
+def _mark(head: JobHead, sort: Sort, now: float) -> str:
+    plain = json.dumps([_value(head, sort, now), head.job]).encode()
+    return base64.urlsafe_b64encode(plain).decode().rstrip("=")
+
+
+def _start(ordered: Sequence[JobHead], query: Query, now: float) -> int:
+    """Behind the job that the mark names; behind where it would stand, if it is gone or stands elsewhere by now."""
+    try:
+        padded = query.after + "=" * (-len(query.after) % 4)
+        value, job = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        if not isinstance(job, str) or not isinstance(value, str | int | float | None):
+            raise ValueError
+        for number, head in enumerate(ordered):
+            if head.job == job:
+                return number + 1
+        for number, head in enumerate(ordered):
+            own = _value(head, query.sort, now)
+            if value is None or own is None:
+                behind = own is None and (value is not None or (head.job > job) is not query.descending)
+            else:
+                behind = ((own, head.job) > (value, job)) is not query.descending
+            if behind:
+                return number
+        return len(ordered)
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise ValueError(f"after: {query.after[:60]!r} is no place in a list of jobs.") from None
+
+
+def _facets(heads: Collection[JobHead]) -> Facets:
+    return Facets(
+        users=_counted(head.user for head in heads),
+        states=_counted(DAMAGED if head.damaged else head.state.value for head in heads),
+        frameworks=_counted(head.framework for head in heads),
+        schedulers=_counted(head.scheduler for head in heads),
+        queues=_counted(head.queue for head in heads),
+        tags=_counted(tag for head in heads for tag in head.tags),
+        failure_classes=_counted(head.failure_class.value for head in heads if head.failure_class),
+    )
+
+
+def _counted(values: Iterable[str]) -> tuple[Facet, ...]:
+    counts = Counter(value for value in values if value)
+    return tuple(Facet(value=value, jobs=jobs) for value, jobs in sorted(counts.items(), key=lambda i: (-i[1], i[0])))

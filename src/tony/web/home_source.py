@@ -1,0 +1,100 @@
+"""The jobs of one home, for its own user: every record is looked at, which is quick for some thousand jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from tony import clock
+from tony.errors import TonyError
+from tony.history.index import head_of_report
+from tony.history.listing import scan
+from tony.jobs import facts
+from tony.jobs.far import Far
+from tony.linux.threads import beside
+from tony.model.head import JobHead
+from tony.model.ids import JOB_ID
+from tony.model.layout import Home
+from tony.model.query import JobsPage, Query
+from tony.model.states import JobState
+from tony.web.choosing import choose
+from tony.web.folder_view import FolderView
+
+#: Jobs of which what was read is kept.
+_KEPT = 32
+#: Seconds that a list waits for a living master's word, and how many are asked at once.
+_PATIENCE = 2.0
+_AT_ONCE = 50
+
+
+class HomeSource:
+    """As `Source`.
+
+    Args:
+        user: whose home it is, for people.
+    """
+
+    def __init__(self, home: Home, user: str) -> None:
+        self._home = home
+        self._user = user
+        self._views: OrderedDict[str, FolderView] = OrderedDict()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def title(self) -> str:
+        """As `Source`."""
+        return f"jobs of {self._user}"
+
+    async def jobs(self, query: Query) -> JobsPage:
+        """As `Source`."""
+        listing = await beside(scan, self._home)
+        problems: list[str] = []
+        living = await asyncio.gather(*(self._living(head, problems) for head in listing.open))
+        damaged = [_damaged(job, why) for job, why in listing.unreadable.items()]
+        heads = (*listing.ended, *living, *damaged)
+        return await beside(choose, heads, query, clock.wall(), problems)
+
+    async def job(self, job: str) -> FolderView | None:
+        """As `Source`."""
+        if not JOB_ID.fullmatch(job) or not await beside(self._home.job(job).job.exists):
+            return None
+        return self._view(job)
+
+    def _view(self, job: str) -> FolderView:
+        view = self._views.get(job)
+        if view is None:
+            folder = self._home.job(job)
+            far = Far(self._home, folder)
+            view = self._views[job] = FolderView(folder, lambda: facts.report(self._home, job), far)
+        self._views.move_to_end(job)
+        while len(self._views) > _KEPT:
+            self._views.popitem(last=False)
+        return view
+
+    async def _living(self, head: JobHead, problems: list[str]) -> JobHead:
+        async with self._slots:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    return head_of_report(await self._view(head.job).report())
+            except TimeoutError:
+                problems.append(f"{head.job}: its application master does not answer; it is shown as it was submitted.")
+            except TonyError as error:
+                problems.append(f"{head.job}: {' '.join(str(error).split())}")
+        return head
+
+
+def _damaged(job: str, why: str) -> JobHead:
+    return JobHead(
+        job=job,
+        name=job,
+        state=JobState.SUBMITTED,
+        user="",
+        scheduler="",
+        framework="",
+        tasks=None,
+        submitted=0.0,
+        ended=None,
+        exit_code=None,
+        reason="",
+        damaged=why,
+    )

@@ -1,0 +1,127 @@
+"""Two jobs side by side: how they went, what differs in their configuration, where their time went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from starlette.responses import Response
+
+from tony.dataclass import dataclass
+from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
+from tony.model.head import JobHead
+from tony.model.metrics import Unit, series_of
+from tony.model.query import Query
+from tony.model.report import JobReport
+from tony.web.asked import Asked, NotAnswered
+from tony.web.comparing import comparison
+from tony.web.gate import Action, jobs_for
+from tony.web.rendering import render
+from tony.web.source import JobView
+from tony.web.text import NOTHING, count, duration, hours, measured, percent
+
+#: Further runs that are offered.
+_OTHERS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of a comparison; a note stands behind its value: where that was set, or by how much it is more."""
+
+    label: str
+    values: tuple[str, ...]
+    notes: tuple[str, ...] = ("", "")
+
+    @property
+    def differs(self) -> bool:
+        """Whether they are not all the same."""
+        return len(set(self.values)) > 1
+
+
+async def page(asked: Asked) -> Response:
+    """The page; with one job only, it offers others of the same name."""
+    names = [name for name in (asked.word("a"), asked.word("b")) if name]
+    if not names:
+        raise NotAnswered(400, "Which jobs?", "Open a job and choose Compare there.")
+    found = [await _job(asked, name) for name in names]
+    reports = [report for _, report in found]
+    values: dict[str, object] = {
+        "title": "Compare",
+        "reports": reports,
+        "others": await _others(asked, reports),
+        "boards": getattr(asked.request.app.state, "boards", False),
+    }
+    if len(found) == 2:
+        compares = await comparison(*found)
+        values |= {
+            "facts": _facts(reports, (compares.a, compares.b)),
+            "settings": None if compares.settings is None else [_setting(each) for each in compares.settings],
+            "same": compares.same,
+            "seconds": _seconds(compares),
+            "metrics": _measures(compares),
+        }
+    return render("compare.html", asked, values)
+
+
+async def _job(asked: Asked, job: str) -> tuple[JobView, JobReport]:
+    view = await asked.source.job(job)
+    if view is not None:
+        report = await view.report()
+        if asked.visitor.may(Action.SEE, report):
+            return view, report
+    raise NotAnswered(404, "There is no such job here", f"{job[:80]}: it may have been removed, or you may not see it.")
+
+
+async def _others(asked: Asked, reports: Sequence[JobReport]) -> list[JobHead]:
+    """Other runs of the same job: by name, the newest first."""
+    page = await jobs_for(asked.visitor, asked.source, Query(text=reports[0].name, most=4 * _OTHERS))
+    shown = {report.job for report in reports}
+    same = [head for head in page.heads if head.name == reports[0].name and head.job not in shown]
+    return same[:_OTHERS]
+
+
+def _facts(reports: Sequence[JobReport], sides: Sequence[Side]) -> list[Line]:
+    def line(label: str, of: Callable[[JobReport], str]) -> Line:
+        return Line(label=label, values=tuple(of(report) for report in reports))
+
+    def numbers(label: str, text: Callable[[float | None], str], of: Callable[[Side], float | None]) -> Line:
+        return _numbers(label, text, [of(side) for side in sides])
+
+    return [
+        line("State", lambda report: report.state.value),
+        numbers("Took", duration, lambda side: side.took),
+        numbers("Goodput", percent, lambda side: side.goodput),
+        line("Tasks", lambda report: count(len(report.tasks))),
+        line("Sessions", lambda report: str(report.session)),
+        Line(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
+        line("First cause", lambda report: report.failure.reason if report.failure else NOTHING),
+        numbers("GPU-hours", hours, lambda side: side.gpu_hours),
+        numbers("GB-hours", hours, lambda side: side.gb_hours),
+        line("User", lambda report: report.user),
+        line("Scheduler", lambda report: report.scheduler),
+    ]
+
+
+def _numbers(label: str, text: Callable[[float | None], str], values: Sequence[float | None]) -> Line:
+    return Line(label=label, values=tuple(text(value) for value in values), notes=("", change(*values)))
+
+
+def _seconds(found: Comparison) -> list[Line]:
+    """What is something in either."""
+    pairs = {bucket: (found.a.seconds[bucket], found.b.seconds[bucket]) for bucket in found.a.seconds}
+    return [_numbers(bucket, duration, pair) for bucket, pair in pairs.items() if any(pair)]
+
+
+def _measures(found: Comparison) -> list[Line]:
+    return [_measure(each) for each in found.measures]
+
+
+def _measure(each: Measure) -> Line:
+    series = series_of(each.series)
+    unit = series.unit if series else Unit.NONE
+    return _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
+
+
+def _setting(each: Setting) -> Line:
+    """Its two values, each with where it was set."""
+    values = [value or (NOTHING, "") for value in (each.a, each.b)]
+    return Line(label=each.key, values=tuple(text for text, _ in values), notes=tuple(source for _, source in values))

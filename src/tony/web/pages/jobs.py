@@ -1,0 +1,126 @@
+"""All jobs: search, filters, order. What is asked stands in the address, so that it can be handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from tony import clock
+from tony.dataclass import dataclass, replace
+from tony.model.head import JobHead
+from tony.model.query import DAMAGED, Facet, Facets, Query, Sort, from_words, to_words
+from tony.model.states import JobState
+from tony.web.asked import Asked, NotAnswered
+from tony.web.gate import jobs_for
+from tony.web.rendering import render
+from tony.web.text import day
+
+#: What the table can be ordered by: heading, order, and whether its great values are wanted first.
+_COLUMNS: Sequence[tuple[str, Sort | None, bool]] = (
+    ("State", Sort.STATE, False),
+    ("Job", Sort.NAME, False),
+    ("User", Sort.USER, False),
+    ("Runs as", None, False),
+    ("Tasks", Sort.TASKS, True),
+    ("Submitted", Sort.SUBMITTED, True),
+    ("Took", Sort.DURATION, True),
+    ("Restarts", Sort.RESTARTS, True),
+    ("GPU-hours", Sort.GPU_HOURS, True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A heading: `order` is `ascending` or `descending` where the table is ordered by it."""
+
+    title: str
+    href: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value of a filter; `jobs` is None where nobody has counted."""
+
+    value: str
+    label: str
+    jobs: int | None
+    chosen: bool
+
+
+async def page(asked: Asked) -> Response:
+    """The list."""
+    try:
+        query = from_words(asked.words)
+        found = await jobs_for(asked.visitor, asked.source, query)
+    except ValueError as error:
+        raise NotAnswered(400, "The address makes no sense", f"{error}") from None
+    words = to_words(query)
+    order = {name: words[name] for name in ("sort", "descending") if name in words}
+    beyond = ("framework", "scheduler", "queue", "tag", "failure_class", "since", "until")
+    return render(
+        "jobs.html",
+        asked,
+        {
+            "title": "Jobs",
+            "query": query,
+            "words": words,
+            "order": order,
+            "columns": [_column(asked, query, *column) for column in _COLUMNS],
+            "jobs": found.heads,
+            "page": found,
+            "now": clock.wall(),
+            "filtered": query.filtered,
+            "more_filters": any(name in words for name in beyond),
+            "choices": _choices(query, found.facets),
+            "next": asked.links.jobs({**words, "after": found.next}) if found.next else "",
+            "first": asked.links.jobs({**words, "after": ""}) if query.after else "",
+            "live": any(not head.state.ended for head in found.heads),
+            "until_of": _until,
+            "since": day(query.since),
+            "until": day(query.until),
+        },
+    )
+
+
+def _until(head: JobHead, now: float) -> float | None:
+    return head.ended if head.state.ended else now
+
+
+def _column(asked: Asked, query: Query, title: str, sort: Sort | None, great_first: bool) -> Column:
+    if sort is None:
+        return Column(title=title, href="", order="")
+    chosen = query.sort is sort
+    descending = not query.descending if chosen else great_first
+    other = replace(query, sort=sort, descending=descending, after="")
+    order = ("descending" if query.descending else "ascending") if chosen else ""
+    return Column(title=title, href=asked.links.jobs(to_words(other)), order=order)
+
+
+def _choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:
+    states = {facet.value: facet.jobs for facet in facets.states}
+    groups = ["active", "ended", *(state.value for state in JobState), DAMAGED]
+    made = {
+        "state": [
+            Choice(value=value, label=value, jobs=states.get(value), chosen=query.state == value)
+            for value in groups
+            if value in ("active", "ended", "failed") or value in states or value == query.state
+        ]
+    }
+    failure = query.failure_class.value if query.failure_class else ""
+    for name, chosen, known in (
+        ("user", query.user, "users"),
+        ("framework", query.framework, "frameworks"),
+        ("scheduler", query.scheduler, "schedulers"),
+        ("queue", query.queue, "queues"),
+        ("tag", query.tag, "tags"),
+        ("failure_class", failure, "failure_classes"),
+    ):
+        values: Sequence[Facet] = getattr(facets, known)
+        made[name] = [
+            Choice(value=each.value, label=each.value, jobs=each.jobs, chosen=each.value == chosen) for each in values
+        ]
+        if chosen and not any(choice.chosen for choice in made[name]):
+            made[name].append(Choice(value=chosen, label=chosen, jobs=None, chosen=True))
+    return made

@@ -1,0 +1,38 @@
+"""The resolved configuration: every value, and where it was set."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from tony.config.load import Resolved
+from tony.config.resolved import ResolvedRow, resolved_rows
+from tony.errors import TonyError
+from tony.linux.threads import beside
+from tony.model.record import JobRecord
+from tony.web.asked import Asked
+from tony.web.pages.common import Unknown, frame, known
+from tony.web.rendering import render
+
+
+async def page(asked: Asked) -> Response:
+    """The page."""
+    view, report = await asked.job()
+    values = await frame(asked, view, report, "settings")
+    record = await known(view.record())
+    found: object = record
+    if isinstance(record, JobRecord):
+        found = await beside(rows, record)
+    every = asked.word("all") == "yes"
+    if isinstance(found, tuple):
+        values["default_count"] = sum(row.source == "default" for row in found)
+        found = tuple(row for row in found if every or row.source != "default")
+    values |= {"rows": found, "every": every}
+    return render("settings.html", asked, values)
+
+
+def rows(record: JobRecord) -> tuple[ResolvedRow, ...] | Unknown:
+    """Every value, secrets masked; or why not."""
+    try:
+        return resolved_rows(Resolved(spec=record.spec, sources=record.sources))
+    except (TonyError, ValueError, LookupError) as error:
+        return Unknown(f"{error}")

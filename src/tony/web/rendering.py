@@ -1,0 +1,82 @@
+"""Templates, filled in. Every value is escaped, and whatever steers text is written out."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from tony import __version__
+from tony.web import text
+from tony.web.asked import Asked
+from tony.web.assets import assets
+from tony.web.masking import Mask
+from tony.web.visitors import Guest, How
+
+#: Errors of programs, commands and the like stand in pages, not only logs.
+_MASK = Mask()
+
+
+@cache
+def _environment() -> Environment:
+    folder = resources.files("tony.web") / "templates"
+    sources = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".html")}
+    made = Environment(
+        loader=DictLoader(sources),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalized,
+    )
+    made.filters |= {
+        "anchor": text.anchor,
+        "count": text.count,
+        "duration": text.duration,
+        "hours": text.hours,
+        "lines": text.lines,
+        "moment": text.moment,
+        "name": text.name,
+        "percent": text.percent,
+        "plain": text.plain,
+        "plural": text.plural,
+        "said": text.said,
+        "size": text.size,
+    }
+    made.globals |= {"NOTHING": text.NOTHING, "version": __version__, "took": text.took, "measured": text.measured}
+    return made
+
+
+def prepare() -> None:
+    """Reads and translates every template now: whoever comes first need not wait for that."""
+    assets()
+    made = _environment()
+    for template in made.list_templates():
+        made.get_template(template)
+
+
+def _finalized(value: object) -> object:
+    """What is not marked as HTML is text on one line or several, in which nothing steers."""
+    return text.lines(value) if type(value) is str else value
+
+
+def render(template: str, asked: Asked, values: dict[str, object], status: int = 200) -> HTMLResponse:
+    """A page."""
+    return HTMLResponse(filled(template, asked, values), status_code=status)
+
+
+def filled(template: str, asked: Asked, values: dict[str, object]) -> str:
+    """Its HTML."""
+    found = assets()
+    ours = {
+        "links": asked.links,
+        "visitor": asked.visitor,
+        "only": asked.only,
+        "source": asked.source,
+        "asset": lambda name: asked.links.asset(found[name].name),
+        "has_charts": found.charts,
+        "logged_in": isinstance(asked.visitor, Guest) and asked.visitor.how is How.SESSION,
+    }
+    return _MASK.text(_environment().get_template(template).render({**ours, **values}))

@@ -1,0 +1,194 @@
+"""Runs an ASGI application in uvicorn, as a library: signals, logging and sockets stay ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: Seconds in which a request must be there as a whole, and after which something of an answer must have been taken.
+_SLOW, _UNREAD = 15.0, 60.0
+#: Bytes of its first line and headers together, and headers.
+_LONGEST_HEAD, _MOST_HEADERS = 32 << 10, 200
+#: Connections of one address at a time, and of all.
+_OF_ONE, _OF_ALL = 2000, 4000
+_REFUSED = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+#: Under this name `scope` has what `look_at` found out about who connected.
+PEER = "tony.peer"
+
+#: Looks at a connection when it is accepted; what it answers is kept with the connection.
+LookAt = Callable[[socket.socket], object]
+
+
+def listen(host: str, port: int, backlog: int = 512) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        OSError: the port is taken, or not ours to take.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Said outright: without its protocol asyncio leaves Nagle's algorithm on, and each answer takes 40 ms.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(backlog)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Takes none."""
+        yield
+
+    def end(self) -> None:
+        """Has `serve` return, once what is being answered is answered, or a second later."""
+        self.should_exit = True
+
+
+def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | None = None) -> Server:
+    """What serves an application; run `await server.serve(sockets=[...])`.
+
+    Args:
+        look_at: asked about each connection when it is accepted; its answer is `scope[PEER]`.
+        tls: for https.
+    """
+    crowd: Counter[str] = Counter()
+    config = uvicorn.Config(
+        app,
+        http=_protocol(look_at, crowd),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
+    )
+    config.load()
+    config.ssl = tls
+    return Server(config)
+
+
+async def serve(
+    app: ASGIApp,
+    sockets: Sequence[socket.socket],
+    look_at: LookAt | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> None:
+    """Serves until it is cancelled."""
+    made = server(app, look_at, tls)
+    task = asyncio.ensure_future(made.serve(sockets=list(sockets)))
+    try:
+        await asyncio.shield(task)
+    finally:
+        made.end()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _protocol(look_at: LookAt | None, crowd: Counter[str]) -> type[H11Protocol]:
+    class Protocol(H11Protocol):
+        """With a deadline for requests that come slowly, a bound of their heads, and a count of connections."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
+        _from = ""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._from = self.client[0] if self.client else ""
+            crowd[self._from] += 1
+            if crowd[self._from] > _OF_ONE or crowd.total() > _OF_ALL:
+                transport.abort()
+                return
+            peer = look_at(transport.get_extra_info("socket")) if look_at else None
+            self.app = _with_peer(self.app, peer)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            crowd[self._from] -= 1
+            if crowd[self._from] <= 0:
+                del crowd[self._from]
+            self._unwatch()
+            self._taken()
+            super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            # Who takes nothing of an answer holds it in memory, and a file or a thread besides.
+            super().pause_writing()
+            self._taken()
+            self._unread = asyncio.get_running_loop().call_later(_UNREAD, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._taken()
+            super().resume_writing()
+
+        def _taken(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
+        def data_received(self, data: bytes) -> None:
+            if self._timer is None and self.conn.their_state is h11.IDLE:
+                self._watch()
+            super().data_received(data)
+            self._unwatch_if_whole()
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            self._unwatch_if_whole()
+
+        def _watch(self) -> None:
+            self._timer = asyncio.get_running_loop().call_later(_SLOW, self.transport.abort)
+
+        def _unwatch(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _unwatch_if_whole(self) -> None:
+            if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+                self._unwatch()
+
+    return Protocol
+
+
+def _is_too_long(scope: Scope) -> bool:
+    """Counted again: h11 takes what came in one piece, however long."""
+    headers = scope["headers"]
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    return len(headers) > _MOST_HEADERS or size + sum(len(n) + len(v) + 4 for n, v in headers) > _LONGEST_HEAD
+
+
+def _with_peer(app: Any, peer: object) -> ASGIApp:
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[PEER] = peer
+        if _is_too_long(scope):
+            await send({"type": "http.response.start", "status": 431, "headers": _REFUSED})
+            await send({"type": "http.response.body", "body": b"Your request has more headers than anybody needs."})
+            return
+        await app(scope, receive, send)
+
+    return run

@@ -1,0 +1,129 @@
+"""The door: what is said, in which order, and what becomes of heuristics that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from tests.advice.fleet import facts
+from tests.advice.jobs import PLANTED, memory_over_asked, parameter_servers
+from tony.advice import registry
+from tony.advice.advising import advise, together
+from tony.advice.facts import Facts
+from tony.advice.finding import Change, Finding, Saving, Severity
+from tony.advice.findings.memory_over_asked import MemoryOverAsked
+from tony.advice.heuristic import Heuristic
+from tony.advice.pages import help_pages, index_table
+
+
+class Broken(Heuristic):
+    """Falls over."""
+
+    name = "broken"
+    title = "t"
+    about = "a"
+    thresholds = ()
+
+    def look(self, facts: Facts) -> Iterator[Finding]:
+        """Raises in the midst of it."""
+        yield self.finding(Severity.LOW, "begun", ())
+        raise ZeroDivisionError("by zero")
+
+
+class Point:
+    """An entry point."""
+
+    def __init__(self, name: str, value: object) -> None:
+        self.name, self.value, self._made = name, "them:Thing", value
+
+    def load(self) -> object:
+        """What it leads to."""
+        if isinstance(self._made, Exception):
+            raise self._made
+        return self._made
+
+
+def over_asked() -> Facts:
+    """A job that asks for too much memory."""
+    return facts(memory_over_asked(Random(0)), Random(0))
+
+
+def test_one_that_fails_is_named_and_the_others_go_on() -> None:
+    """What another package does is no reason to say nothing."""
+    advice = advise(over_asked(), [Broken(), MemoryOverAsked()])
+    assert ["memory-over-asked"] == [finding.heuristic for finding in advice.findings]
+    assert ("the heuristic broken failed: ZeroDivisionError: by zero",) == advice.problems
+
+
+def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that can be loaded take part; of the others it is said why not."""
+    points = [Point("fine", Broken), Point("gone", ImportError("no module")), Point("odd", dict)]
+    monkeypatch.setattr(registry, "_plug_ins", lambda: points)
+    found, problems = registry.all_heuristics()
+    assert "broken" == found[-1].name
+    assert [
+        "the heuristic gone (them:Thing) cannot be loaded: no module",
+        "the heuristic odd (them:Thing) is no tony.advice.heuristic.Heuristic",
+    ] == list(problems)
+
+
+def test_thresholds_can_be_others() -> None:
+    """By name; a name that there is not is a mistake."""
+    assert not list(MemoryOverAsked(runs=100).look(over_asked()))
+    with pytest.raises(ValueError, match="has no threshold frobs"):
+        MemoryOverAsked(frobs=1)
+
+
+def finding(severity: Severity, *changes: Change) -> Finding:
+    """One by hand."""
+    return Finding(
+        heuristic="x", severity=severity, role="", says="", evidence=(), saving=Saving(), patch=tuple(changes)
+    )
+
+
+def test_what_does_not_go_together_waits() -> None:
+    """Fewer servers have more to do each: less memory for them is another run's matter. So it is beside more cores."""
+    memory = Change(key="roles.ps.memory", old='"8g"', new='"2g"')
+    others = Change(key="roles.worker.memory", old='"8g"', new='"2g"')
+    fewer = Change(key="roles.ps.instances", old="4", new="2")
+    cores = Change(key="roles.worker.vcores", old="2", new="4")
+    high, low = finding(Severity.HIGH, fewer, cores), finding(Severity.LOW, memory, others)
+    assert ((fewer, cores), (memory, others)) == together([high, low])
+    assert ((memory, others), ()) == together([low])
+    more = replace(others, new='"16g"')
+    assert ((cores, more), ()) == together([finding(Severity.HIGH, cores, more)])
+    fewer_cores = replace(cores, old="4", new="2")
+    assert ((fewer_cores, others), ()) == together([finding(Severity.HIGH, fewer_cores, others)])
+
+
+def test_servers_that_are_too_many_and_too_large() -> None:
+    """Both are told; at once only their number is proposed."""
+    advice = advise(facts(parameter_servers(Random(1)), Random(1)))
+    assert {"parameter-servers", "memory-over-asked", "cpu-over-asked"} == {each.heuristic for each in advice.findings}
+    assert ["roles.ps.instances"] == [change.key for change in advice.patch]
+    assert {"roles.ps.memory", "roles.ps.vcores"} == {change.key for change in advice.later}
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Instead of a guess."""
+    plan = memory_over_asked(Random(0))
+    uses = {name: replace(use, measured=False) for name, use in plan.uses.items()}
+    advice = advise(facts(replace(plan, uses=uses, step=None, runs=1), Random(0)))
+    assert () == advice.findings
+    assert [
+        "what its programs used: nothing was measured",
+        "its steps: programs tell none with tony.progress",
+        "its checkpoints: programs tell none with tony.checkpoint",
+        "what several runs have in common: 1 of this job succeeded, of 3 that are needed",
+    ] == list(advice.unknown)
+
+
+def test_every_heuristic_has_a_help_page() -> None:
+    """With its table; the index names all of them."""
+    assert {f"{name}.md" for name in PLANTED} == set(help_pages())
+    for name, page in help_pages().items():
+        assert "| threshold | value | meaning |" in page
+        assert f"({name})" in index_table()

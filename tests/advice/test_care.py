@@ -1,0 +1,207 @@
+"""What keeps findings from proposing what would hurt: each of the reasons alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import takewhile
+from random import Random
+
+import pytest
+
+from tests.advice import jobs
+from tests.advice.fleet import Plan, facts, play, run
+from tony.advice.advising import advise
+from tony.advice.facts import Facts, alike, run_of
+from tony.advice.finding import Finding
+from tony.advice.waste import waste_of
+from tony.history.marks import Checkpoint
+from tony.history.metrics import Peak
+from tony.model.job import MIB
+from tony.model.states import JobState
+
+
+def found(plan: Plan, seed: int = 0) -> dict[str, Finding]:
+    """What is said of a job."""
+    return {finding.heuristic: finding for finding in advise(facts(plan, Random(seed))).findings}
+
+
+def worker(plan: Plan, **use: object) -> Plan:
+    """The same with another use by its workers."""
+    return replace(plan, uses={**plan.uses, "worker": replace(plan.uses["worker"], **use)})  # type: ignore[arg-type]
+
+
+def test_one_run_with_a_high_peak_counts() -> None:
+    """Less than the highest peak of any run is never proposed, be it the oldest, or one that failed."""
+    plan = jobs.memory_over_asked(Random(0))
+    known = facts(replace(plan, runs=4), Random(0))
+    role = known.runs[-1].roles["worker"]
+    high = replace(known.runs[-1], roles={"worker": replace(role, peak=int(role.memory * 0.9))}, state=JobState.FAILED)
+    assert "memory-over-asked" in {each.heuristic for each in advise(known).findings}
+    assert not advise(Facts(runs=(*known.runs[:-1], high))).findings
+
+
+def test_whoever_died_of_it_gets_no_less_memory() -> None:
+    """Even if what was measured says that it never used much."""
+    known = facts(jobs.memory_over_asked(Random(0)), Random(0))
+    role = replace(known.runs[1].roles["worker"], out_of_memory=1)
+    died = Facts(runs=(known.runs[0], replace(known.runs[1], roles={"worker": role}), *known.runs[2:]))
+    assert "memory-over-asked" not in {each.heuristic for each in advise(died).findings}
+
+
+def test_a_task_that_was_not_measured() -> None:
+    """May be the one that uses most: such a run proves nothing; enough others do."""
+    known = facts(replace(jobs.memory_over_asked(Random(0)), runs=4), Random(0))
+    role = known.runs[0].roles["worker"]
+    unseen = replace(known.runs[0], roles={"worker": replace(role, counted=role.tasks - 1)})
+    assert not advise(Facts(runs=(unseen, *known.runs[1:3]))).findings
+    assert advise(Facts(runs=(unseen, *known.runs[1:]))).findings
+
+
+@pytest.mark.parametrize("more", [{"duration": 100.0}, {"runs": 2}, {"ends": None}])
+def test_too_little_to_go_by(more: dict[str, object]) -> None:
+    """Short runs, few runs, runs that failed: nothing is proposed."""
+    plan = jobs.memory_over_asked(Random(0))
+    if more.get("ends", 0) is None:
+        assert not found(replace(plan, fails=(400.0,), ends=JobState.FAILED))
+    else:
+        assert not found(replace(plan, **more))  # type: ignore[arg-type]
+
+
+def test_cores_that_were_taken_away_are_no_proof_of_little_need() -> None:
+    """A limit stood in the way."""
+    plan = jobs.cpu_over_asked(Random(0))
+    assert "cpu-over-asked" in found(plan)
+    assert "cpu-over-asked" not in found(worker(plan, throttled=0.05))
+
+
+def test_page_cache_is_not_memory_that_is_nearly_too_little() -> None:
+    """The kernel takes it back; but less than it had is not proposed."""
+    plan = jobs.memory_over_asked(Random(0))
+    memory = plan.spec.roles["worker"].resources.memory
+    assert not found(worker(plan, memory=memory * 0.3, cache=memory * 0.69))
+
+
+@pytest.mark.parametrize(
+    ("devices", "opened", "procs", "gpus"),
+    [
+        ((0.9, 0.0, 0.0, 0.0), False, 1, "1"),
+        ((0.9, 0.9, 0.0, 0.0), False, 2, "2"),
+        ((0.9, 0.0, 0.0, 0.0), True, 1, None),
+        ((0.0, 0.9, 0.0, 0.0), False, 1, None),
+        ((0.9, 0.0, 0.0, 0.0), False, 4, None),
+        ((0.0, 0.0, 0.0, 0.0), False, 1, None),
+    ],
+)
+def test_fewer_gpus_only_where_they_are_not_missed(
+    devices: tuple[float, ...], opened: bool, procs: int, gpus: str | None
+) -> None:
+    """The last ones, never opened, no process for each; and never none at all."""
+    plan = jobs.memory_over_asked(Random(1))
+    role = plan.spec.roles["worker"]
+    role = replace(role, resources=replace(role.resources, gpus=4), procs_per_task=procs)
+    plan = worker(replace(plan, spec=replace(plan.spec, roles={"worker": role})), devices=devices, opened=opened)
+    finding = found(plan)["gpus-idle"]
+    assert ([gpus] if gpus else []) == [change.new for change in finding.patch]
+    assert bool(finding.hint) == (gpus is None)
+
+
+def test_an_interval_is_proposed_only_where_it_is_told() -> None:
+    """By a value whose name speaks of saving and that is what was measured; two of them are none."""
+    plan = jobs.checkpoint_bound(Random(0))
+    (change,) = found(plan)["checkpoint-bound"].patch
+    assert ("params.save_every", plan.spec.params["save_every"]) == (change.key, change.old)
+    for params in ({"save_every": "77"}, {"epochs": change.old}, {"save_every": change.old, "save_too": change.old}):
+        finding = found(replace(plan, spec=replace(plan.spec, params=params)))["checkpoint-bound"]
+        assert () == finding.patch
+        assert "every" in finding.hint
+    seconds = replace(
+        plan, save_steps=12345, spec=replace(plan.spec, env={"CKPT_SECONDS": "45"}, params={}), save_every=45.0
+    )
+    (change,) = found(seconds)["checkpoint-bound"].patch
+    assert "env.CKPT_SECONDS" == change.key
+    assert int(change.new) > 60
+
+
+def test_rare_checkpoints_of_a_job_that_never_fails() -> None:
+    """Are just right."""
+    plan = replace(jobs.checkpoint_interval(Random(0)), fails=())
+    assert not found(plan)
+
+
+def test_restarts_that_once_helped() -> None:
+    """Are left alone, as are those after different failures, and those that came farther each time."""
+    plan = jobs.restarts_in_vain(Random(0))
+    assert "restarts-in-vain" in found(plan)
+    known = facts(plan, Random(0))
+    helped = replace(known.runs[1], state=JobState.SUCCEEDED)
+    assert not advise(Facts(runs=(known.runs[0], helped, *known.runs[2:]))).findings
+    other = replace(known.runs[0].failures[0], how="SIGSEGV")
+    mixed = replace(known.runs[0], failures=(other, *known.runs[0].failures[1:]))
+    assert not advise(Facts(runs=(mixed,))).findings
+    farther = replace(known.runs[0], furthest={1: 10.0, 2: 20.0, 3: 30.0})
+    assert not advise(Facts(runs=(farther,))).findings
+
+
+def test_late_failures_get_no_proposal() -> None:
+    """Something may be saved by then."""
+    plan = jobs.restarts_in_vain(Random(0))
+    finding = found(replace(plan, fails=tuple(3600.0 for _ in plan.fails)))["restarts-in-vain"]
+    assert () == finding.patch
+
+
+def test_servers_with_a_busy_network_stay() -> None:
+    """They answer somebody."""
+    plan = jobs.parameter_servers(Random(0))
+    assert "parameter-servers" in found(plan)
+    busy = replace(plan.uses["ps"], network=3e8)
+    assert "parameter-servers" not in found(replace(plan, uses={**plan.uses, "ps": busy}))
+    assert "parameter-servers" not in found(replace(plan, spec=replace(plan.spec, framework="pytorch")))
+
+
+@pytest.mark.parametrize("absurd", [math.inf, -1.0, 1e300, math.nan])
+def test_numbers_that_nobody_measured(absurd: float) -> None:
+    """A record may come from anybody: they count as not known, and hurt nothing else."""
+    played = play(jobs.checkpoint_bound(Random(0)), Random(0))
+    worst = Peak(absurd, absurd, absurd)
+    for used in played.measured.used.values():
+        used.update(dict.fromkeys(("pss", "rss", "cpu", "gpu0.util", "throttled", "user.data_wait"), worst))
+    played.measured.saved.append(Checkpoint("worker:0", 1, 1, 1, absurd, absurd))
+    played.measured.curves["worker"] = [absurd] * 10
+    made = run(played)
+    assert made.saves is not None
+    assert made.saves.cost < 100
+    assert made.roles["worker"].resident is None
+    assert not made.roles["worker"].wholly_measured
+    assert waste_of(made).held.gb_hours > 0
+    advice = advise(Facts(runs=(made, made, made)))
+    assert ((), {"checkpoint-bound"}) == (advice.problems, {finding.heuristic for finding in advice.findings})
+
+
+def test_runs_of_one_job() -> None:
+    """Have the same name, user, framework, and roles with as many tasks and the same commands."""
+    plan = jobs.memory_over_asked(Random(0))
+    record = play(plan, Random(0)).record
+    role = record.spec.roles["worker"]
+    larger = replace(role, resources=replace(role.resources, memory=MIB))
+    assert alike(record, replace(record, spec=replace(record.spec, roles={"worker": larger}, tags=("a",))))
+    assert not alike(record, replace(record, user="bob"))
+    for spec in (
+        replace(record.spec, name="other"),
+        replace(record.spec, framework="none"),
+        replace(record.spec, command="other"),
+        replace(record.spec, roles={"worker": replace(role, instances=role.instances + 1)}),
+        replace(record.spec, roles={"other": role}),
+    ):
+        assert not alike(record, replace(record, spec=spec))
+
+
+def test_a_run_that_goes_on_has_no_end_yet() -> None:
+    """Its numbers are those so far, up to the present."""
+    played = play(jobs.memory_over_asked(Random(0)), Random(0))
+    first = takewhile(lambda entry: entry.event.kind != "exited", played.entries)
+    so_far = run_of(played.record, first, until=1000.0 + 5000.0)  # it was accepted at second 1000
+    assert so_far.ended is None
+    assert not so_far.succeeded
+    assert so_far.running == pytest.approx(5000.0, abs=60.0)
+    assert run(played).running < 30_000.0

@@ -1,0 +1,43 @@
+"""Numbers for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.advice.finding import Evidence, Interval, Measure, Saving
+from tony.advice.words import amount, count, number, saved, told
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0"), (0.1234, "0.123"), (2.0, "2"), (12.34, "12.3"), (1340.4, "1340"), (1e-7, "0")]
+)
+def test_numbers(value: float, text: str) -> None:
+    """Three digits that count."""
+    assert text == number(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "measure", "text"),
+    [
+        (1.5 * 1024**3, Measure.BYTES, "1.5g"),
+        (185.0, Measure.SECONDS, "3 m 05 s"),
+        (0.425, Measure.SHARE, "42.5 %"),
+        (1.0, Measure.CORES, "1 core"),
+        (1.25, Measure.CORES, "1.25 cores"),
+        (3.0, Measure.COUNT, "3"),
+        (2.0, Measure.TIMES, "2 times"),
+        (5e6, Measure.RATE, "4.8m/s"),
+    ],
+)
+def test_amounts(value: float, measure: Measure, text: str) -> None:
+    """With their unit."""
+    assert text == amount(value, measure)
+    assert f"it: {text}" == told(Evidence("it", value, measure))
+
+
+def test_savings() -> None:
+    """Only what is known; one number where both ends read alike."""
+    assert "" == saved(Saving())
+    saving = Saving(gpu_hours=Interval(1.0, 2.5), gb_hours=Interval(3.0, 3.0), seconds=Interval(60.0, 120.0))
+    assert "1 to 2.5 GPU-hours, 3 GB-hours, 1 m 00 s to 2 m 00 s" == saved(saving)
+    assert ("1 run", "2 runs") == (count(1, "run"), count(2, "run"))

@@ -1,0 +1,222 @@
+"""`tony.progress` and `tony.checkpoint`, as a program without tony finds them; and that they get out of its way."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tony
+from tony import clock
+from tony.alongside.library.tony.telling import _Teller, checkpoint, progress
+from tony.executor.progress import Advance, Checkpoint, parse
+
+FOLDER = Path(tony.__file__).parent / "alongside/library"
+
+
+@pytest.fixture
+def hearer() -> Iterator[socket.socket]:
+    """Where programs tell; bound, never waiting for ever."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        made.bind(f"\0tony-test-{os.getpid()}-{os.urandom(4).hex()}")
+        made.settimeout(30)
+        yield made
+
+
+def environment(hearer: socket.socket | None, *folders: Path) -> dict[str, str]:
+    """Of a program beside which our library lies."""
+    name = hearer.getsockname()[1:].decode() if hearer else ""
+    told = {"TONY_PROGRESS": f"@{name}"} if name else {}
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, (*folders, FOLDER))), **told}
+
+
+def run(code: str, env: dict[str, str]) -> str:
+    """What a program prints. `-S`: it has no packages, as one in another environment than ours has none of ours."""
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def heard(hearer: socket.socket) -> list[Advance | Checkpoint | None]:
+    """All that was told so far."""
+    found = []
+    hearer.setblocking(False)
+    while True:
+        try:
+            found.append(parse(hearer.recv(65536), clock.monotonic()))
+        except BlockingIOError:
+            return found
+
+
+def test_a_program_tells(hearer: socket.socket) -> None:
+    """Step, total, numbers of its own; a checkpoint with its time; in order."""
+    run(
+        "import tony, time\n"
+        "tony.progress(1)\ntony.progress(2, 10, loss=0.5, **{'a.b': 3})\n"
+        "with tony.checkpoint(2): time.sleep(0.01)\n",
+        environment(hearer),
+    )
+    first, second, saved = heard(hearer)
+    assert first == Advance(1.0)
+    assert second == Advance(2.0, 10.0, {"user.loss": 0.5, "user.a.b": 3.0})
+    assert isinstance(saved, Checkpoint)
+    assert (saved.step, 0.01 <= saved.took < 30, 0 <= clock.monotonic() - saved.at < 30) == (2, True, True)
+
+
+def test_outside_of_tony_both_do_nothing() -> None:
+    """No variable, no word, no error."""
+    run("import tony\ntony.progress(1, 2, loss=3)\nwith tony.checkpoint(1): pass", environment(None))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "tony.progress('no number')",
+        "tony.progress(1, object())",
+        "tony.progress(1, loss=None)",
+        "tony.progress(1, **{'x' * 10000: 1})",
+        "tony.progress(10 ** 400)",
+        "tony.checkpoint('no number').__exit__(None, None, None)",
+        "tony.telling._teller.name = '/nobody/there'; tony.progress(1)",
+        "tony.telling._teller.name = 'x' * 500; tony.progress(1)",
+        "tony.progress(1); import os; os.closerange(3, 50); tony.progress(2)",
+    ],
+)
+def test_whatever_is_told_nothing_fails(hearer: socket.socket, call: str) -> None:
+    """A program never pays for what it tells."""
+    run(f"import tony\n{call}\n", environment(hearer))
+
+
+def test_a_checkpoint_that_fails_is_none(hearer: socket.socket) -> None:
+    """Its exception is the program's."""
+    code = "import tony\ntry:\n    with tony.checkpoint(1): 1 / 0\nexcept ZeroDivisionError: print('raised')\n"
+    assert run(code, environment(hearer)) == "raised\n"
+    assert heard(hearer) == []
+
+
+def test_nobody_is_told_more_often_than_is_of_use(hearer: socket.socket) -> None:
+    """A loop of thousand calls sends a few; checkpoints are all sent, though they must wait for room."""
+    code = (
+        "import tony\n"
+        "for step in range(1000): tony.progress(step)\n"
+        "for step in range(30):\n"
+        "    with tony.checkpoint(step): pass\n"
+        "print('told', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code], env=environment(hearer), stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == "told\n"  # nobody has read: most of it waits, and its end is soon
+        found: list[Advance | Checkpoint | None] = []
+        while sum(isinstance(each, Checkpoint) for each in found) < 30:
+            found.append(parse(hearer.recv(4096), clock.monotonic()))
+        assert program.wait(30) == 0
+    found += heard(hearer)
+    assert sorted(each.step for each in found if isinstance(each, Checkpoint)) == list(range(30))
+    assert sum(isinstance(each, Advance) for each in found) < 30
+
+
+def test_who_does_not_read_holds_up_nobody(hearer: socket.socket) -> None:
+    """Neither in the midst nor at the end."""
+    code = "import tony\nfor step in range(200):\n    with tony.checkpoint(step): pass\n"
+    run(code, environment(hearer))
+
+
+def test_a_fork_does_not_tell_what_its_parent_has_to_tell(hearer: socket.socket) -> None:
+    """Checkpoints that wait are told once, and both go on telling."""
+    teller = _Teller()
+    teller.name = f"@{hearer.getsockname()[1:].decode()}"
+    while teller.tell(b"x"):
+        pass
+    teller.keep(b"c\t1\t1\t1")
+    child = os.fork()
+    if child == 0:
+        teller.begin()
+        os._exit(len(teller.waiting))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(teller.waiting) == 1
+    heard(hearer)
+    teller.finish()
+    assert len(heard(hearer)) == 1
+
+
+def test_what_has_our_number_afterwards_is_the_programs(hearer: socket.socket) -> None:
+    """A program that closes all files, as daemons do: what it opens then gets nothing of ours, and is not closed."""
+    code = (
+        "import os, socket, tony\n"
+        "with tony.checkpoint(1): pass\n"
+        "os.closerange(3, 256)\n"
+        "mine, other = socket.socketpair()\n"
+        "with tony.checkpoint(2): pass\n"
+        "os.closerange(3, 256)\n"
+        "mine.detach(), other.detach()\n"
+        "kept = open(os.devnull, 'w')\n"
+        "mine, other = socket.socketpair()\n"
+        "with tony.checkpoint(3): pass\n"
+        "print('mine', file=kept, flush=True)\n"
+        "mine.send(b'mine')\n"
+        "other.send(b'other')\n"
+        "print(mine.recv(99), other.recv(99))\n"
+    )
+    assert run(code, environment(hearer)) == "b'other' b'mine'\n"
+    assert [each.step for each in heard(hearer) if isinstance(each, Checkpoint)] == [1, 2, 3]
+
+
+def test_any_thread_and_any_process_may_tell(hearer: socket.socket) -> None:
+    """Each datagram is whole."""
+    code = (
+        "import os, threading, tony\n"
+        "def tell():\n"
+        "    for step in range(50):\n"
+        "        tony.progress(step, 100, loss=1.5)\n"
+        "        with tony.checkpoint(step): pass\n"
+        "child = os.fork()\n"
+        "threads = [threading.Thread(target=tell) for _ in range(4)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "if child: os.waitpid(child, 0)\n"
+    )
+    run(code, environment(hearer))
+    found = heard(hearer)
+    assert found
+    assert None not in found
+
+
+def test_a_package_of_the_programs_own_goes_first(hearer: socket.socket, tmp_path: Path) -> None:
+    """Beside the program, on its path behind ours, installed: it is that one which is imported, and whole."""
+    (tmp_path / "site/tony").mkdir(parents=True)
+    (tmp_path / "site/tony/__init__.py").write_text("who = 'mine'\nfrom tony import part\n")
+    (tmp_path / "site/tony/part.py").write_text("import tony\nname = tony.__name__ + '.part'\n")
+    code = "import tony, sys\nprint(tony.who, tony.part.name, tony.__file__)\nfrom tony import who\nimport tony.part"
+    expected = f"mine tony.part {tmp_path}/site/tony/__init__.py\n"
+    behind = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\n"
+    assert run(behind + code, environment(hearer)) == expected
+    assert run(code, environment(hearer, tmp_path / "site")) == expected
+
+
+def test_a_folder_of_that_name_is_no_package(hearer: socket.socket, tmp_path: Path) -> None:
+    """Data of a program may lie in a folder called tony."""
+    (tmp_path / "tony").mkdir()
+    code = f"import sys; sys.path.append({str(tmp_path)!r})\nimport tony; tony.progress(1)"
+    run(code, environment(hearer))
+    assert heard(hearer) == [Advance(1.0)]
+
+
+def test_a_package_that_fails_fails(tmp_path: Path) -> None:
+    """Its error is its own, and nothing of ours takes its place."""
+    (tmp_path / "tony").mkdir()
+    (tmp_path / "tony/__init__.py").write_text("raise RuntimeError('broken')\n")
+    code = (
+        f"import sys; sys.path.append({str(tmp_path)!r})\n"
+        "try:\n    import tony\nexcept RuntimeError as error: print(error, 'tony' in sys.modules)"
+    )
+    assert run(code, environment(None)) == "broken False\n"
+
+
+def test_what_is_installed_has_the_same() -> None:
+    """`tony` itself, for programs whose Python has it."""
+    assert (tony.progress, tony.checkpoint) == (progress, checkpoint)

@@ -1,0 +1,407 @@
+"""What executors measure, from the wire to the file; and what clients ask for on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.am.played_job import PlayedJob, play, until
+from tests.core.specs import FAILED, OK, workers
+from tony.am import measured as module
+from tony.am.measured import Measurements
+from tony.core import events as ev
+from tony.core.machine import Application
+from tony.errors import ProtocolError
+from tony.history.files import write_json
+from tony.history.goodput import ledger
+from tony.history.marks import Progress
+from tony.history.metrics import open_metrics
+from tony.history.timeline import timeline
+from tony.jobs.master import ask_metrics, ask_stacks, tell_log_level, tell_restart
+from tony.model.codec import to_plain
+from tony.model.exit import ExitStatus
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.protocol import messages as msg
+from tony.protocol.launch import TaskPart
+from tony.testing.played_executor import PlayedExecutor
+from tony.testing.simulation import Simulation
+
+
+def runs_on(part: TaskPart, message: msg.StartProgram) -> ExitStatus | None:
+    """A program that runs until it is told to stop."""
+    return None
+
+
+def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -> msg.Sample:
+    """What was measured just now."""
+    named = {name.replace("_", "-"): value for name, value in values.items()}
+    return msg.Sample(session=session, try_=try_, ago=ago, values=named)
+
+
+async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
+    """Waits until all programs run; makes the job one that clients find."""
+    tasks = len(job.spec.task_ids)
+    await until(lambda: sum(e.runs for e in job.executors.values()) == tasks and job.report().session == session)
+    folder = job.job.folder
+    write_json(folder.am, {"pid": 1, "host": "h", "attempt": job.attempt, "address": job.master.address})
+    write_json(folder.credentials, to_plain(job.credentials))
+    return list(job.executors.values())
+
+
+def end(job: PlayedJob) -> None:
+    """All programs end well."""
+    for executor in job.executors.values():
+        executor.exit(OK)
+
+
+def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
+    """Executors are told how often; what they send is answered at once, and is in the file at the end."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        first, second = await runs(job)
+        welcome = next(m for m in first.received if isinstance(m, msg.Welcome))
+        assert welcome.sample_interval == 5.0
+        first.send(sample(cpu=0.5, rss=1000.0, made_up=7.0))
+        second.send(replace(sample(cpu=1.5), saved=(msg.Saved(step=7, ago=0.0, took=1e-5),)))
+        folder = job.job.folder
+        async with asyncio.timeout(60):
+            while len((measured := await ask_metrics(folder)).points) < 3:
+                await asyncio.sleep(0.005)
+        assert {(p.task, p.series, p.mean) for p in measured.points} == {
+            ("worker:0", "cpu", (0.5,)),
+            ("worker:0", "rss", (1000.0,)),
+            ("worker:1", "cpu", (1.5,)),
+        }
+        assert 0 <= measured.now < 60
+        some = await ask_metrics(folder, ["worker:1"], ["cpu"], 10)
+        assert [(p.task, p.series) for p in some.points] == [("worker:1", "cpu")]
+        end(job)
+
+    job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    asyncio.run(finished(job))
+    with open_metrics(job.job.folder.metrics) as metrics:
+        assert metrics.tasks() == ("worker:0", "worker:1")
+        assert metrics.series() == ("cpu", "rss")
+        assert metrics.latest("worker:0", "rss") == 1000.0
+        (saved,) = metrics.checkpoints()
+        assert (saved.task, saved.step, round(saved.until - saved.since, 6)) == ("worker:1", 7, 1e-5)
+    assert job.replayed().mismatch is None  # nothing of it is an event
+
+
+async def finished(job: PlayedJob) -> None:
+    """What the end of the real program does."""
+    await job.master.measurements.finish()
+
+
+def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
+    """Executors are told to send nothing, and what one sends all the same is left out."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        (only,) = await runs(job)
+        assert next(m for m in only.received if isinstance(m, msg.Welcome)).sample_interval == 0.0
+        only.send(sample(cpu=1.0))
+        await until(lambda: job.master.measurements.refused == 1)
+        assert (await ask_metrics(job.job.folder)).points == ()
+        end(job)
+
+    job, finish = play(tmp_path, workers(1, metrics_interval=0.0), runs_on, meanwhile=meanwhile)
+    asyncio.run(finished(job))
+    assert finish.exit_code == 0
+    assert not job.job.folder.metrics.exists()
+
+
+def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its predecessor wrote is told and kept beside what comes since."""
+    monkeypatch.setattr(module, "WRITE_EVERY", 0.01)
+
+    async def meanwhile(job: PlayedJob) -> None:
+        first, _ = await runs(job)
+        first.send(replace(sample(cpu=0.25, step=40.0), first_step=1.0, saved=(msg.Saved(step=30, ago=0.0, took=0.1),)))
+        path = job.job.folder.metrics
+
+        def is_written() -> bool:
+            with open_metrics(path) as metrics:
+                return bool(metrics.progress())
+
+        await until(is_written)
+        await job.die()
+        await until(lambda: job.attempt == 2 and first.connections == 2)
+        await until(lambda: bool(job.master.measurements.series.names))
+        before = job.report().session
+        first.send(sample(before, cpu=0.75, step=90.0))
+        await until(lambda: job.master.measurements.series.answer([], ["cpu"], 1)[0][0].most == (0.75,))
+        end(job)
+
+    job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
+    asyncio.run(finished(job))
+    assert finish.exit_code == 0
+    with open_metrics(job.job.folder.metrics) as metrics:
+        points = metrics.points("worker:0", "cpu")
+        assert (min(points.least), max(points.most)) == (0.25, 0.75)
+        (told,) = metrics.progress()
+        assert (told.first_step, told.step, told.behind) == (1.0, 90.0, False)
+        assert len(metrics.checkpoints()) == 1
+
+
+def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said once; when there is room, all of it is written."""
+    monkeypatch.setattr(module, "WRITE_EVERY", 0.01)
+
+    async def meanwhile(job: PlayedJob) -> None:
+        (only,) = await runs(job)
+        path = job.job.folder.metrics
+        path.mkdir()
+        only.send(replace(sample(cpu=1.0, step=3.0), saved=(msg.Saved(step=3, ago=0.0, took=0.1),)))
+        await until(lambda: bool(job.master.measurements._trouble))
+        path.rmdir()
+        await until(path.exists)
+        await until(lambda: not job.master.measurements._trouble)
+        end(job)
+
+    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    asyncio.run(finished(job))
+    assert finish.exit_code == 0
+    with open_metrics(job.job.folder.metrics) as metrics:
+        assert metrics.latest("worker:0", "cpu") == 1.0
+        assert (len(metrics.progress()), len(metrics.checkpoints())) == (1, 1)
+
+
+def test_a_restart_on_order(tmp_path: Path) -> None:
+    """Through the client's door; refused where there is nothing to restart; an event with its actor."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        await runs(job)
+        await tell_restart(job.job.folder, "ann")
+        await runs(job, session=2)
+        await tell_log_level(job.job.folder, "info", "bob")
+        end(job)
+        for executor in job.executors.values():
+            await until(lambda executor=executor: executor.ended)  # type: ignore[misc]
+
+    job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+    asked = [e.event for e in job.entries() if isinstance(e.event, ev.UserCommand)]
+    assert asked == [ev.UserCommand(actor="ann", what="restart"), ev.UserCommand(actor="bob", what="log level info")]
+    assert job.replayed().mismatch is None
+
+
+def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The first session has not opened, or the job stops: say so."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        (only,) = await runs(job)
+        only.stubborn = True
+        await tell_restart(job.job.folder, "ann")
+        await until(lambda: job.report().state.value == "restarting")
+        with pytest.raises(ProtocolError, match="no session that could be restarted: the job is restarting") as caught:
+            await tell_restart(job.job.folder, "ann")
+        assert caught.value.code == "busy"
+        only.exit(FAILED)
+        await until(lambda: job.report().session == 2 and only.runs)
+        end(job)
+
+    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
+    assert finish.exit_code == 0
+
+
+def test_stacks_of_a_task(tmp_path: Path) -> None:
+    """The executor is asked, its answer comes back, and it is an event who wanted to know."""
+
+    async def meanwhile(job: PlayedJob) -> None:
+        first, _ = await runs(job)
+        asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
+        await until(lambda: any(isinstance(m, msg.DumpStacks) for m in first.received))
+        request = next(m.request for m in first.received if isinstance(m, msg.DumpStacks))
+        first.send(msg.Stacks(task="worker:9", request="somebody else's", text="?"))
+        first.send(msg.Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
+        assert await asking == msg.Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
+        for strange in ("worker:7", "no task"):
+            assert (await ask_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
+        asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
+        await until(lambda: sum(isinstance(m, msg.DumpStacks) for m in first.received) == 2)
+        await first.die()
+        job.source.end(first.part.container, "killed")
+        assert "gone" in (await asking).problem
+        end(job)
+        await until(lambda: len(job.executors) == 3)
+        end(job)
+
+    job, _ = play(tmp_path, workers(2, max_restarts=1), runs_on, meanwhile=meanwhile)
+    asked = [e.event for e in job.entries() if isinstance(e.event, ev.UserCommand)]
+    assert asked == [ev.UserCommand(actor="ann", what="stacks of worker:0")] * 2
+
+
+# --- without a wire -----------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """The job's time, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def measuring(spec: JobSpec, app: Application, path: Path) -> tuple[Measurements, Clock]:
+    """What a job's master has for samples."""
+    clock = Clock()
+    return Measurements(app.state, clock, path, late=False), clock
+
+
+def started(spec: JobSpec) -> Simulation:
+    """A simulated job whose programs run."""
+    cluster = Simulation(spec)
+    cluster.begin()
+    cluster.run()
+    return cluster
+
+
+def test_how_often_follows_from_how_many(tmp_path: Path) -> None:
+    """A few hundred samples a second, of a job of any size."""
+    for count, interval in ((1, 5.0), (1500, 5.0), (10_000, 10_000 / 300)):
+        spec = workers(count)
+        made, _ = measuring(spec, Application("sim", spec), tmp_path / "x")
+        assert made.interval == pytest.approx(interval)
+
+
+def test_samples_of_another_try(tmp_path: Path) -> None:
+    """What a try that is over says of its steps counts, its numbers do not; one that is not known counts not at all."""
+    cluster = started(workers(1, max_restarts=1, backoff=0.0))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
+    worker = TaskId("worker", 0)
+    clock.now = 10.0
+    made.came(worker, replace(sample(cpu=1.0, step=5.0), first_step=1.0, first_ago=4.0))
+    made.came(worker, sample(session=2, cpu=9.0))
+    made.came(worker, sample(session=0, cpu=9.0))
+    made.came(TaskId("ps", 0), sample(cpu=9.0))
+    assert made.refused == 3
+    cluster.exit(worker, FAILED)
+    cluster.settle()
+    clock.now = 20.0
+    late = replace(sample(cpu=7.0, step=8.0), saved=(msg.Saved(step=8, ago=9.0, took=1.0),))
+    made.came(worker, late)
+    assert made.series.answer([], ["cpu"], 5)[0][0].most == (1.0,)
+    (told,) = [each.told for each in made._tries["worker:0"].values()]
+    assert (told.first_step, told.first_at, told.step) == (1.0, 6.0, 8.0)
+
+
+@pytest.mark.parametrize("bad", [{"x": 1.0}, {"cpu": 1e400}, {"user." + "x" * 80: 1.0}, {}])
+def test_numbers_that_are_none(tmp_path: Path, bad: dict[str, float]) -> None:
+    """Names that are none of ours, and what no number is, are left out."""
+    cluster = started(workers(1))
+    made, _ = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
+    made.came(TaskId("worker", 0), msg.Sample(session=1, try_=1, ago=0.0, values=bad))
+    assert made.series.names == []
+
+
+def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those beyond the limit only the time is known."""
+    monkeypatch.setattr(module, "_CHECKPOINTS", 3)
+    cluster = started(workers(1))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
+    for number in range(5):
+        clock.now = 10.0 * (number + 1)
+        saved = (msg.Saved(step=number, ago=0.0, took=2.0),)
+        made.came(TaskId("worker", 0), replace(sample(step=float(number)), saved=saved))
+
+    asyncio.run(made.finish())
+    with open_metrics(tmp_path / "metrics.db") as metrics:
+        assert len(metrics.checkpoints()) == 3
+        assert metrics.progress()[0].unlisted == 4.0
+
+
+def test_what_was_made_before_is_made_again(tmp_path: Path) -> None:
+    """From the wire to the ledger: warm-up, checkpoint and steps done again, each to less than a hundredth."""
+    spec = workers(1, max_restarts=1, backoff=0.0)
+    cluster = started(spec)
+    made, clock = measuring(spec, cluster.app, tmp_path / "metrics.db")
+    worker = TaskId("worker", 0)
+
+    def says(since: float, until: float, session: int, first_at: float, step_of_first: float) -> None:
+        """One step a second from the first on, told every 5 s; at step 600 a checkpoint of 20 s was over."""
+        at = since
+        while (at := at + 5.0) < until:
+            clock.now = at
+            message = sample(session=session, cpu=1.0)
+            if at >= first_at:
+                step = step_of_first + int(at - first_at)
+                message = replace(
+                    sample(session=session, cpu=1.0, step=step, total=4000.0),
+                    first_step=step_of_first,
+                    first_ago=at - first_at,
+                    step_ago=(at - first_at) % 1.0,
+                )
+            if session == 1 and at == 700.0:
+                message = replace(message, saved=(msg.Saved(step=600, ago=2.5, took=20.0),))
+            made.came(worker, message)
+
+    says(0.0, 1000.0, 1, 101.3, 1.0)  # its last word: step 894 at second 995
+    cluster.now = 1000.0
+    cluster.exit(worker, FAILED)
+    cluster.settle()
+    says(1000.0, 4000.0, 2, 1050.7, 600.0)
+    cluster.now = 4000.0
+    cluster.exit(worker, OK)
+    cluster.settle()
+    asyncio.run(made.finish())
+    from tests.history.told_lives import entries, record
+
+    with open_metrics(tmp_path / "metrics.db") as metrics:
+        found = ledger(timeline(record(spec), entries(cluster)), metrics).seconds
+        first, second = metrics.progress()
+    assert (first.behind, second.behind) == (False, True)
+    assert found["warm-up"] == pytest.approx(101.3 + 50.7, rel=0.01)
+    assert found["checkpoint"] == pytest.approx(20.0, rel=0.01)
+    assert found["redone"] == pytest.approx(294.0, rel=0.01)
+    assert found["productive"] == pytest.approx(4000.0 - 152.0 - 20.0 - 294.0, rel=0.01)
+
+
+def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
+    """Each task's numbers are there, whatever turn of the loop wrote them."""
+    spec = workers(250)
+    cluster = started(spec)
+    made, clock = measuring(spec, cluster.app, tmp_path / "metrics.db")
+
+    async def run() -> None:
+        for at in (1.0, 40.0, 80.0):
+            clock.now = at
+            for task in cluster.app.state.tasks:
+                made.came(task, sample(cpu=float(task.index), rss=at))
+            await made.write()
+        await made.finish()
+
+    asyncio.run(run())
+    with open_metrics(tmp_path / "metrics.db") as metrics:
+        assert len(metrics.tasks()) == 250
+        assert all(metrics.latest(f"worker:{n}", "cpu") == pytest.approx(n, rel=1e-5) for n in range(0, 250, 37))
+        assert metrics.points("worker:249", "rss").most == (1.0, 40.0, 80.0)
+        role = metrics.of_role("worker", "cpu")
+        assert role.median[0] == pytest.approx(124.5, rel=1e-3)
+        assert (role.most_of[0], role.tasks[0]) == ("worker:249", 250)
+
+
+def test_without_sqlite_a_job_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python that was built without it measures in memory only."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    monkeypatch.delitem(sys.modules, "tony.history.metrics_writer", raising=False)
+    cluster = started(workers(1))
+    made, _ = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
+    made.came(TaskId("worker", 0), sample(cpu=1.0))
+    asyncio.run(made.finish())
+    assert "no SQLite" in made._trouble
+    assert sqlite3.sqlite_version
+
+
+def test_a_try_without_steps_is_no_progress() -> None:
+    """What is not told is not known: a checkpoint alone makes no first step."""
+    assert Progress("worker:0", 1, 1, 0.0, -1.0, 0.0, -1.0).first_at < 0

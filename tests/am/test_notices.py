@@ -1,0 +1,453 @@
+"""Notices: what is sent, signed and tried again; and that a job never waits for whoever gets them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.am.played_job import PlayedJob, play, until
+from tests.core.specs import FAILED, OK
+from tests.jobs.played_master import TWO_WORKERS, failed, recorded, standing, succeeded
+from tony import clock
+from tony.am import notices as module
+from tony.am.notices import Notices
+from tony.am.webhook import NotTakenError, Target, post
+from tony.client.certificates import _Authority
+from tony.dataclass import dataclass, field, replace
+from tony.model.exit import ExitStatus
+from tony.model.job import NOTICES, JobSpec, Notify, Role
+from tony.model.layout import Home
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+from tony.protocol.launch import TaskPart
+from tony.protocol.messages import StartProgram
+
+PATH = "/services/T0/XYZZY"
+#: Answers a request that was read, on its connection.
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+def says(status: int, *headers: str) -> Answer:
+    """An answer of one line and some headers."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        lines = [f"HTTP/1.1 {status} So", "Content-Length: 0", *headers, "", ""]
+        writer.write("\r\n".join(lines).encode())
+
+    return answer
+
+
+async def silent(writer: asyncio.StreamWriter) -> None:
+    """No answer, for as long as the test runs."""
+    await asyncio.sleep(600)
+
+
+async def slowly(writer: asyncio.StreamWriter) -> None:
+    """A byte now and then, and never an end: whoever waits for each byte anew waits for ever."""
+    while True:
+        writer.write(b"H")
+        await asyncio.sleep(0.01)
+
+
+async def hangs_up(writer: asyncio.StreamWriter) -> None:
+    """The connection ends without a word."""
+    writer.close()
+
+
+async def nonsense(writer: asyncio.StreamWriter) -> None:
+    """Something that is no HTTP."""
+    writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+@dataclass(slots=True)
+class Place:
+    """Where notices go.
+
+    Attributes:
+        answers: to the next requests; the last one stays.
+        got: head and body of each request.
+    """
+
+    answers: list[Answer]
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    port: int = 0
+    scheme: str = "http"
+
+    @property
+    def address(self) -> str:
+        """To be written into a job file."""
+        return f"{self.scheme}://localhost:{self.port}{PATH}"
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        """Each notice that came."""
+        return [json.loads(body) for _, body in self.got]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = dict(line.split(": ", 1) for line in lines)
+            body = await reader.readexactly(int(headers["Content-Length"]))
+            assert first == f"POST {PATH} HTTP/1.1"
+            self.got.append((headers, body))
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            await answer(writer)
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def place(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Place]:
+    """Listens on this machine."""
+    made = Place(list(answers) or [says(200)], scheme="https" if context else "http")
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses are short; and on a busy machine the job's end has time."""
+    monkeypatch.setattr(module, "LAST", 60.0)
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "LAST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> JobReport:
+    """Of a job that has failed."""
+    return failed(*recorded(Home(tmp_path)))
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """In a loop of its own, within generous time."""
+    asyncio.run(asyncio.wait_for(work, 60))
+
+
+def notices(to: Place, report: JobReport, **values: Any) -> Notices:
+    """Those of a job that wants all of them."""
+    return Notices(Notify(webhook=to.address, on=NOTICES, **values), report.job, 1, lambda: report)
+
+
+class TestWhatIsSent:
+    def test_the_job_in_short(self, report: JobReport) -> None:
+        """Its failure, its tasks, one line for people; nothing of what programs printed."""
+
+        async def work() -> None:
+            async with place() as there:
+                await notices(there, report).finish(report)
+                (headers, body), (said,) = there.got[0], there.said
+            assert headers["Content-Type"] == "application/json"
+            assert (headers["X-Tony-Event"], headers["X-Tony-Delivery"]) == ("failed", f"{report.job}.1.1")
+            assert "X-Tony-Signature" not in headers
+            assert (said["version"], said["event"]) == (1, "failed")
+            assert said["text"] == (
+                f"job digits ({report.job}) failed after 8 s: worker:1 failed with exit code 3 on here"
+            )
+            assert (said["job"]["state"], said["job"]["exit_code"]) == ("failed", 1)
+            assert said["job"]["tasks"] == {"stopped": 1, "failed": 1}
+            assert said["job"]["failure"]["task"] == "worker:1"
+            assert b"ValueError" not in body
+
+        run(work())
+
+    def test_a_signature(self, report: JobReport) -> None:
+        """It is over the moment and the body, and each try has its own moment."""
+
+        async def work() -> None:
+            async with place(says(500), says(204)) as there:
+                await notices(there, report, secret="k3y").finish(report)
+            assert len(there.got) == 2
+            for headers, body in there.got:
+                signed = headers["X-Tony-Timestamp"].encode() + b"." + body
+                expected = hmac.new(b"k3y", signed, hashlib.sha256).hexdigest()
+                assert headers["X-Tony-Signature"] == f"sha256={expected}"
+                assert abs(float(headers["X-Tony-Timestamp"]) - clock.wall()) < 60
+            assert len({headers["X-Tony-Delivery"] for headers, _ in there.got}) == 1
+
+        run(work())
+
+    def test_only_what_is_wanted(self, tmp_path: Path, report: JobReport) -> None:
+        """And with no address nothing is even thought of."""
+
+        async def work() -> None:
+            async with place() as there:
+                wanted = Notices(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
+                wanted.restarted("so")
+                await wanted.finish(report)
+                assert there.got == []
+                silent_one = Notices(Notify(), "j", 1, lambda: report)
+                silent_one.restarted("so")
+                await silent_one.finish(report)
+            good = succeeded(*recorded(Home(tmp_path), report.job[:-1] + "d"))
+            async with place() as there:
+                await notices(there, good).finish(good)
+                assert there.said[0]["job"]["failure"] is None
+
+        run(work())
+
+    def test_in_order(self, report: JobReport) -> None:
+        """What came first is told first, though it is tried again; the start is told once."""
+
+        async def work() -> None:
+            async with place(says(503), says(503), says(200)) as there:
+                made = notices(there, report)
+                made.started(1)
+                made.started(1)
+                made.restarted("worker:1 failed")
+                await until(lambda: len(there.got) == 4)
+                await made.finish(report)
+            assert [said["event"] for said in there.said][2:] == ["started", "restarted", "failed"]
+
+        run(work())
+
+
+class TestWhatGoesWrong:
+    @pytest.mark.parametrize(
+        ("answer", "why", "again"),
+        [
+            (says(500), "it answers 500", True),
+            (says(429), "it answers 429", True),
+            (says(404), "it answers 404", False),
+            (
+                says(302, "Location: http://127.0.0.1:1/"),
+                r"it sends us elsewhere \(302\), which is not followed",
+                False,
+            ),
+            (says(307, "Location: /"), "elsewhere", False),
+            (hangs_up, "the connection was closed without an answer", True),
+            (nonsense, "its answer is no HTTP", False),
+            (silent, "no answer within 0.5 s", True),
+            (slowly, "no answer within|its answer is no HTTP|closed without", True),
+        ],
+    )
+    def test_an_answer(self, answer: Answer, why: str, again: bool) -> None:
+        """What it means, and whether it is worth another try."""
+
+        async def work() -> None:
+            async with place(answer) as there:
+                with pytest.raises(NotTakenError, match=why) as caught:
+                    await post(Target.of(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30)
+                assert caught.value.again is again
+                assert "XYZZY" not in str(caught.value)
+
+        run(work())
+
+    def test_an_answer_that_has_others_before_it(self) -> None:
+        """Those that only say that there will be one."""
+
+        async def answer(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n")
+            await says(201)(writer)
+
+        async def work() -> None:
+            async with place(answer) as there:
+                await post(Target.of(there.address), b"{}", {}, 30)
+
+        run(work())
+
+    def test_nobody_listens(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """The job's end waits for some moments, and no longer; the log says where nobody was told, without the path."""
+
+        async def work() -> None:
+            async with place() as there:
+                pass
+            made = notices(there, report)
+            made.restarted("so")
+            await until(lambda: "could not be told yet" in caplog.text)
+            began = clock.monotonic()
+            await made.finish(report)
+            assert clock.monotonic() - began < 30
+            host = f"http://localhost:{there.port}"
+            assert f"{host} could not be told yet that the job restarted: " in caplog.text
+            assert f"{host} was not told within 0.3 s that the job failed" in caplog.text
+            assert "XYZZY" not in caplog.text
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "LAST", 0.3)
+            caplog.set_level(logging.INFO)
+            run(work())
+
+    def test_a_server_that_does_not_answer(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """As well."""
+
+        async def work() -> None:
+            async with place(silent) as there:
+                await notices(there, report).finish(report)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "LAST", 0.3)
+            run(work())
+        assert "was not told within 0.3 s that the job failed" in caplog.text
+
+    def test_it_is_not_tried_for_ever(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """Nor does one notice hold up the next for ever."""
+
+        async def work() -> None:
+            async with place(says(500)) as there:
+                made = notices(there, report)
+                made.restarted("so")
+                await until(lambda: "was not told that the job restarted after" in caplog.text)
+                there.answers = [says(200)]
+                await made.finish(report)
+                assert there.said[-1]["event"] == "failed"
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "PERSISTENCE", 0.05)
+            run(work())
+
+    def test_too_many(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """The oldest go."""
+
+        async def work() -> None:
+            async with place(silent) as there:
+                made = notices(there, report)
+                for _ in range(module._MOST + 2):
+                    made.restarted("so")
+                made.drop()
+            assert caplog.text.count("too many notices wait") == 2
+
+        run(work())
+
+
+class TestTls:
+    def test_a_certificate_that_is_trusted(
+        self, tmp_path: Path, report: JobReport, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By the machine's own list, which SSL_CERT_FILE may name; the host must be the one in it."""
+        trusted, authority = certified(tmp_path, "localhost")
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+
+        async def work() -> None:
+            async with place(context=trusted) as there:
+                await notices(there, report).finish(report)
+                assert there.said[0]["event"] == "failed"
+                there.scheme = "http"
+                with pytest.raises(NotTakenError):
+                    await post(Target.of(there.address), b"{}", {}, 30)
+            context, authority = certified(tmp_path, "elsewhere")
+            monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+            async with place(context=context) as there:
+                with pytest.raises(NotTakenError, match="its certificate is not trusted: hostname mismatch") as caught:
+                    await post(Target.of(there.address), b"{}", {}, 30)
+                assert not caught.value.again
+
+        run(work())
+
+    def test_one_that_is_not(self, tmp_path: Path, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """It is not tried again, and nothing was sent."""
+
+        async def work() -> None:
+            async with place(context=certified(tmp_path, "localhost")[0]) as there:
+                await notices(there, report).finish(report)
+                assert there.got == []
+
+        run(work())
+        assert "was not told that the job failed: its certificate is not trusted: " in caplog.text
+
+    def test_no_tls_there(self) -> None:
+        """Said so, and not tried again."""
+
+        async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await nonsense(writer)
+            await reader.read()
+            writer.close()
+
+        async def work() -> None:
+            server = await asyncio.start_server(greets, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(NotTakenError, match="no TLS with it: ") as caught:
+                await post(Target.of(f"https://localhost:{port}/"), b"{}", {}, 30)
+            assert not caught.value.again
+            server.close()
+
+        run(work())
+
+
+def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    """What a server of that name shows, and the file of the authority that signed it."""
+    made = _Authority().sign("", name)
+    assert made.certificate
+    assert made.key
+    assert made.ca
+    for file, text in (("pem", made.certificate + made.key), ("ca", made.ca)):
+        (folder / f"{name}.{file}").write_text(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / f"{name}.pem")
+    return context, folder / f"{name}.ca"
+
+
+def test_addresses() -> None:
+    """With the usual ports left out, and without the path, which may be a secret."""
+    assert str(Target.of("https://h.example/x?y=z")) == "https://h.example"
+    assert Target.of("https://h.example?y=z").path == "/?y=z"
+    assert str(Target.of("http://[::1]:81/x")) == "http://[::1]:81"
+    assert Target.of("http://h").port == 80
+
+
+def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so in a sentence."""
+
+    async def work() -> None:
+        async with place() as there:
+            await notices(there, report).finish(replace(report, state=JobState.KILLED))
+
+    with caplog.at_level(logging.INFO):
+        run(work())
+    assert "was told that the job was killed" in caplog.text
+
+
+def test_a_whole_job(tmp_path: Path) -> None:
+    """It starts, fails, and starts again: each is told once, by a real application master."""
+
+    def behave(part: TaskPart, message: StartProgram) -> ExitStatus:
+        return FAILED if message.session == 1 else OK
+
+    async def work() -> None:
+        async with place() as there:
+            spec = JobSpec(
+                command="x",
+                roles={"worker": Role(instances=2)},
+                max_restarts=1,
+                notify=Notify(webhook=there.address, on=NOTICES),
+            )
+
+            async def meanwhile(job: PlayedJob) -> None:
+                await until(lambda: len(there.got) == 2)
+
+            _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)
+            assert finish.state is JobState.SUCCEEDED
+            assert [said["event"] for said in there.said] == ["started", "restarted"]
+            assert "failed with exit code" in there.said[1]["reason"]
+
+    run(work())
+
+
+def test_what_a_living_job_looks_like(tmp_path: Path) -> None:
+    """The report is that of the moment."""
+    folder, record = recorded(Home(tmp_path), spec=replace(TWO_WORKERS, tags=("nightly",)))
+    report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    said = module.notice("restarted", "x" * 5000, replace(report, tags=("nightly",)), 5.0)
+    assert said["at"] == 5.0
+    assert len(str(said["reason"])) == 2000
+    job = said["job"]
+    assert isinstance(job, dict)
+    assert (job["tags"], job["ended"], job["tasks"]) == (["nightly"], None, {"running": 2})

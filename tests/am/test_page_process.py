@@ -1,0 +1,288 @@
+"""The process that serves a job's pages beside the master: begins with the first visitor, comes back, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import h11
+import pytest
+from starlette import applications
+
+import tony
+from tests.am.test_page import report
+from tests.web.kept import keep
+from tony.am import page as pages
+from tony.am.page import Page
+from tony.am.page_process import PageProcess
+from tony.dataclass import dataclass, replace
+from tony.linux.process import children, environment_of, is_alive
+from tony.model.layout import Home, JobFolder
+from tony.schedulers.base import PageDoor
+
+HOST, PROXY = "127.0.0.1", "http://rm.example.org:8088/proxy/application_1_0001/"
+#: Where the packages are that pages need.
+PACKAGES = str(Path(applications.__file__).parents[1])
+DOOR = PageDoor(peers=(HOST,), proxy=PROXY, origins=("http://rm.example.org:8088",), packages=PACKAGES)
+CEILING = 120.0
+
+assert Path(h11.__file__).parents[1] == Path(PACKAGES)  # all of them are in one place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What somebody is answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A page that listens, and its visitors."""
+
+    port: int
+    key: str
+
+    async def get(self, path: str = "/", source: str = HOST, cookie: str = "") -> Answer:
+        """One request."""
+        reader, writer = await asyncio.open_connection(HOST, self.port, local_addr=(source, 0))
+        try:
+            more = f"Cookie: {cookie}\r\n" if cookie else ""
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x:1\r\nConnection: close\r\n{more}\r\n".encode())
+            whole = await asyncio.wait_for(reader.read(), CEILING)
+        finally:
+            writer.close()
+        head, _, body = whole.decode().partition("\r\n\r\n")
+        first, *lines = head.split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        return Answer(status=int(first.split()[1]), headers=headers, body=body)
+
+    async def full(self) -> Answer:
+        """The job's page, with all there is; a connection may have come as the process before went."""
+        async with asyncio.timeout(CEILING):
+            while True:
+                try:
+                    answer = await self.get()
+                except (ConnectionError, IndexError):
+                    continue
+                assert "Timeline" in answer.body, answer
+                return answer
+
+
+class Process(PageProcess):
+    """One whose process ends so soon when nobody asks."""
+
+    idle = 900.0
+
+    def _papers(self, listening: object) -> bytes:
+        return json.dumps({**json.loads(super()._papers(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
+
+
+def visited(folder: JobFolder, door: PageDoor, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:
+    """Listens, lets `do` come, and closes: nothing of it is left then."""
+
+    async def run() -> None:
+        process = Process(folder.path, "ann", door)
+        process.idle = idle
+        page = Page(report, door.peers, door.proxy, process, door.plain)
+        visit = Visit(port=await page.listen(HOST), key=process._key)
+        assert ours() == []
+        try:
+            await do(visit)
+        finally:
+            await page.close()
+        assert ours() == []
+
+    asyncio.run(run())
+
+
+def ours() -> list[int]:
+    """The processes that serve pages."""
+    return [pid for pid in children(os.getpid()) if b"tony.web.beside" in command(pid)]
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits until it is true."""
+    async with asyncio.timeout(CEILING):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def kill(pid: int) -> None:
+    """Ends one, as the kernel does when there is no memory."""
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not is_alive(pid) and ours() == [])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    """Of a job of ann's."""
+    return keep(Home(tmp_path))
+
+
+def test_it_begins_with_the_first_visitor(folder: JobFolder) -> None:
+    """All pages, for those who come through the proxy, with nothing of ours that others could read."""
+
+    async def do(visit: Visit) -> None:
+        first = await visit.full()
+        assert "succeeded" in first.body or "failed" in first.body
+        (pid,) = ours()
+        past = await visit.get(source="127.0.0.9", cookie="proxy-user=ann")
+        assert (past.status, past.headers["location"], "Timeline" in past.body) == (302, PROXY, False)
+        assert json.loads((await visit.get("/api/v1/me", cookie="proxy-user=b%C3%B6b")).body)["user"] == "böb"
+        assert json.loads((await visit.get("/api/v1/me")).body)["user"] == ""
+        assert ours() == [pid]
+        # The key of pages' tokens is nowhere where the machine shows it to others.
+        key = visit.key.encode()
+        assert key not in command(pid) + environment_of(pid)
+        assert [path for path in files if key in path.read_bytes()] == []
+
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    visited(folder, DOOR, do)
+
+
+def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that somebody has open goes on; after the third death the plain page stays, and says why."""
+
+    async def do(visit: Visit) -> None:
+        tokens = set()
+        for _ in range(3):
+            await visit.full()
+            tokens.add(json.loads((await visit.get("/api/v1/me", cookie="proxy-user=ann")).body)["page_token"])
+            (pid,) = ours()
+            await kill(pid)
+        assert len(tokens) == 1
+        plain = await visit.get()
+        assert "failed 3 times within 5 m 00 s; at last it ended by SIGKILL." in plain.body
+        assert "<code>tony kill application_1_0001</code>" in plain.body
+        assert "<td>worker:1</td>" in plain.body
+        assert ours() == []
+
+    visited(folder, DOOR, do)
+    assert [each.message for each in caplog.records if each.name == pages.__name__].count(
+        "from now on there is one plain page"
+    ) == 1
+
+
+def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job runs for days: somebody may end such a process now and then."""
+    monkeypatch.setattr(pages, "_WITHIN", 0.0)
+    monkeypatch.setattr(pages, "_FAILURES", 2)
+
+    async def do(visit: Visit) -> None:
+        for _ in range(2):
+            await visit.full()
+            (pid,) = ours()
+            await kill(pid)
+        await visit.full()
+
+    visited(folder, DOOR, do)
+
+
+def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are damaged, or not for this Python: whoever has come is answered, and told."""
+
+    async def do(visit: Visit) -> None:
+        plain = await visit.get()
+        assert plain.status == 200
+        assert "at last it did not begin, and ended with exit code 1." in plain.body
+        assert "<td>worker:0</td>" in plain.body
+
+    visited(folder, replace(DOOR, packages=str(folder.path / "none.zip")), do)
+    assert capfd.readouterr().err.count("ModuleNotFoundError: No module named 'starlette'") == 3
+
+
+def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the machine has no room for another process."""
+    monkeypatch.setattr(sys, "executable", str(folder.path / "python"))
+
+    async def do(visit: Visit) -> None:
+        assert "python cannot be started: " in (await visit.get()).body
+
+    visited(folder, DOOR, do)
+
+
+def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no failure, however often: who comes next begins it anew."""
+    monkeypatch.setattr(pages, "_FAILURES", 1)
+
+    async def do(visit: Visit) -> None:
+        for _ in range(2):
+            await visit.full()
+            await until(lambda: ours() == [])
+
+    visited(folder, DOOR, do, idle=0.2)
+
+
+#: A master as far as its page goes; says the port.
+MASTER = """
+import asyncio, json, sys
+from pathlib import Path
+from tony.am.page import Page
+from tony.am.page_process import PageProcess
+from tony.schedulers.base import PageDoor
+from tests.am.test_page import report
+
+async def main():
+    door = PageDoor(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
+    page = Page(report, door.peers, door.proxy, PageProcess(Path(sys.argv[1]), "ann", door))
+    print(await page.listen("127.0.0.1"), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_it_ends_with_its_master(folder: JobFolder) -> None:
+    """Of one that is killed nothing is left, and nobody answers at its port any more."""
+    root = Path(tony.__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
+    master = subprocess.Popen(
+        [sys.executable, "-c", MASTER, str(folder.path), PACKAGES], stdout=subprocess.PIPE, text=True, env=env
+    )
+    try:
+        assert master.stdout is not None
+        visit = Visit(port=int(master.stdout.readline()), key="")
+        assert "Timeline" in asyncio.run(visit.full()).body
+        (pid,) = children(master.pid)
+        assert b"tony.web.beside" in command(pid)
+        master.kill()
+        master.wait()
+        asyncio.run(until(lambda: not is_alive(pid)))
+        with pytest.raises(ConnectionRefusedError):
+            asyncio.run(visit.get())
+    finally:
+        master.kill()
+        master.communicate()
+
+
+def test_a_plain_page_says_why(folder: JobFolder) -> None:
+    """It is known at once where nothing else came along; without a reason nothing is said."""
+
+    async def said(why: str) -> str:
+        page = Page(report, (), "", None, why)
+        visit = Visit(port=await page.listen(HOST), key="")
+        try:
+            return (await visit.get()).body
+        finally:
+            await page.close()
+
+    body = asyncio.run(said("<b> is missing."))
+    assert re.search(r"all that is shown here\. &lt;b&gt; is missing\. In a terminal: <code>tony status app", body)
+    assert "all that is shown" not in asyncio.run(said(""))

@@ -1,0 +1,195 @@
+"""`--portal URL`, and `tony login`: a portal's jobs in the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.test_remote_logs import Far, FarScheduler
+from tests.web.kept import keep
+from tests.web.serving import served
+from tony.cli.main import main
+from tony.errors import SchedulerError, UserError
+from tony.jobs.portal_client import address_of, is_private
+from tony.model.ids import TaskId
+from tony.model.layout import Home
+from tony.portal.tokens import TokenFile
+from tony.schedulers import registry
+from tony.web.app import create
+from tony.web.door import Door, Terms
+from tony.web.home_source import HomeSource
+
+JOB = "local-20260101-000000-0a1b2c"
+OTHER = "local-20260102-000000-0d0e0f"
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenFile:
+    """The portal's."""
+    return TokenFile(tmp_path_factory.mktemp("portal"))
+
+
+@pytest.fixture(scope="module")
+def portal(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Iterator[str]:
+    """A portal of two jobs, one of which ben may see; it knows our own user, too."""
+    home = Home(tmp_path_factory.mktemp("there"))
+    folder = keep(home, JOB)
+    (folder.logs / "worker-0.s1.t1.out").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(1000)) + b"rest")
+    keep(home, OTHER, user="eve", seed=4, name="letters", viewers=("ben",))
+    app = create(HomeSource(home, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
+    with served(app) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Our own home, with nothing in it."""
+    monkeypatch.setenv("TONY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("TONY_PORTAL", raising=False)
+    return tmp_path / "home"
+
+
+def tony(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[int, str, str]:
+    """One command line: exit code, output, errors."""
+    code = main(words)
+    out, err = capfdbinary.readouterr()
+    return code, out.decode("utf-8", "replace"), err.decode()
+
+
+def test_list_status_and_logs(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """They print what they print of jobs here."""
+    code, out, _ = tony(capfdbinary, "list", "--portal", portal, "--json")
+    assert code == 0
+    assert {head["job"] for head in json.loads(out)} == {JOB, OTHER}
+    code, out, _ = tony(capfdbinary, "list", "--portal", portal, "--name", "dig*")
+    assert (code, JOB in out, OTHER in out) == (0, True, False)
+    code, out, _ = tony(capfdbinary, "status", "--portal", portal, "0a1b2c", "--json")
+    assert (code, json.loads(out)["job"]) == (0, JOB)
+    code, out, _ = tony(capfdbinary, "status", "--portal", portal, JOB)
+    assert (code, "worker:0" in out) == (0, True)
+    code, out, _ = tony(capfdbinary, "advise", "--portal", portal, JOB, "--json")
+    assert (code, json.loads(out)["runs"]) == (0, [JOB])
+    assert tony(capfdbinary, "advise", "--portal", portal, JOB)[0] == 0
+    code, out, _ = tony(capfdbinary, "logs", "--portal", portal, JOB, "worker:0", "--stdout")
+    assert (code, out.count("\n"), out[-5:]) == (0, 1001, "rest\n")
+    code, out, _ = tony(capfdbinary, "logs", "--portal", portal, JOB, "worker:0", "--stdout", "-n", "3")
+    assert (code, out.split("\n")) == (0, ["line 998 \ufffd", "line 999 \ufffd", "rest", ""])
+    code, out, _ = tony(capfdbinary, "logs", "-f", "--portal", portal, JOB, "worker:0", "--stderr", "-n", "1", "--json")
+    assert (code, json.loads(out)) == (
+        0,
+        {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "line": "line of err"},
+    )
+
+
+def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A job that nobody has, a task that it has not, a portal that is none: each is told, with its way out."""
+    code, _, err = tony(capfdbinary, "status", "--portal", portal, "nobody")
+    assert (code, "has no job 'nobody'" in err) == (2, True)
+    code, _, err = tony(capfdbinary, "status", "--portal", portal, "local-2026")
+    assert (code, "several jobs match" in err) == (2, True)
+    code, _, err = tony(capfdbinary, "logs", "--portal", portal, JOB, "nobody:0")
+    assert (code, "has no task 'nobody:0'" in err) == (2, True)
+    code, _, err = tony(capfdbinary, "list", "--portal", "http://127.0.0.1:1")
+    assert (code, "cannot be reached" in err) == (3, True)
+    code, _, err = tony(capfdbinary, "list", "--portal", "ftp://x")
+    assert (code, "write its address" in err) == (2, True)
+
+
+def log_in(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    """What is typed, or comes through a pipe."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{token}\n"))
+
+
+def test_a_token_is_kept_for_its_portal(
+    portal: str,
+    tokens: TokenFile,
+    here: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once logged in, ben sees what ben may; nobody else can read the token; a revoked one lets nobody in."""
+    token, entry = tokens.make("ben")
+    log_in(monkeypatch, token)
+    code, out, _ = tony(capfdbinary, "login", "--portal", f"{portal}/")
+    assert (code, out) == (0, f"logged in to {portal} as ben\n")
+    assert stat.S_IMODE(os.stat(here / "portals.json").st_mode) == 0o600
+    code, out, _ = tony(capfdbinary, "list", "--portal", portal, "--json")
+    assert [head["job"] for head in json.loads(out)] == [OTHER]
+    tokens.revoke(entry.name)
+    code, _, err = tony(capfdbinary, "list", "--portal", portal)
+    assert (code, f"tony login --portal {portal}" in err) == (2, True)
+    assert tony(capfdbinary, "login", "--forget")[0] == 0
+    assert "tony_" not in (here / "portals.json").read_text()
+
+
+def test_a_wrong_token_is_not_kept(
+    portal: str, here: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried first."""
+    log_in(monkeypatch, "tony_01234567_nothing")
+    code, _, err = tony(capfdbinary, "login", "--portal", portal)
+    assert (code, "not known here" in err) == (2, True)
+    assert not (here / "portals.json").exists()
+
+
+def test_a_token_is_not_sent_in_the_open(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before somebody has said that nobody listens there."""
+    log_in(monkeypatch, "tony_01234567_nothing")
+    code, _, err = tony(capfdbinary, "login", "--portal", "http://portal.example")
+    assert (code, "--without-tls" in err) == (2, True)
+
+
+def test_which_portal(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Has to be said where there are none."""
+    code, _, err = tony(capfdbinary, "login")
+    assert (code, "which portal?" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "private"),
+    [
+        ("localhost:8600", "http://localhost:8600", True),
+        ("https://Jobs.Example.org:443/", "https://jobs.example.org", True),
+        ("http://[::1]:80/a/b/", "http://[::1]/a/b", True),
+        ("http://127.9.9.9:1", "http://127.9.9.9:1", True),
+        ("http://jobs.example.org", "http://jobs.example.org", False),
+    ],
+)
+def test_addresses(text: str, address: str, private: bool) -> None:
+    """One portal has one address, however it is written."""
+    assert (address_of(text), is_private(address)) == (address, private)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "http://", "http://u:p@host", "http://host:99999", "http://host/?x=1", "file:///x"]
+)
+def test_what_is_no_address(text: str) -> None:
+    """Is refused before anything is sent."""
+    with pytest.raises(UserError, match="write its address"):
+        address_of(text)
+
+
+def test_what_a_portal_cannot_have_is_said(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output of a job on a cluster that has removed it: what is there is shown, and why that is not all."""
+    FarScheduler.theirs = Far()
+    FarScheduler.theirs.error = SchedulerError("it was removed")
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    home = Home(tmp_path / "there")
+    folder = keep(home, JOB, scheduler="far")
+    first = sorted(path.name for path in folder.logs.glob("*.out"))[0]
+    (folder.logs / first).write_text("what somebody had followed")
+    task = TaskId.parse(first.partition(".")[0].replace("-", ":"))
+    with served(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))) as port:
+        code, out, err = tony(capfdbinary, "logs", "--portal", f"http://127.0.0.1:{port}", JOB, str(task), "--stdout")
+    assert (code, out.strip()) == (0, "what somebody had followed")
+    assert f"{task}: some output may be missing: it was removed" in err

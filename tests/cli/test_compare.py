@@ -1,0 +1,140 @@
+"""`tony compare`: two jobs side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Tony
+from tests.jobs.played_master import JOB, failed, logged, recorded, succeeded
+from tests.web.kept import keep
+from tony.cli.comparison import comparison_text
+from tony.cli.text import width
+from tony.dataclass import replace
+from tony.history.files import write_json
+from tony.history.metrics_file import Part
+from tony.history.metrics_writer import MetricsWriter
+from tony.history.record import write_summary
+from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
+from tony.model.codec import to_plain
+from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.model.report import Used
+
+OTHER = JOB[:-1] + "d"
+
+
+def job(home: Home, name: str, memory: int, cpu: float, *, good: bool) -> None:
+    """A job that has ended, with something measured."""
+    spec = JobSpec(
+        name="digits",
+        command="true",
+        env={"HF_TOKEN": "very-secret", "LR": str(cpu)},
+        roles={"worker": Role(instances=2, resources=Resources(memory=memory))},
+    )
+    folder, record = recorded(home, name, spec)
+    sources = {"roles.worker.memory": "job.toml:5" if good else "--set"}
+    write_json(folder.job, to_plain(replace(record, sources=sources)))
+    report = succeeded(folder, record) if good else failed(folder, record)
+    used = Used(gpu_hours=0.0, gb_hours=memory / GIB, core_hours=1.0)
+    write_summary(folder, replace(report, used=used, ended=record.submitted + (8 if good else 16)))
+    logged(folder, [])
+    writer = MetricsWriter(folder.metrics, name, 5.0)
+    for number in range(2):
+        writer.write([Part(f"worker:{number}", "worker", 5.0, True, 0, {"cpu": (cpu, cpu, cpu)})])
+    writer.close()
+
+
+@pytest.fixture
+def two(home: Home) -> None:
+    """One that succeeded, and a slower one with more memory that failed."""
+    job(home, JOB, GIB, 1.0, good=True)
+    job(home, OTHER, 2 * GIB, 2.0, good=False)
+
+
+def test_side_by_side(tony: Tony, two: None) -> None:
+    """How each went, what differs with its source, what was measured; no secret."""
+    answer = tony("compare", JOB, OTHER)
+    assert (answer.code, answer.err) == (0, "")
+    lines = [" ".join(line.split()) for line in answer.out.splitlines()]
+    assert lines[0] == f"{JOB} {OTHER}"
+    assert "state succeeded failed" in lines
+    assert "took 8 s 16 s +100 %" in lines
+    assert "GB-hours 1 2 +100 %" in lines
+    assert "first cause - program" in lines
+    assert 'roles.worker.memory: "1g" (job.toml:5) -> "2g" (--set)' in lines
+    assert any(line.startswith("settings (2 differ, ") for line in lines)
+    assert "worker cpu 1 2 +100 %" in lines
+    assert "secret" not in answer.out
+
+
+def test_as_json(tony: Tony, two: None) -> None:
+    """Values as JSON has them."""
+    said = tony("compare", JOB, OTHER, "--json").json
+    assert (said["a"]["state"], said["b"]["state"]) == ("succeeded", "failed")
+    assert (said["a"]["took"], said["b"]["cause"]) == (8.0, "program")
+    assert {
+        "key": "roles.worker.memory",
+        "a": {"value": "1g", "source": "job.toml:5"},
+        "b": {"value": "2g", "source": "--set"},
+    } in said["settings"]
+    assert said["measured"] == [{"role": "worker", "series": "cpu", "a": 1.0, "b": 2.0}]
+
+
+def test_of_lives(tony: Tony, home: Home) -> None:
+    """With goodput and where time went; a role that one of them lacks is one line, and not twenty."""
+    for number, seed in enumerate((5, 8)):
+        keep(home, f"local-20260101-000000-0a1b2{number}", seed=seed)
+    out = tony("compare", "0a1b20", "0a1b21").out
+    assert "time of tasks:" in out
+    assert "productive" in out
+    assert "  roles.evaluator: only the first has it\n" in out
+    assert "roles.evaluator.memory" not in out
+    same = tony("compare", "0a1b20", "0a1b20").out
+    assert "settings: all " in same
+
+
+def test_a_job_that_is_not_there(tony: Tony, two: None) -> None:
+    """Exit code 2."""
+    assert tony("compare", JOB, "nobody").code == 2
+
+
+@pytest.mark.parametrize("columns", [40, 80, 132])
+def test_it_fits_the_terminal(home: Home, columns: int) -> None:
+    """Long values have lines of their own; what cannot fit is cut."""
+    report = succeeded(*recorded(home))
+    side = Side(
+        report=report,
+        took=None,
+        restarts=0,
+        goodput=None,
+        gpu_hours=None,
+        gb_hours=None,
+        core_hours=None,
+        seconds={"productive": 5.0, "idle": None},
+    )
+    long = Setting(key="command", a=("x" * 200, "job.toml:1"), b=None)
+    found = Comparison(
+        a=side, b=side, settings=(long,), same=3, measures=(Measure(role="w", series="cpu", a=1, b=None),)
+    )
+    lines = comparison_text(found, columns)
+    assert max(map(width, lines)) <= columns
+    assert " -> nothing" in lines
+    unknown = comparison_text(replace(found, settings=None), columns)
+    assert any(line.startswith("settings: those of one of them") for line in unknown)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (1.0, 1.001, ""),
+        (1.0, 1.5, "+50 %"),
+        (2.0, 1.0, "-50 %"),
+        (1.0, 4.0, "x 4"),
+        (0.0, 1.0, ""),
+        (None, 1.0, ""),
+        (1.0, -1.0, ""),
+    ],
+)
+def test_change(before: float | None, after: float | None, said: str) -> None:
+    """Where it says something."""
+    assert change(before, after) == said

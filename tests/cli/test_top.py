@@ -1,0 +1,239 @@
+"""`tony top`: what tasks use now, and how far they are; drawn again on a terminal, printed once elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Tony
+from tests.cli.living import living
+from tests.cli.screen import Terminal, shown
+from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tony import clock
+from tony.cli.text import width
+from tony.cli.top import Top
+from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
+from tony.dataclass import replace
+from tony.history.record import write_summary
+from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+from tony.protocol.messages import Points
+
+WITH_GPUS = JobSpec(
+    name="digits",
+    command="true",
+    roles={"worker": Role(instances=2, resources=Resources(memory=4 * GIB, gpus=2)), "ps": Role()},
+)
+
+
+@pytest.fixture(autouse=True)
+def size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 100 columns and 16 lines, without colours."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "16")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def points(task: str, series: str, *values: float) -> Points:
+    """One series, a point each five seconds."""
+    at = tuple(5.0 * (n + 1) for n in range(len(values)))
+    return Points(task=task, series=series, every=5.0, at=at, least=values, mean=values, most=values)
+
+
+def measured(task: str = "worker:0", base: float = 1.0) -> list[Points]:
+    """Something of everything."""
+    return [
+        points(task, "cpu", base, base + 1, base + 2),
+        points(task, "rss", GIB, 2.0 * GIB, 3.0 * GIB),
+        points(task, "gpu0.util", 0.0, 0.5, 1.0),
+        points(task, "gpu1.util", 0.0, 0.0, 0.5),
+        points(task, "gpu0.memory", 1.0 * GIB),
+        points(task, "gpu1.memory", 2.0 * GIB),
+        points(task, "step", 100.0, 10.0, 20.0),
+        points(task, "total", 100.0),
+    ]
+
+
+def running(home: Home, spec: JobSpec = WITH_GPUS) -> JobReport:
+    """A job all of whose programs run."""
+    report = standing(*recorded(home, spec=spec), JobState.RUNNING, TaskState.RUNNING)
+    return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks), submitted=clock.wall() - 60)
+
+
+class TestTable:
+    def test_what_is_measured(self, home: Home) -> None:
+        """Of each task the newest, of its devices mean and sum; time to its end from its steps since it began anew."""
+        report = running(home)
+        rows = rows_of(report, WITH_GPUS, measured())
+        assert rows[0] == Row(
+            task="worker:0",
+            state="running",
+            cpu=3.0,
+            rss=3.0 * GIB,
+            limit=4 * GIB,
+            gpu=0.75,
+            gpu_memory=3.0 * GIB,
+            step=20.0,
+            total=100.0,
+            left=40.0,
+            cpus=(1.0, 2.0, 3.0),
+            rsss=(GIB, 2.0 * GIB, 3.0 * GIB),
+            gpus=[0.0, 0.25, 0.75],
+        )
+        assert rows[1].cpu is None
+        text = top_table(report, rows, clock.wall(), None, None)
+        assert text[0].startswith("running for 1 m 0")
+        assert text[1] == "3 of 3 run, 3 cores, 3g of memory, GPUs 75 %, 20 % done, 40 s left"
+        assert text[2].split() == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "GPU", "MEM", "STEP", "PROGRESS", "LEFT"]
+        assert " ".join(text[3].split()) == "worker:0 running 3 ▃▆█ 3g 75% ▃▆█ 75 % ▁▃█ 3g 20/100 ██░░░░░░░░ 20% 40 s"
+
+    def test_of_a_program_that_is_over_nothing_is_left(self, home: Home) -> None:
+        """However many steps it said there would be."""
+        report = running(home)
+        over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
+        row = rows_of(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured())[0]
+        assert (row.step, row.total, row.left) == (20.0, 100.0, None)
+
+    def test_columns_of_which_nothing_is_known_are_left_out(self, home: Home) -> None:
+        """And so are spark lines where there is no room; no line is too long."""
+        report = running(home)
+        text = top_table(report, rows_of(report, WITH_GPUS, []), clock.wall(), 80, 20)
+        assert text[2].split() == ["TASK", "STATE"]
+        for columns in (20, 40, 60, 79):
+            text = top_table(report, rows_of(report, WITH_GPUS, measured()), clock.wall(), columns, 20, keys=True)
+            assert max(map(width, text)) <= columns
+        assert "▃" not in "".join(text)
+
+    def test_without_utf_8(self, home: Home) -> None:
+        """Everything is ASCII."""
+        report = running(home)
+        rows = rows_of(report, WITH_GPUS, measured())
+        assert "".join(top_table(report, rows, clock.wall(), None, None, unicode=False)).isascii()
+
+    def test_as_many_rows_as_there_is_room(self, home: Home) -> None:
+        """The first ones in the order that was chosen; how many more there are."""
+        spec = JobSpec(name="x", command="x", roles={"worker": Role(instances=1000)})
+        report = running(home, spec)
+        told = [each for n in range(1000) for each in [points(f"worker:{n}", "cpu", float(n))]]
+        text = top_table(report, rows_of(report, spec, told), clock.wall(), 80, 10, Sort.CPU, keys=True)
+        assert len(text) == 10
+        assert [line.split()[0] for line in text[3:8]] == [f"worker:{n}" for n in range(999, 994, -1)]
+        assert text[8] == "and 995 more"
+        assert text[9].startswith("sorted by cpu; t task, s state, c cpu, m memory, g gpu, p progress, q quit")
+
+    def test_orders(self) -> None:
+        """Those of whom nothing is known come last; of progress those who are behind first."""
+        rows = [
+            Row(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, step=5.0),
+            Row(task="b", state="failed", cpu=None, rss=None, gpu=0.5, step=None),
+            Row(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, step=3.0),
+        ]
+        orders = {sort.value: "".join(row.task for row in ordered(rows, sort)) for sort in Sort}
+        assert orders == {"task": "abc", "state": "bac", "cpu": "cab", "memory": "acb", "gpu": "bca", "progress": "bca"}
+
+    def test_series_that_are_asked_for(self) -> None:
+        """As many devices as any task was granted."""
+        assert series_of_top(WITH_GPUS) == (
+            *("cpu", "rss", "step", "total"),
+            *("gpu0.util", "gpu0.memory", "gpu1.util", "gpu1.memory"),
+        )
+
+
+def watched(home: Home, tell: Callable[[PlayedMaster, Terminal, Top], Coroutine[Any, Any, None]]) -> list[str]:
+    """What a screen shows in the end of a job that lives while something happens to it."""
+    folder, record = recorded(home, spec=WITH_GPUS)
+    terminal = Terminal()
+
+    async def work() -> None:
+        async with PlayedMaster(folder, running(home)) as master:
+            master.measured = measured()
+            top = Top(home, record, terminal, Sort.TASK)
+            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                group.create_task(tell(master, terminal, top))
+                await top.run()
+
+    asyncio.run(work())
+    return shown(terminal, 100, 16)
+
+
+class TestLive:
+    def test_it_ends_with_the_job(self, home: Home) -> None:
+        """The last table stays: one, with the job's end in it, and nothing about keys."""
+
+        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+            await until(lambda: "20/100" in terminal.text)
+            folder, record = master.folder, recorded_of(home)
+            await master.finish(succeeded(folder, record))
+
+        rows = watched(home, tell)
+        assert rows[0].startswith("succeeded after 8 s  session 1  digits")
+        assert [row.split()[0] for row in rows[2:]] == ["TASK", "worker:0", "worker:1", "ps:0"]
+
+    def test_keys(self, home: Home) -> None:
+        """One sorts, one quits; the table is drawn in its place each time."""
+
+        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+            await until(lambda: "sorted by task" in terminal.text)
+            master.measured = measured("worker:1", 9.0)
+            top._heed("c")
+            await until(lambda: "sorted by cpu" in terminal.text)
+            top._heed("x")
+            await until(lambda: "11 " in shown(terminal, 100, 16)[3])
+            top._heed("q")
+
+        rows = watched(home, tell)
+        assert sum(row.startswith("TASK") for row in rows) == 1
+        assert rows[3].startswith("worker:1")
+        assert rows[-1].startswith("sorted by cpu; ")
+
+    def test_a_master_that_goes_away_and_comes_back(self, home: Home) -> None:
+        """What was known stays; that it is asked again is said."""
+
+        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+            await until(lambda: "20/100" in terminal.text)
+            master.hang_up()
+            await until(lambda: master.watched)
+            top._heed("q")
+
+        assert any("20/100" in row for row in watched(home, tell))
+
+
+def recorded_of(home: Home) -> Any:
+    """The record of the only job."""
+    from tony.history.record import record_of
+
+    return record_of(home, JOB)
+
+
+class TestElsewhere:
+    def test_one_table_and_out(self, tony: Tony, home: Home) -> None:
+        """Where nobody sees a table being drawn again."""
+        folder, _ = recorded(home, spec=WITH_GPUS)
+        with living(folder, running_of(home)) as beside:
+            beside.master.measured = measured()
+            answer = tony("top", JOB, "--sort", "memory")
+            said = tony("top", JOB, "--json").json
+        assert (answer.code, answer.err) == (0, "")
+        assert "worker:0  running  3    ▃▆█  3g 75%" in answer.out
+        assert said["state"] == "running"
+        assert said["tasks"][0]["task"] == "worker:0"
+        assert said["tasks"][0]["left"] == 40
+
+    def test_of_an_ended_job(self, tony: Tony, home: Home) -> None:
+        """How it stood in the end."""
+        folder, record = recorded(home)
+        write_summary(folder, succeeded(folder, record))
+        answer = tony("top", JOB)
+        assert answer.out.splitlines()[1] == "0 of 2 run"
+
+
+def running_of(home: Home) -> JobReport:
+    """The report of a job that is recorded already."""
+    report = standing(home.job(JOB), recorded_of(home), JobState.RUNNING, TaskState.RUNNING)
+    return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks))

@@ -1,0 +1,117 @@
+"""What people ask for: the next session, an end, or something that decides nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.specs import FAILED, OK, task, with_restarts, workers
+from tony.core import events as ev
+from tony.core.policies.restart import FREE_RESTARTS
+from tony.core.view import Surroundings, report
+from tony.model.report import JobReport, Restarts
+from tony.model.states import JobState, TaskState
+from tony.testing.simulation import Simulation
+
+AROUND = Surroundings(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
+RESTART = ev.UserCommand(actor="ann", what="restart")
+
+
+def running(restarts: int = 0) -> Simulation:
+    """Two workers run."""
+    cluster = Simulation(with_restarts(workers(2), restarts))
+    cluster.begin()
+    cluster.run()
+    return cluster
+
+
+def seen(cluster: Simulation) -> JobReport:
+    """The job as it stands."""
+    return report(cluster.app, cluster.now, AROUND)
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_restart_that_somebody_orders_is_not_charged(restarts: int) -> None:
+    """The next session runs, in the same containers, whether or not the job may restart by itself."""
+    cluster = running(restarts)
+    before = set(cluster.containers)
+    cluster.deliver(RESTART)
+    assert seen(cluster).state is JobState.RESTARTING
+    assert seen(cluster).restarting == "ann asked for a restart"
+    assert seen(cluster).failure is None
+    cluster.run()
+    now = seen(cluster)
+    assert (now.state, now.session) == (JobState.RUNNING, 2)
+    assert {each.state for each in now.tasks} == {TaskState.RUNNING}
+    assert now.restarts == Restarts(charged=0, most=restarts, free=1)
+    assert set(cluster.containers) == before
+    for name in ("worker:0", "worker:1"):
+        cluster.exit(task(name), OK)
+    cluster.settle()
+    assert cluster.finished
+    assert cluster.finished.exit_code == 0
+
+
+def test_as_often_as_somebody_wants() -> None:
+    """Orders use up nothing that is kept for bad luck."""
+    cluster = running()
+    for number in range(2 * FREE_RESTARTS):
+        cluster.deliver(RESTART)
+        cluster.settle()
+        assert seen(cluster).session == number + 2
+    assert cluster.app.state.free == 0
+    cluster.deliver(ev.UserCommand(actor="ann", what="kill"))
+    cluster.settle()
+    assert seen(cluster).state is JobState.KILLED
+
+
+def test_where_there_is_nothing_to_restart_nothing_happens() -> None:
+    """Twice at once, before the first session, while it stops, and after the end."""
+    early = Simulation(workers(1))
+    early.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings="x", pid=1, host="am"))
+    early.deliver(RESTART)
+    early.run()
+    assert seen(early).session == 1
+    cluster = running()
+    cluster.stubborn.add(task("worker:0"))
+    cluster.deliver(RESTART)
+    cluster.deliver(RESTART)
+    cluster.run()
+    assert seen(cluster).restarts == Restarts(charged=0, most=0, free=1)
+    cluster.exit(task("worker:0"), FAILED)
+    cluster.settle()
+    assert seen(cluster).session == 2
+    for name in ("worker:0", "worker:1"):
+        cluster.exit(task(name), OK)
+    cluster.settle()
+    assert cluster.finished
+    cluster.deliver(RESTART)
+    assert seen(cluster).state is JobState.SUCCEEDED
+
+
+def test_what_fails_while_it_is_stopped_for_an_order_is_no_failure_of_the_job() -> None:
+    """A sidecar as little as a worker, whatever their exit codes."""
+    from dataclasses import replace
+
+    from tony.model.job import Role
+    from tony.model.states import RoleKind
+
+    spec = workers(1, no_retry_on=(1,))
+    spec = replace(spec, roles={**spec.roles, "board": Role(kind=RoleKind.SIDECAR)})
+    cluster = Simulation(spec)
+    cluster.begin()
+    cluster.run()
+    cluster.stubborn |= {task("worker:0"), task("board:0")}
+    cluster.deliver(RESTART)
+    cluster.exit(task("board:0"), FAILED)
+    cluster.run()
+    cluster.exit(task("worker:0"), FAILED)
+    cluster.settle()
+    assert (seen(cluster).state, seen(cluster).session) == (JobState.RUNNING, 2)
+
+
+def test_other_words_are_for_the_record_only() -> None:
+    """Who looked at stacks or changed a log level has changed nothing."""
+    cluster = running()
+    before = cluster.app.digest()
+    cluster.deliver(ev.UserCommand(actor="ann", what="stacks of worker:0"))
+    assert cluster.app.digest() == before

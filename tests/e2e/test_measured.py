@@ -1,0 +1,98 @@
+"""A job that is measured, from the programs to what is kept of them: one job, all ways of telling."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+from tests.e2e.lab import Lab, until
+from tests.executor.event_records import VERSION, framed, scalar
+from tony.history.metrics import open_metrics
+from tony.jobs.master import ask_metrics, ask_stacks
+from tony.model.layout import Home
+from tony.protocol.messages import Measured, Stacks
+
+pytestmark = pytest.mark.e2e
+
+JOB = """
+metrics_interval = "200ms"
+[roles.teller]
+command = "exec python teller.py {end}"
+[roles.stranger]
+command = "exec python -S teller.py {end}"
+[roles.printer]
+command = "echo Epoch 7/9: loss=0.5; until [ -e {end} ]; do sleep 0.05; done"
+progress_pattern = 'Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+): loss=(?P<loss>[0-9.]+)'
+[roles.writer]
+command = "echo {events} | base64 -d > events.out.tfevents.1; until [ -e {end} ]; do sleep 0.05; done"
+progress_summaries = "{{params.logs}}"
+[params]
+logs = "."
+"""
+#: As users write it: their Python has a `tony`, or (`-S`) none but the one that lies beside their program.
+TELLER = """
+import os, sys, time
+import tony
+
+def train():
+    step = 0
+    while not os.path.exists(sys.argv[1]):
+        step += 1
+        tony.progress(step, total=1000000, loss=1 / step)
+        if step % 10 == 0:
+            with tony.checkpoint(step):
+                time.sleep(0.02)
+        time.sleep(0.02)
+    with tony.checkpoint(424242):
+        pass
+
+train()
+"""
+
+
+def test_a_job_is_measured(lab: Lab) -> None:
+    """What its programs use and how far they are, whichever way they tell it, is seen while it runs and afterwards."""
+    end = lab.root / "end"
+    events = base64.b64encode(VERSION + framed(scalar(31, loss=0.25))).decode()
+    job = lab.detach(lab.job_file(JOB.format(end=end, events=events), {"teller.py": TELLER}))
+    folder = Home(lab.home).job(job)
+    lab.wait(job, "running")
+
+    def newest() -> dict[str, dict[str, float]]:
+        measured: Measured = asyncio.run(ask_metrics(folder))
+        found: dict[str, dict[str, float]] = {}
+        for points in measured.points:
+            if points.mean:
+                found.setdefault(points.task, {})[points.series] = points.mean[-1]
+        return found
+
+    wanted = {"cpu", "rss", "threads", "files", "step"}
+    tasks = ("teller:0", "stranger:0", "printer:0", "writer:0")
+    seen = until(
+        lambda: found if all(wanted <= (found := newest()).get(task, {}).keys() for task in tasks) else None,
+        "everybody is measured",
+    )
+    assert (seen["printer:0"]["step"], seen["printer:0"]["total"], seen["printer:0"]["user.loss"]) == (7, 9, 0.5)
+    assert (seen["writer:0"]["step"], seen["writer:0"]["user.loss"]) == (31, 0.25)
+    assert seen["teller:0"]["rss"] > 4 << 20
+    assert 0 < seen["teller:0"]["user.loss"] <= 1
+
+    stacks: Stacks = asyncio.run(ask_stacks(folder, "tester", "teller:0"))
+    assert stacks.how in ("py-spy", "faulthandler"), stacks.problem
+    assert "train" in stacks.text
+    assert asyncio.run(ask_stacks(folder, "tester", "printer:0")).how == "kernel"
+
+    end.touch()
+    assert lab.wait(job)["state"] == "succeeded"
+    assert "train" in (folder.logs / stacks.name).read_text()
+    with open_metrics(folder.metrics) as kept:
+        assert kept.tasks() == tasks
+        assert wanted <= set(kept.series())
+        assert kept.latest("printer:0", "user.loss") == pytest.approx(0.5)
+        for task in ("teller:0", "stranger:0"):
+            saved = [each.step for each in kept.checkpoints(task)]
+            assert saved[-1] == 424242, "one that was written at the very end"
+            assert saved[:-1] == list(range(10, 10 * len(saved), 10)), "each once, and none is missing"
+        assert kept.checkpoints("printer:0") == ()

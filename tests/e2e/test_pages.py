@@ -1,0 +1,393 @@
+"""The pages of real jobs, in a real browser: a failure is understood, pictures are drawn, nobody is kept out."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import Lab, until
+from tests.web.kept import keep
+from tests.web.serving import served
+from tony.dataclass import dataclass
+from tony.model.layout import Home
+from tony.web.app import create
+from tony.web.door import Door, Terms
+from tony.web.home_source import HomeSource
+
+pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.browsers import NARROW, PATIENCE, WIDE, Browsing, Scheme, barriers, browsing, chromium
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+#: One task fails in the second session as in the first; the others would go on for long.
+FAILS = """
+name = "reads <b>digits</b>"
+tags = ["nightly"]
+max_restarts = 1
+backoff = "1ms"
+metrics_interval = "1s"
+
+[env]
+API_TOKEN = "never-to-be-seen"
+EPOCHS = "3"
+
+[roles.worker]
+instances = 3
+command = "python3 -u fails.py"
+"""
+FAILS_PY = """
+import os, sys, time
+
+print("reading the data")
+if os.environ["TASK_INDEX"] == "1":
+    print("Traceback (most recent call last):", file=sys.stderr)
+    print("\\x1b[31mFileNotFoundError\\x1b[0m: no such file: '/data/digits.csv'", file=sys.stderr)
+    sys.exit(3)
+time.sleep(600)
+"""
+#: Trains until it is told to end, and tells how far it is.
+TRAINS = """
+name = "trains"
+metrics_interval = "1s"
+
+[roles.worker]
+instances = 2
+command = "python3 -u trains.py"
+"""
+TRAINS_PY = """
+import os, time
+import tony
+
+for step in range(1, 100_000):
+    print("step", step, "\\x1b[32mgood\\x1b[0m", flush=True)
+    tony.progress(step, total=100_000, loss=1 / step)
+    time.sleep(0.05)
+    if os.path.exists(os.environ["ENOUGH"]):
+        break
+"""
+#: Stands where it can be told from elsewhere.
+WAITS_PY = """
+import time
+
+def waits_for_ever():
+    while True:
+        time.sleep(0.1)
+
+print("waiting")
+waits_for_ever()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A portal with a job that failed and one that runs."""
+
+    lab: Lab
+    base: str
+    failed: str
+    runs: str
+    browsing: Browsing
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One home, one portal and one browser for all: each of them takes its time."""
+    if chromium() is None:
+        pytest.skip("needs Chromium: scripts/system-packages")
+    folder = Path(tempfile.mkdtemp(prefix="tony-e2e-"))
+    lab = Lab(folder)
+    try:
+        failed = lab.detach(lab.job_file(FAILS, {"fails.py": FAILS_PY}))
+        (folder / "second").mkdir()
+        trains = lab.job_file(TRAINS, {"trains.py": TRAINS_PY})
+        runs = lab.detach(trains, "--set", f"env.ENOUGH={folder / 'enough'}")
+        portal = lab.follow("portal", "--port", "0")
+        assert portal.stdout is not None
+        found = re.search(r"http://\S+/", portal.stdout.readline())
+        assert found is not None
+        lab.wait(failed, "failed")
+        lab.wait(runs, "running")
+        with browsing() as browser:
+            yield Stage(lab, found[0], failed, runs, browser)
+    finally:
+        (folder / "enough").touch()
+        lab.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None:
+    """From the first page: what failed, why, on which line, and all that it printed."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto("/")
+        expect(page.get_by_role("row", name="reads <b>digits</b>")).to_contain_text("worker:1 failed with exit code 3")
+        page.get_by_role("link", name="reads <b>digits</b>").click()
+        failure = page.get_by_role("region", name="Why it failed")
+        expect(failure).to_contain_text("worker:1 failed with exit code 3")
+        expect(failure).to_contain_text("FileNotFoundError: no such file: '/data/digits.csv'")
+        failure.get_by_role("link", name="All that it printed").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Standard error of worker:1")
+        log = page.get_by_label("Standard error of worker:1")
+        expect(log).to_contain_text("Traceback (most recent call last):")
+        assert log.locator("span.f1").inner_text() == "FileNotFoundError"
+
+
+def test_jobs_are_searched_and_the_address_says_for_what(stage: Stage) -> None:
+    """What a form asks stands in the address: whoever gets it sees the same, and it works without any script."""
+    with stage.browsing.page(stage.base, script=False) as page:
+        page.goto("/")
+        page.get_by_label("Search").fill("digits.csv nightly")
+        page.get_by_label("State").select_option("failed")
+        page.get_by_role("button", name="Show").click()
+        assert "state=failed" in page.url
+        expect(page.get_by_role("heading", name="No job matches")).to_be_visible()
+        page.get_by_label("Search").fill("nightly")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_role("table").get_by_role("row")).to_have_count(2)
+        page.get_by_role("link", name="Took").click()
+        assert "sort=duration" in page.url
+        assert "text=nightly" in page.url
+
+
+def test_the_timeline_is_drawn(stage: Stage) -> None:
+    """A bar for each thing that a task did, a cross where one failed, both sessions; and the same in words."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto(f"/job/{stage.failed}")
+        picture = page.get_by_role("img", name=re.compile("^Timeline"))
+        expect(picture).to_be_visible()
+        assert picture.locator("rect.t-running").count() >= 3
+        assert picture.locator("line.t-died").count() == 2
+        assert picture.locator("text.session").count() == 2
+        bar = picture.locator("rect.t-running").first.bounding_box()
+        assert bar is not None
+        assert bar["width"] > 1
+        page.get_by_text("The same in words").click()
+        expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
+        expect(page.get_by_role("table", name="What happened")).to_contain_text("worker:1 failed with exit code 3")
+
+
+def test_charts_are_drawn(stage: Stage) -> None:
+    """What was measured becomes charts with ink on them, and tables that say the same."""
+    until(
+        lambda: (
+            "user.loss" in stage.lab.tony("metrics", stage.runs, "--csv").stdout
+            or (stage.lab.home / "jobs" / stage.runs / "metrics.db").exists()
+        ),
+        "something was measured",
+    )
+    with stage.browsing.page(stage.base) as page:
+        page.goto(f"/job/{stage.runs}/metrics")
+        _reload_until(page, "figure.chart[data-drawn]")
+        for series in ("cpu", "rss", "user.loss"):
+            figure = page.locator(f"figure[data-series='{series}'][data-drawn]")
+            figure.scroll_into_view_if_needed()
+            expect(figure).to_be_visible()
+            canvas = figure.get_by_role("img")
+            expect(canvas).to_have_attribute("aria-label", re.compile(r"worker"))
+            ink = canvas.evaluate(
+                "it => it.getContext('2d').getImageData(0, 0, it.width, it.height).data.some(each => each)"
+            )
+            assert ink
+        figure.get_by_text("As numbers").click()
+        expect(figure.get_by_role("table").get_by_role("columnheader", name="worker")).to_be_visible()
+
+
+def test_a_log_is_followed(stage: Stage) -> None:
+    """New lines come by themselves, in their colours, and a search finds an old one."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto(f"/job/{stage.runs}/log/worker:0/out")
+        log = page.locator("#log")
+        expect(log).to_have_attribute("data-listens", "yes")
+        last = _last_step(log.inner_text())
+        page.wait_for_function(
+            "last => +document.querySelector('#log').innerText.trim().split('\\n').at(-1).split(' ')[1] > last + 20",
+            arg=last,
+        )
+        assert log.locator("span.f2").count() > 20
+        page.get_by_label("Find").fill("step 7 GOOD")
+        page.get_by_role("button", name="From the top").click()
+        expect(page.get_by_role("status").first).to_contain_text("Found")
+
+
+def _last_step(text: str) -> int:
+    return int(re.findall(r"step (\d+) good", text)[-1])  # the last line may be there in part
+
+
+def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
+    """Stacks are shown, the session starts again, the job ends; the page of a job renews itself; events say who did."""
+    job = stage.lab.detach(
+        stage.lab.job_file('name = "waits"\ncommand = "python3 -u waits.py"\n', {"waits.py": WAITS_PY})
+    )
+    stage.lab.wait_output(job, "main:0", "waiting")
+    with stage.browsing.page(stage.base) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.goto(f"/job/{job}/task/main:0")
+        page.get_by_role("button", name="Show the stacks").click()
+        expect(page.get_by_label("Stacks")).to_contain_text("waits_for_ever", timeout=PATIENCE)
+        page.goto(f"/job/{job}")
+        expect(page.locator("h1 .badge")).to_have_text("running")
+        page.get_by_role("button", name="Restart the session").click()
+        expect(page.locator("dl.facts")).to_contain_text("1 not charged", timeout=PATIENCE)
+        page.get_by_role("button", name="Stop the job").click()
+        expect(page.locator("h1 .badge")).to_have_text("killed", timeout=PATIENCE)
+        page.goto(f"/job/{job}/events")
+        for what in ("stacks", "restart", "kill"):
+            expect(page.get_by_role("table")).to_contain_text(re.compile(rf"asked for .*{what}"))
+
+
+def test_times_are_those_of_whoever_looks(stage: Stage) -> None:
+    """In the zone of the browser; the exact one is said on hover, and the page says which zone it is."""
+    with stage.browsing.page(stage.base, zone="Asia/Kathmandu") as page:
+        page.goto(f"/job/{stage.failed}")
+        expect(page.locator("#zone")).to_have_text(re.compile("Asia/Kat[hm]"))
+        time = page.locator("dl.facts time").first
+        exact = time.get_attribute("datetime")
+        assert exact is not None
+        assert exact in (time.get_attribute("title") or "")
+        hours = page.evaluate("then => { const at = new Date(then); return at.getUTCMinutes(); }", exact)
+        shown = re.search(r"(\d\d):(\d\d)", time.inner_text())
+        assert shown is not None
+        assert int(shown[2]) == (hours + 45) % 60
+
+
+def test_the_keyboard_reaches_everything(stage: Stage) -> None:
+    """The first key leads past the head of the page, and what has the focus shows it."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto(f"/job/{stage.failed}")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        inside = page.evaluate("document.querySelector('main').contains(document.activeElement)")
+        assert inside
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+#: Each kind of page, of a job that failed and of one that runs.
+PATHS = (
+    "/",
+    "/?text=nothing+of+that+kind",
+    "/job/{failed}",
+    "/job/{failed}/tasks",
+    "/job/{failed}/task/worker:1",
+    "/job/{failed}/log/worker:1/err",
+    "/job/{failed}/events",
+    "/job/{failed}/advice",
+    "/job/{failed}/settings",
+    "/job/{failed}/files",
+    "/compare?a={failed}&b={runs}",
+    "/job/{runs}",
+    "/job/{runs}/metrics",
+    "/job/{runs}/task/worker:0",
+    "/job/local-20000101-000000-000000",
+    "/job/{failed}/timeline",
+    "/job/{failed}/tasks?text=nobody",
+    "/job/{failed}/log/worker:0/err",
+    "/job/{failed}/metrics",
+    "/compare?a={failed}",
+    "/waste",
+    "/waste?user=nobody",
+    "/tensorboard/{failed}",
+    "/tensorboard/{runs}",
+    "/?state=odd",
+)
+#: Words that stand in so little room that hardly a letter of them fits on a line.
+SQUEEZED = """[...document.querySelectorAll("main :is(tbody th, td, dd, p, li)")]
+    .filter(each => each.checkVisibility() && each.textContent.trim().length > 8 && !each.closest(".unseen"))
+    .filter(each => { const box = each.getBoundingClientRect(); return box.width < 40 && box.height > 5 * box.width; })
+    .map(each => `${each.tagName} is squeezed: ${each.textContent.trim().slice(0, 60)}`)"""
+#: What makes of somebody a stranger, who is asked for a token.
+STRANGER = {"X-Forwarded-For": "192.0.2.1"}
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+
+
+def test_nobody_is_kept_out(stage: Stage) -> None:
+    """axe finds no barrier on any page, at either width, in light and in dark; nothing has to be scrolled sideways."""
+    found: list[str] = []
+    with stage.browsing.page(stage.base) as page:
+        for path in PATHS:
+            found += _barriers_on(page, path.format(failed=stage.failed, runs=stage.runs), twice=path in PATHS[:3])
+        page.set_extra_http_headers(STRANGER)
+        found += _barriers_on(page, "/")
+        expect(page.get_by_role("heading", name="Please log in")).to_be_visible()
+        expect(page.get_by_label("Token")).to_be_editable()
+    assert not found, "\n".join(found)
+
+
+def _barriers_on(page: Page, path: str, *, twice: bool = False) -> list[str]:
+    """At both widths, and in both schemes; unless `twice`, at each width in one of them: colours are the same there."""
+    found: list[str] = []
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.goto(path)
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    for width in (WIDE, NARROW):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in SCHEMES:
+            if (width == WIDE) is not (scheme == "light") and not twice:
+                continue
+            page.emulate_media(color_scheme=scheme)
+            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            found += [f"{width} {scheme} {barrier}" for barrier in barriers(page)]
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+            found.append(f"{path} is {wide} wide, not {width}")
+        found += [f"{width} {path}: {each}" for each in page.evaluate(SQUEEZED)]
+    return found
+
+
+def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
+    """Names, users and values without a space are broken where the page ends, at either width."""
+    home = Home(tmp_path)
+    job = keep(home, user="u" * 60, name="N" * 200, env={"V" * 100: "v" * 500}).job_id
+    wide: list[str] = []
+    app = create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))
+    with served(app) as port, stage.browsing.page(f"http://127.0.0.1:{port}/", watched=False) as page:
+        for path in (
+            "/",
+            f"/job/{job}",
+            f"/job/{job}/task/worker:0",
+            f"/job/{job}/settings",
+            f"/compare?a={job}&b={job}",
+        ):
+            page.goto(path)
+            for width in (WIDE, NARROW):
+                page.set_viewport_size({"width": width, "height": 900})
+                if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
+                    wide.append(f"{path} is {found} wide, not {width}")
+    assert not wide, "\n".join(wide)
+
+
+def test_secrets_are_on_no_page(stage: Stage) -> None:
+    """A value whose name says that it is a secret stands nowhere; others do."""
+    with stage.browsing.page(stage.base) as page:
+        for path in ("settings?all=yes", "task/worker:1", "events", "file?path=job.json"):
+            text = page.request.get(f"{stage.base}job/{stage.failed}/{path}").text()
+            assert "never-to-be-seen" not in text
+        assert "EPOCHS" in page.request.get(f"{stage.base}job/{stage.failed}/task/worker:1").text()
+
+
+def test_nothing_else_was_asked_and_nothing_was_refused(stage: Stage) -> None:
+    """All that those pages loaded came from their server, and no page broke a rule of its own policy."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto("/")
+    (host,) = stage.browsing.hosts()
+    assert stage.base == f"http://{host}/"
+    answered = re.compile("the server responded with a status of 40[014]")  # to those who asked for what is not there
+    assert [said for said in stage.browsing.complaints if not answered.search(said)] == []
+
+
+def _reload_until(page: Page, wanted: str) -> None:
+    """Until the first sample is written it is a matter of seconds."""
+
+    def there() -> bool:
+        page.reload()
+        page.wait_for_load_state("networkidle")
+        return page.locator(wanted).count() > 0
+
+    until(there, f"{wanted} is on {page.url}")

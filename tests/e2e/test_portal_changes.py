@@ -1,0 +1,82 @@
+"""A job that runs, changed through the portal's API: by whom it may, and so that its events say who it was."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.lab import Lab, until
+from tests.web.serving import served
+from tony.model.layout import Home
+from tony.portal.tokens import TokenFile
+from tony.web.app import create
+from tony.web.door import Door, Terms
+from tony.web.home_source import HomeSource
+
+pytestmark = pytest.mark.e2e
+
+JOB = """
+modifiers = ["mo"]
+viewers = ["vic"]
+command = "echo pass$HIDDEN_TOKEN; exec python -c 'import time; time.sleep(1000)'"
+stop_grace = "1s"
+[env]
+HIDDEN_TOKEN = "hunter22-and-more"
+"""
+
+
+def call(port: int, method: str, path: str, token: str, body: object = None) -> tuple[int, Any]:
+    """One request with a token of one's own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request(method, f"/api/v1/{path}", None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
+    """A viewer looks, a modifier changes, each change is an event with its actor; a secret of the job is not shown."""
+    job = lab.detach(lab.job_file(JOB))
+    lab.wait(job, "running")
+    lab.wait_output(job, "main:0", "pass")
+    tokens = TokenFile(lab.root / "portal")
+    vic, mo, eve = (tokens.make(user)[0] for user in ("vic", "mo", "eve"))
+    app = create(HomeSource(Home(lab.home), "owner"), Door(Terms(key=tokens.key(), owner="owner", tokens=tokens)))
+    with served(app) as port:
+        assert call(port, "GET", f"jobs/{job}", eve)[0] == 404
+        status, report = call(port, "GET", f"jobs/{job}", vic)
+        assert (status, report["state"]) == (200, "running")
+        assert call(port, "PUT", f"jobs/{job}/stop", vic)[1]["error"]["code"] == "not-allowed"
+        assert call(port, "PUT", f"jobs/{job}/stop", eve)[0] == 404
+        log = call(port, "GET", f"jobs/{job}/logs?task=main:0", vic)[1]["logs"][0]["name"]
+        said = call(port, "GET", f"jobs/{job}/logs/{log}", vic)[1]["text"]
+        assert said == f"pass{'*' * len('hunter22-and-more')}\n"
+        status, stacks = call(port, "PUT", f"jobs/{job}/stacks?task=main:0", mo)
+        assert status == 200, stacks
+        assert stacks["text"]
+        assert call(port, "PUT", f"jobs/{job}/log-level?level=debug", mo)[1]["actor"] == "mo"
+        assert call(port, "PUT", f"jobs/{job}/restart", mo)[1]["asked"] == "restart"
+        until(lambda: call(port, "GET", f"jobs/{job}", vic)[1]["session"] == 2, "the second session")
+        lab.wait(job, "running")
+        assert call(port, "PUT", f"jobs/{job}/stop", mo)[1]["asked"] == "stop"
+        lab.wait(job, "killed")
+        asked = [
+            (line["data"]["actor"], line["data"]["what"])
+            for line in call(port, "GET", f"jobs/{job}/events?most=5000", vic)[1]["events"]
+            if line["event"] == "user-command"
+        ]
+        assert asked == [
+            ("mo", "stacks of main:0"),
+            ("mo", "log level debug"),
+            ("mo", "restart"),
+            ("mo", "kill"),
+        ]
+        assert call(port, "PUT", f"jobs/{job}/stop", mo)[1]["error"]["code"] == "has-ended"
+        # The secret is gone from the job's folder; the portal has not forgotten what it was.
+        assert "hunter22" not in call(port, "GET", f"jobs/{job}/logs/{log}", vic)[1]["text"]

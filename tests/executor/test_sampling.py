@@ -1,0 +1,223 @@
+"""When samples are made and where they go; what is used is the test's, and so is who hears of it."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.executor.event_records import VERSION, framed, scalar
+from tony import clock
+from tony.executor.log_file import LogFile
+from tony.executor.measuring import Measuring, Outbox
+from tony.executor.output import Stream
+from tony.executor.pen import Pen
+from tony.executor.progress import Progress
+from tony.linux.usage import Usage
+from tony.protocol.messages import Sample, Saved
+
+
+class Used(Usage):
+    """Says one number, and perhaps takes its time."""
+
+    def __init__(self, look: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._do = look
+        self.looks = 0
+
+    def look(self, pids: Sequence[int]) -> dict[str, float]:
+        self.looks += 1
+        self._do()
+        return {"cpu": float(len(pids))}
+
+
+class Hearer:
+    """Who gets the samples; deaf, if the test wants that."""
+
+    def __init__(self) -> None:
+        self.deaf = False
+        self.heard: list[Sample] = []
+
+    def __call__(self, sample: Sample) -> bool:
+        if not self.deaf:
+            self.heard.append(sample)
+        return not self.deaf
+
+    @property
+    def saved(self) -> list[int]:
+        return [each.step for sample in self.heard for each in sample.saved]
+
+
+def measuring(hearer: Hearer, used: Usage, progress: Progress | None = None, interval: float = 0.01) -> Measuring:
+    return Measuring(2, 3, lambda: interval, lambda: [1, 2], Outbox(hearer), used, progress)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_samples_come_again_and_again() -> None:
+    """With their session and try, until it is over; what says nothing new at the end is not said."""
+
+    async def body() -> None:
+        hearer, used = Hearer(), Used()
+        of = measuring(hearer, used)
+        running = asyncio.ensure_future(of.run())
+        await until(lambda: len(hearer.heard) >= 3)
+        running.cancel()
+        await of.finish()
+        assert all((each.session, each.try_, each.values) == (2, 3, {"cpu": 2.0}) for each in hearer.heard)
+        assert all(0 <= each.ago < 60 for each in hearer.heard)
+
+    asyncio.run(body())
+
+
+def test_without_an_interval_nothing_is_looked_at() -> None:
+    """Nor told at the end."""
+
+    async def body() -> None:
+        hearer, used = Hearer(), Used()
+        of = measuring(hearer, used, interval=0.0)
+        await of.run()
+        await of.finish()
+        assert (hearer.heard, used.looks) == ([], 0)
+
+    asyncio.run(body())
+
+
+def test_what_is_much_to_look_at_is_looked_at_less_often() -> None:
+    """A look that takes a tenth of a second of a core is not followed by another one within seconds."""
+
+    def burn() -> None:
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+
+    async def body() -> None:
+        hearer, used = Hearer(), Used(burn)
+        of = measuring(hearer, used)
+        running = asyncio.ensure_future(of.run())
+        await until(lambda: hearer.heard)
+        assert of._pause >= 20
+        running.cancel()
+        await of.finish()
+
+    asyncio.run(body())
+
+
+def test_a_look_that_hangs_holds_up_nobody() -> None:
+    """Neither the heart, nor, for more than a moment, the end of the program."""
+
+    async def body() -> None:
+        let_go = threading.Event()
+        hearer, used = Hearer(), Used(lambda: let_go.wait(60))
+        of = measuring(hearer, used)
+        running = asyncio.ensure_future(of.run())
+        await until(lambda: used.looks)
+        running.cancel()
+        began = clock.monotonic()
+        await of.finish()
+        assert clock.monotonic() - began < 50
+        assert hearer.heard == []
+        let_go.set()
+
+    asyncio.run(body())
+
+
+def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture) -> None:
+    """It is given up, and said; what the program tells of its checkpoints is still told."""
+
+    def fail() -> None:
+        raise ValueError("the kernel speaks in tongues")
+
+    async def body() -> None:
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        of = measuring(hearer, Used(fail), progress)
+        await of.run()
+        progress._socket.sendto(b"c\t1\t1\t1", "\0" + progress.name[1:])
+        await of.finish()
+        progress.close()
+        assert hearer.saved == [1]
+        assert "given up" in caplog.text
+
+    asyncio.run(body())
+
+
+def test_checkpoints_wait_for_somebody_who_hears() -> None:
+    """A sample that finds nobody is lost; of the checkpoints each is told once, also when the program is over."""
+
+    async def body() -> None:
+        hearer = Hearer()
+        progress = Progress(lambda pid, uid: True)
+        of = measuring(hearer, Used(), progress)
+        tell = progress._socket  # by itself: it is a socket like any other
+        hearer.deaf = True
+        for step in range(3):
+            tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), "\0" + progress.name[1:])
+            of._tell({"cpu": 1.0}, 0.0)
+        hearer.deaf = False
+        of._tell({"cpu": 2.0}, 0.0)
+        assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
+        hearer.deaf = True
+        tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), "\0" + progress.name[1:])
+        await of.finish()
+        progress.close()
+        hearer.deaf = False
+        of._outbox.catch_up()
+        of._outbox.catch_up()
+        assert hearer.saved == [0, 1, 2, 7]
+
+    asyncio.run(body())
+
+
+def test_what_waited_says_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are told as ages, which grow."""
+    now = 100.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    hearer = Hearer()
+    hearer.deaf = True
+    outbox = Outbox(hearer)
+    saved = (Saved(step=1, ago=1.0, took=0.5),)
+    outbox.keep(Sample(session=1, try_=1, ago=0.0, values={}, saved=saved, first_step=0.0, first_ago=9.0, step_ago=3.0))
+    outbox.catch_up()
+    assert hearer.heard == []
+    now = 105.0
+    hearer.deaf = False
+    outbox.catch_up()
+    (sample,) = hearer.heard
+    assert (sample.ago, sample.first_ago, sample.step_ago) == (5.0, 14.0, 8.0)
+    assert sample.saved == (Saved(step=1, ago=6.0, took=0.5),)
+
+
+def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
+    """Then what it prints, then what it writes for TensorBoard; numbers that only one of them knows are all told."""
+
+    async def body() -> None:
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        of = measuring(hearer, Used(), progress)
+        stream = Stream(LogFile(tmp_path / "out", 1 << 16), Pen(), lambda: None)
+        of.also(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
+        (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
+
+        def values() -> dict[str, float]:
+            of._look()
+            of._tell({}, 0.0)
+            return dict(hearer.heard[-1].values)
+
+        assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}
+        stream._keep(b"step 20 loss 0.25\n")
+        assert values() == {"step": 20.0, "user.acc": 0.5, "user.loss": 0.25}
+        progress._socket.sendto(b"p\t300\t1000", "\0" + progress.name[1:])
+        assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.5, "user.loss": 0.25}
+        with (tmp_path / "x.tfevents").open("ab") as file:
+            file.write(framed(scalar(2, acc=0.75)))
+        assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.75, "user.loss": 0.25}
+        assert hearer.heard[-1].first_step == 1.0
+        stream.close()
+        progress.close()
+
+    asyncio.run(body())

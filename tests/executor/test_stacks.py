@@ -1,0 +1,158 @@
+"""Where programs stand: asked on the wire, of real programs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.executor.conftest import Start
+from tests.executor.master import Guest, Master
+from tony.protocol import messages as msg
+
+pytestmark = pytest.mark.slow
+
+#: Two threads, and a child, each at a place of its own; all of them wait in C.
+_WAITING = """\
+import multiprocessing, threading, time
+def in_a_thread(): threading.Event().wait()
+def in_a_child(): time.sleep(600)
+threading.Thread(target=in_a_thread, daemon=True).start()
+multiprocessing.get_context("spawn").Process(target=in_a_child, daemon=True).start() if __name__ == "__main__" else None
+def at_the_top():
+    print("ready", flush=True)
+    time.sleep(600)
+at_the_top() if __name__ == "__main__" else None
+"""
+#: Looks as little as one that may not look.
+_BLIND_SPY = "#!/bin/sh\necho 'Permission Denied: try running again with elevated permissions' >&2\nexit 1\n"
+_SPY = '#!/bin/sh\necho seen with "$@"\n'
+#: The real one, of this environment.
+REAL = Path(sys.executable).with_name("py-spy")
+
+
+def spied(folder: Path, text: str) -> str:
+    """A Python beside which there is such a `py-spy`."""
+    (folder / "bin").mkdir()
+    (folder / "bin/py-spy").write_text(text)
+    (folder / "bin/py-spy").chmod(0o755)
+    (folder / "bin/python").symlink_to(sys.executable)  # the real one is beside the program behind this link
+    return str(folder / "bin/python")
+
+
+def why_not_to_look() -> str:
+    """Why `py-spy` may not look at a process that it did not start itself; empty if it may."""
+    code = "import sys; print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        found = subprocess.run([REAL, "dump", "--pid", str(program.pid)], capture_output=True, text=True)
+    return found.stderr.strip() if found.returncode else ""
+
+
+def ask(master: Master, request: str = "1") -> msg.Stacks:
+    """What an executor answers."""
+    master.send(msg.DumpStacks(request=request))
+    return master.wait(msg.Stacks, lambda stacks: stacks.request == request)
+
+
+def run(master: Master, guest: Start, *command: str, **more: object) -> Guest:
+    """A program that has printed its first line."""
+    executor = guest(command, python_stacks=True, **more)
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramOutput)
+    return executor
+
+
+def test_every_thread_of_every_python_is_told(master: Master, guest: Start, tmp_path: Path) -> None:
+    """Through the hook, where nobody may look from outside; and it is kept among the logs."""
+    (tmp_path / "waiting.py").write_text(_WAITING)
+    executor = run(master, guest, spied(tmp_path, _BLIND_SPY), str(tmp_path / "waiting.py"))
+    places = ("in at_the_top", "in in_a_thread", "in in_a_child")
+    number = 0
+
+    def told() -> msg.Stacks | None:
+        nonlocal number
+        number += 1
+        stacks = ask(master, str(number))  # the child comes to its place a little later
+        return stacks if all(place in stacks.text for place in places) else None
+
+    stacks = master.until(told)
+    assert (stacks.task, stacks.how, stacks.problem) == ("worker:0", "faulthandler", "")
+    assert stacks.name == "worker-0.s1.t1.stacks"
+    assert "in at_the_top" in (tmp_path / "logs" / stacks.name).read_text()
+    assert (tmp_path / "logs" / stacks.name).stat().st_mode & 0o777 == 0o600
+    assert executor.programs()
+    assert not master.all(msg.ProgramExited), "it goes on as if nothing had happened"
+
+
+def test_a_spy_is_asked_first(master: Master, guest: Start, tmp_path: Path) -> None:
+    """`py-spy` beside the job's Python sees without the program's help, and without stopping it if that will do."""
+    code = "import time; print(1, flush=True); time.sleep(600)"
+    run(master, guest, spied(tmp_path, _SPY), "-c", code)
+    stacks = ask(master)
+    assert stacks.how == "py-spy"
+    assert "seen with dump --full-filenames --nonblocking --pid" in stacks.text
+
+
+def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
+    """It sees every thread of every Python process by name, without our hook; and the program goes on."""
+    if reason := why_not_to_look():
+        pytest.skip(f"py-spy may not look into another process here: {reason}")
+    (tmp_path / "waiting.py").write_text(_WAITING)
+    executor = guest((sys.executable, str(tmp_path / "waiting.py")))
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramOutput)
+    places = [f"{each} ({tmp_path}/waiting.py:" for each in ("at_the_top", "in_a_thread", "in_a_child")]
+    number = 0
+
+    def told() -> msg.Stacks | None:
+        nonlocal number
+        number += 1
+        stacks = ask(master, str(number))  # the child comes to its place a little later
+        return stacks if all(place in stacks.text for place in places) else None
+
+    stacks = master.until(told)
+    assert (stacks.task, stacks.problem, stacks.name) == ("worker:0", "", "worker-0.s1.t1.stacks")
+    assert stacks.how.split(", ")[0] == "py-spy"
+    assert "at_the_top" in (tmp_path / "logs" / stacks.name).read_text()
+    assert executor.programs()
+    assert not master.all(msg.ProgramExited)
+
+
+def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: Start) -> None:
+    """And why there is no more."""
+    run(master, guest, "bash", "-c", "echo ready; exec sleep 600")
+    stacks = ask(master)
+    assert (stacks.how, stacks.problem) == (
+        "kernel",
+        "no process of the program is Python: only what the kernel knows of them",
+    )
+    assert "sleep 600" in stacks.text
+    assert "sleeping" in stacks.text
+
+
+def test_nobody_is_asked_while_nothing_runs(master: Master, guest: Start) -> None:
+    """Plainly said; and nothing is kept."""
+    guest("true")
+    master.wait(msg.Ready)
+    stacks = ask(master)
+    assert (stacks.problem, stacks.name) == ("its program does not run now", "")
+
+
+def test_a_python_without_the_hook_is_not_signalled(master: Master, guest: Start, tmp_path: Path) -> None:
+    """The setting turns it off: what may not be looked at says so, and lives."""
+    code = "import os, time; print('TONY_STACKS' in os.environ, flush=True); time.sleep(600)"
+    executor = guest((spied(tmp_path, _BLIND_SPY), "-c", code))
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramOutput)
+    stacks = ask(master)
+    assert stacks.how == "kernel"
+    assert "Permission Denied" in stacks.problem
+    assert "python_stacks" in stacks.problem
+    assert executor.has_printed("worker-0.s1.t1.out", "False\n")
+    assert os.path.exists(f"/proc/{master.wait(msg.ProgramStarted).pid}")

@@ -1,0 +1,101 @@
+"""What programs tell of themselves: datagrams of `tony.progress`, event files for TensorBoard, lines of output."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+from tests.executor.event_records import VERSION, field, framed, scalar, tensor
+from tests.fuzz.places import scratch
+from tests.fuzz.target import Target
+from tony.executor.log_file import LogFile
+from tony.executor.log_pattern import LogPattern
+from tony.executor.output import Stream
+from tony.executor.pen import Pen
+from tony.executor.progress import Advance, Checkpoint, parse
+from tony.executor.summaries import Summaries
+from tony.model.metrics import MOST_OF_A_PROGRAM, series_of
+
+_PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"
+
+
+def told(data: bytes) -> None:
+    """One datagram: an advance that can be drawn, a checkpoint of the past, or nothing."""
+    found = parse(data, 1e6)
+    if isinstance(found, Advance):
+        _drawable(found)
+    if isinstance(found, Checkpoint):
+        assert found.step >= 0
+        assert found.at <= 1e6
+        assert 0 <= found.took < math.inf
+
+
+def event_file(data: bytes) -> None:
+    """A file that grows: read in two parts, it says nothing that cannot be drawn, and has an end."""
+    folder = scratch("summaries")
+    path = folder / "x.tfevents"
+    summaries = Summaries(folder, time.time() - 60)
+    cut = data[0] * len(data) // 256 if data else 0
+    for part in (data[1 : 1 + cut], data[1 + cut :]):
+        with path.open("ab") as file:
+            file.write(part)
+        for _ in range(2):
+            if advance := summaries.look():
+                _drawable(advance)
+
+
+def printed_steps(data: bytes) -> None:
+    """Lines of output, in pieces."""
+    stream = Stream(LogFile(scratch("steps") / "x.out", 1 << 16), Pen(), lambda: None)
+    pattern = LogPattern(_PATTERN)
+    for start in range(0, len(data), 100):
+        stream._keep(data[start : start + 100])
+        if advance := pattern.look([stream]):
+            _drawable(advance)
+    for descriptor in (stream._reading, stream.writing):
+        os.close(descriptor)
+
+
+def _drawable(advance: Advance) -> None:
+    values = advance.values()
+    assert len(advance.metrics) <= MOST_OF_A_PROGRAM
+    assert all(math.isfinite(value) for value in values.values())
+    assert all(series_of(name) for name in values)
+
+
+TARGETS = (
+    Target(
+        name="told",
+        run=told,
+        errors=(),
+        seeds=lambda: [b"p\t3.0\t10.0\tloss=0.5\tx=1e3", b"p\t3\t", b"c\t7\t999999.5\t0.25"],
+        tokens=(b"p\t", b"c\t", b"\t", b"=", b"nan", b"1e308", b"-"),
+        longest=512,
+    ),
+    Target(
+        name="event-file",
+        run=event_file,
+        errors=(),
+        seeds=lambda: [
+            b"\x80" + VERSION + framed(scalar(1, loss=0.5)) + framed(scalar(2, loss=0.25)),
+            b"\x00"
+            + VERSION
+            + framed(tensor(3, "a/b", 1.0, content=True))
+            + framed(tensor(4, "c", 1.0, content=False)),
+            b"\xff"
+            + framed(field(2, 5) + field(5, field(1, field(1, b"t") + field(8, field(1, 2) + field(6, bytes(8)))))),
+        ],
+        tokens=(framed(b""), framed(b"\x10\x01"), VERSION),
+        longest=1024,
+        memory=16 << 20,
+    ),
+    Target(
+        name="printed-steps",
+        run=printed_steps,
+        errors=(),
+        seeds=lambda: [b"step 1/10 loss 0.5\nepoch 2\r\nstep 3 loss nan\rstep 4%", b"step " + b"1" * 3000 + b"\n"],
+        tokens=(b"step ", b"/", b" loss ", b"\r", b"\n", b"1e400"),
+        longest=1024,
+    ),
+)

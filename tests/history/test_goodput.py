@@ -1,0 +1,252 @@
+"""Every second of every task is in exactly one bucket, and in the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.core.specs import FAILED, OK, task, with_restarts, workers
+from tests.history.told_lives import entries, life, record
+from tony.core import events as ev
+from tony.errors import PlatformError
+from tony.history.goodput import Bucket, Ledger, check, ledger
+from tony.history.marks import Checkpoint, Progress
+from tony.history.timeline import Timeline, What, timeline
+from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.states import AfterCondition, RoleKind
+from tony.testing.simulation import Simulation
+
+
+class Said:
+    """What programs told."""
+
+    def __init__(self, progress: Sequence[Progress] = (), saved: Sequence[Checkpoint] = ()) -> None:
+        self._progress, self._saved = progress, saved
+
+    def progress(self, task: str | None = None) -> Sequence[Progress]:
+        """As `Marks`."""
+        return [each for each in self._progress if task in (None, each.task)]
+
+    def checkpoints(self, task: str | None = None) -> Sequence[Checkpoint]:
+        """As `Marks`."""
+        return [each for each in self._saved if task in (None, each.task)]
+
+
+def drawn(cluster: Simulation, until: float | None = None) -> Timeline:
+    """The timeline of a simulated job."""
+    return timeline(record(cluster.app.state.spec), entries(cluster), until)
+
+
+def known(made: Ledger) -> dict[str, float]:
+    """The buckets in which there is anything."""
+    return {name: round(value, 6) for name, value in made.seconds.items() if value}
+
+
+def trained() -> Simulation:
+    """Two workers whose phases are known: see `EXPECTED`. Queue 20, allocate 10, set-up 30, failure, restart of 50."""
+    spec = replace(with_restarts(workers(2), 1), backoff=0.0)
+    gpu = Resources(memory=4 * GIB, vcores=2, gpus=1)
+    spec = replace(spec, roles={"worker": replace(spec.roles["worker"], resources=gpu)})
+    cluster = Simulation(spec, capacity=0)
+    cluster.begin()
+    cluster.deliver(ev.Queued(reason="no room"))
+    cluster.run()
+    cluster.now = 20.0
+    cluster.deliver(ev.Queued(reason=""))
+    cluster.now = 30.0
+    cluster.capacity = 2
+    cluster.grant()
+    cluster.deliver_pending()
+    cluster.deliver_pending()  # both containers are there
+    cluster.now = 60.0
+    cluster.deliver_pending()  # the first executor is
+    cluster.now = 65.0
+    cluster.run()  # the second one; both start
+    cluster.now = 1065.0
+    cluster.stubborn.add(task("worker:1"))
+    cluster.exit(task("worker:0"), FAILED)
+    cluster.run()
+    cluster.now = 1085.0
+    cluster.exit(task("worker:1"), FAILED)  # it was told to stop, and took 20 s
+    cluster.now = 1085.0
+    while cluster.app.state.session == 1:
+        cluster.deliver_pending()
+    cluster.now = 1115.0
+    cluster.run()  # the next session starts 50 s after the failure
+    cluster.now = 3115.0
+    cluster.exit(task("worker:0"), OK)
+    cluster.run()
+    cluster.now = 3125.0
+    cluster.exit(task("worker:1"), OK)
+    cluster.run()
+    return cluster
+
+
+#: What rank 0 told: first step 35 s after each start, a checkpoint of 8 s at step 500, 300 s of steps done again.
+SAID = Said(
+    [
+        Progress("worker:0", 1, 1, 1.0, 100.0, 800.0, 1060.0, 4000.0),
+        Progress("worker:0", 2, 1, 501.0, 1150.0, 4000.0, 3110.0, 4000.0, regained=1450.0, behind=True),
+    ],
+    [
+        Checkpoint("worker:0", 1, 1, 500, 700.0, 708.0),
+        Checkpoint("worker:0", 2, 1, 2000, 2000.0, 2008.0),
+        Checkpoint("worker:0", 2, 1, 3000, 2500.0, 2508.0),
+    ],
+)
+#: By hand, over both tasks.
+EXPECTED = {
+    "queue": 2 * 20.0,
+    "allocate": 2 * 10.0,
+    "set-up": 30.0 + 35.0,
+    "rendezvous": 5.0,
+    "warm-up": 2 * 35.0 + 2 * 35.0,
+    "checkpoint": 2 * 24.0,
+    "redone": 2 * 300.0,
+    "restart": 2 * 50.0,
+    "productive": 2 * (1065 - 100 - 8) + (3115 - 1450 - 16) + (3125 - 1450 - 16),
+}
+
+
+def test_a_job_whose_phases_are_known() -> None:
+    """Each bucket of a synthetic job is what it was made of, to less than a hundredth."""
+    line = drawn(trained())
+    made = ledger(line, SAID)
+    found = known(made)
+    assert {name: found.get(name, 0.0) for name in EXPECTED} == {
+        name: pytest.approx(value, rel=0.01) for name, value in EXPECTED.items()
+    }
+    assert made.whole == pytest.approx(3115.0 + 3125.0 + 10.0 * bool(found.get("idle")), abs=1e-6)
+    assert made.told
+    held = made.whole - 2 * 30.0
+    assert made.whole_gpu_hours == pytest.approx(held / 3600)
+    assert made.whole_gb_hours == pytest.approx(4 * held / 3600)
+    assert made.whole_core_hours == pytest.approx(2 * held / 3600)
+    assert made.goodput == pytest.approx(EXPECTED["productive"] / held, rel=0.01)
+
+
+def test_what_nobody_told_is_not_known() -> None:
+    """Without a word of the program the running time is productive, and three buckets say nothing."""
+    made = ledger(drawn(trained()))
+    assert [made.seconds[name.value] for name in (Bucket.WARM_UP, Bucket.CHECKPOINT, Bucket.REDONE)] == [None] * 3
+    assert made.seconds["productive"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
+    assert not made.told
+
+
+def test_a_session_that_made_no_step_was_warming_up() -> None:
+    """Who told of steps before and tells of none now has made none, and neither have those who go in step with it."""
+    made = ledger(drawn(trained()), Said(SAID.progress()[:1]))
+    assert known(made)["warm-up"] == pytest.approx(2 * 35.0 + 2000.0 + 2010.0, rel=0.01)
+    assert known(made)["productive"] == pytest.approx(2 * 965.0, rel=0.01)
+
+
+def test_who_follows_one_that_is_over_is_not_silent() -> None:
+    """Where the one that told of steps does not run any more, nothing is known of the others."""
+    others = [replace(SAID.progress()[0], task="worker:0", session=7)]
+    made = ledger(drawn(trained()), Said(others))
+    assert known(made).get("productive", 0.0) == 0.0
+    elsewhere = [replace(SAID.progress()[0], task="gone:0", session=7)]
+    made = ledger(drawn(trained()), Said(elsewhere))
+    assert known(made)["productive"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
+
+
+def test_steps_without_checkpoints() -> None:
+    """Steps alone tell of warm-up and of what was done again, and not of checkpoints."""
+    made = ledger(drawn(trained()), Said(SAID.progress()))
+    assert made.seconds["checkpoint"] is None
+    assert made.seconds["redone"] == pytest.approx(600.0)
+
+
+def test_checkpoints_that_were_too_many_to_keep() -> None:
+    """Their time counts all the same."""
+    many = [replace(each, unlisted=100.0) for each in SAID.progress()]
+    made = ledger(drawn(trained()), Said(many))
+    assert made.seconds["checkpoint"] == pytest.approx(200.0)
+    assert made.tasks[0].seconds["checkpoint"] == pytest.approx(200.0)
+
+
+def test_a_checkpoint_under_way_at_a_failure_ends_with_the_program() -> None:
+    """No second counts twice, whatever a program says of its checkpoints."""
+    wild = [
+        Checkpoint("worker:0", 1, 1, 1, 0.0, 90.0),
+        Checkpoint("worker:0", 1, 1, 2, 50.0, 120.0),
+        Checkpoint("worker:0", 1, 1, 3, 1060.0, 9999.0),
+    ]
+    made = ledger(drawn(trained()), Said(SAID.progress(), wild))
+    assert made.tasks[0].seconds["checkpoint"] == pytest.approx(120.0 - 65.0 + 5.0)
+
+
+def test_preparation_is_set_up_and_a_stop_at_the_end_is_idle() -> None:
+    """What a setup role does is none of the computation; a program that ends with its job is not needed any more."""
+    spec = JobSpec(
+        command="x",
+        roles={
+            "prep": Role(kind=RoleKind.SETUP),
+            "worker": Role(after={"prep": AfterCondition.SUCCEEDED}),
+            "board": Role(kind=RoleKind.SIDECAR, after={"prep": AfterCondition.SUCCEEDED}),
+        },
+    )
+    cluster = Simulation(spec)
+    cluster.begin()
+    cluster.run()
+    cluster.now = 40.0
+    cluster.exit(task("prep:0"), OK)
+    cluster.run()
+    cluster.now = 100.0
+    cluster.stubborn.add(task("board:0"))
+    cluster.exit(task("worker:0"), OK)
+    cluster.run()
+    cluster.now = 107.0
+    cluster.exit(task("board:0"), OK)
+    cluster.run()
+    made = ledger(drawn(cluster))
+    assert known(made) == {"set-up": 40.0, "productive": 60.0 + 60.0, "idle": 7.0}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_whatever_happens_it_adds_up(block: int) -> None:
+    """Random lives with restarts, lone ones, deaths of masters, elastic gangs, and programs that say anything."""
+    for seed in range(block * 40, (block + 1) * 40):
+        line = drawn(life(seed).cluster)
+        said = _anything(line, seed)
+        for marks in (None, said):
+            made = ledger(line, marks)
+            spans = sum(span.seconds for span in line.spans if span.what is not What.GONE)
+            assert sum(v for v in made.seconds.values() if v) == pytest.approx(spans), seed
+            assert all(v is None or v >= 0 for each in made.tasks for v in each.seconds.values()), seed
+            held = sum(span.seconds for span in line.spans if span.held)
+            assert made.whole_core_hours * 3600 == pytest.approx(held), seed
+
+
+def _anything(line: Timeline, seed: int) -> Said:
+    progress, saved = [], []
+    for number, span in enumerate(span for span in line.spans if span.what is What.RUNNING):
+        lot = (seed * 31 + number * 17) % 7
+        at = span.since + lot
+        regained = at + lot if lot % 2 else None
+        progress.append(
+            Progress(
+                span.task,
+                span.session,
+                span.try_,
+                1.0,
+                at if lot else -1.0,
+                9.0,
+                span.until,
+                regained=regained,
+                behind=lot > 2,
+                unlisted=float(lot == 5),
+            )
+        )
+        if lot > 3:
+            saved.append(Checkpoint(span.task, span.session, span.try_, lot, at - lot, at + 2 * lot))
+    return Said(progress, saved)
+
+
+def test_a_sum_that_is_wrong_is_a_bug() -> None:
+    """The invariant is held by more than the tests."""
+    made = ledger(drawn(trained()))
+    with pytest.raises(PlatformError, match="a bug of tony's"):
+        check(replace(made, whole=made.whole + 1.0))

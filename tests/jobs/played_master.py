@@ -1,0 +1,230 @@
+"""Records of jobs as a client finds them, and an application master that is only played: it says what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tony import clock
+from tony.client.certificates import make_credentials
+from tony.core.events import Event
+from tony.history.files import write_json
+from tony.history.log import FORMAT, VERSION, Header, LogWriter
+from tony.history.record import pending_report, write_summary
+from tony.model.codec import from_plain, to_plain
+from tony.model.job import JobSpec, Role
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import AmReport, Failure, FailureClass, JobReport
+from tony.model.states import JobState, TaskState
+from tony.protocol.launch import JobCredentials
+from tony.protocol.messages import Done, GetMetrics, GetReport, KillJob, Measured, Message, Points, Report, Watch
+from tony.rpc.connection import Connection
+from tony.rpc.server import Server
+from tony.testing.jobs import prepared_job
+
+JOB = "local-20260101-000000-0a1b2c"
+TWO_WORKERS = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)})
+#: Long ago: nobody takes such a job for one that is just being submitted.
+LONG_AGO = 1_700_000_000.0
+
+
+def recorded(
+    home: Home, job_id: str = JOB, spec: JobSpec = TWO_WORKERS, submitted: float = LONG_AGO
+) -> tuple[JobFolder, JobRecord]:
+    """A job's folder as a client leaves it that was about to start the application master."""
+    job = prepared_job(home.path, spec, job_id)
+    record = replace(job.record, submitted=submitted, host="here")
+    write_json(job.folder.job, to_plain(record))
+    write_json(job.folder.credentials, to_plain(make_credentials(tls=False)))
+    return job.folder, record
+
+
+def job_of(folder: JobFolder) -> dict[str, Any]:
+    """What stands in a job's `job.json`."""
+    plain: dict[str, Any] = json.loads(folder.job.read_text())
+    return plain
+
+
+def standing(folder: JobFolder, record: JobRecord, state: JobState, task: TaskState) -> JobReport:
+    """A report in which every task is in one state."""
+    report = pending_report(folder, record)
+    tasks = tuple(replace(t, state=task, session=1, try_=1, host="here") for t in report.tasks)
+    return replace(report, state=state, tasks=tasks, session=1, attempt=1, am=AmReport(pid=os.getpid(), host="here"))
+
+
+def succeeded(folder: JobFolder, record: JobRecord) -> JobReport:
+    """The last report of a job in which all went well."""
+    report = standing(folder, record, JobState.SUCCEEDED, TaskState.SUCCEEDED)
+    return replace(report, exit_code=0, am=None, ended=record.submitted + 8.0)
+
+
+FAILURE = Failure(
+    failure_class=FailureClass.USER,
+    cause="program",
+    reason="worker:1 failed with exit code 3 on here",
+    session=1,
+    at=7.0,
+    task="worker:1",
+    host="here",
+    exit_code=3,
+    tail=("Traceback (most recent call last):", "ValueError: no such file"),
+    log="logs/worker-1.s1.t1.err",
+)
+
+
+def failed(folder: JobFolder, record: JobRecord, failure: Failure = FAILURE) -> JobReport:
+    """The last report of a job whose worker:1 failed first."""
+    report = standing(folder, record, JobState.FAILED, TaskState.STOPPED)
+    first = replace(report.tasks[1], state=TaskState.FAILED, exit_code=failure.exit_code)
+    return replace(
+        report,
+        tasks=(report.tasks[0], first),
+        failure=failure,
+        exit_code=1,
+        am=None,
+        ended=record.submitted + 8.0,
+    )
+
+
+def logged(folder: JobFolder, events: Sequence[Event], attempt: int = 1, first_seq: int = 1) -> None:
+    """Writes an event log; event n happened n seconds after the job was accepted."""
+    header = Header(format=FORMAT, version=VERSION, job=folder.job_id, attempt=attempt, settings="")
+    writer = LogWriter(folder.events(attempt), header, first_seq)
+    for number, event in enumerate(events, start=first_seq):
+        writer.append(event, float(number), LONG_AGO + number)
+    writer.close()
+
+
+class PlayedMaster:
+    """Answers GetReport, Watch and KillJob on a job's real socket. A context manager; inside, the job's master lives.
+
+    Attributes:
+        kills: every KillJob that came.
+        visitors: every connection there ever was.
+        on_kill: called for each of them.
+        measured: what it says was measured; an answer holds `room` series.
+    """
+
+    def __init__(self, folder: JobFolder, report: JobReport) -> None:
+        self.folder = folder
+        self.kills: list[KillJob] = []
+        self.on_kill: Callable[[KillJob], None] = lambda message: None
+        self.measured: list[Points] = []
+        self.room = 4000
+        self.asked = 0
+        self._report = report
+        self._watchers: list[Connection] = []
+        self.visitors: list[Connection] = []
+        self._server: Server | None = None
+        self._lock = -1
+
+    async def __aenter__(self) -> Self:
+        self._lock = os.open(self.folder.am_lock, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not self.folder.events(1).exists():
+            logged(self.folder, [])
+        await self.listen()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.die()
+
+    async def listen(self) -> None:
+        """Begins to answer."""
+        secret = from_plain(JobCredentials, json.loads(self.folder.credentials.read_text()))
+        self._server = Server(secret.am, self)
+        address = await self._server.listen(f"unix:{self.folder.am_socket}")
+        write_json(self.folder.am, {"pid": os.getpid(), "host": "here", "attempt": 1, "address": address})
+
+    def change(self, report: JobReport, *, final: bool = False) -> None:
+        """The job stands like this now; whoever watches is told."""
+        self._report = report
+        for connection in self._watchers:
+            connection.send(Report(report=report, final=final))
+
+    def hang_up(self) -> None:
+        """Every connection breaks; it lives on."""
+        for connection in self.visitors:
+            connection.abort()
+
+    async def finish(self, report: JobReport) -> None:
+        """The job ends as a real master ends it: secrets gone, summary written, everybody told, process over."""
+        shutil.rmtree(self.folder.secret)
+        self.folder.am.unlink()
+        write_summary(self.folder, report)
+        self.change(report, final=True)
+        await self.die()
+
+    async def leave(self) -> None:
+        """The process is over, and another one is to come: its supervisor lives."""
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
+    async def die(self) -> None:
+        """The process is over, without another word."""
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def connected(self, connection: Connection) -> None:
+        """For the server."""
+        self.visitors.append(connection)
+
+    def received(self, connection: Connection, message: Message) -> None:
+        """For the server."""
+        self.asked += 1
+        if isinstance(message, GetReport):
+            connection.send(Report(report=self._report))
+        elif isinstance(message, GetMetrics):
+            found = [each for each in self.measured if not message.tasks or each.task in message.tasks]
+            found = [each for each in found if not message.series or each.series in message.series]
+            connection.send(Measured(now=1.0, points=tuple(found[: self.room]), more=len(found) > self.room))
+        elif isinstance(message, Watch):
+            self._watchers.append(connection)
+            connection.send(Report(report=self._report))
+        elif isinstance(message, KillJob):
+            self.kills.append(message)
+            connection.send(Done())
+            self.on_kill(message)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """For the server."""
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(connection)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody watches."""
+        return bool(self._watchers)
+
+
+async def until(condition: Callable[[], object], ceiling: float = 20.0) -> None:
+    """Waits until something is true."""
+    give_up = clock.monotonic() + ceiling
+    while not condition():
+        assert clock.monotonic() < give_up, "what was waited for did not happen"
+        await asyncio.sleep(0.005)
+
+
+def write_log(folder: JobFolder, name: str, text: str | bytes) -> Path:
+    """Appends to a log file of a task."""
+    path = folder.logs / name
+    with path.open("ab") as file:
+        file.write(text.encode() if isinstance(text, str) else text)
+    return path

@@ -1,0 +1,264 @@
+"""A job whose application master died gets its verdict: once, and the right one."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+
+import pytest
+
+from tests.jobs.played_master import JOB, LONG_AGO, TWO_WORKERS, logged, recorded, succeeded
+from tony import clock
+from tony.core import events as ev
+from tony.core.events import Event
+from tony.core.machine import Application
+from tony.history.files import write_json
+from tony.history.log import settings_digest
+from tony.history.record import read_summary, write_summary
+from tony.history.requests import KillRequest, keep_kill
+from tony.jobs.closing import close_lost
+from tony.jobs.facts import submitter_of
+from tony.jobs.post_mortem import last_report
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import FailureClass, JobReport
+from tony.model.states import JobState, TaskState
+from tony.schedulers.base import Submitter
+
+Recorded = tuple[JobFolder, JobRecord]
+WORKERS = tuple(TaskId("worker", index) for index in range(2))
+
+
+@pytest.fixture
+def job(home: Home) -> Recorded:
+    """A job of two workers."""
+    return recorded(home)
+
+
+def started() -> list[Event]:
+    """Events that bring both workers to run."""
+    events: list[Event] = [
+        ev.AttemptStarted(attempt=1, wall=LONG_AGO + 1.0, settings=settings_digest(TWO_WORKERS), pid=4711, host="here"),
+        ev.ContainersFound(containers=()),
+        ev.ReconcileClosed(),
+        ev.SessionOpened(session=1, reason="the job begins"),
+    ]
+    for task in WORKERS:
+        container = f"c{task.index}"
+        events.append(ev.Granted(container=container, role="worker", host="here"))
+        events.append(
+            ev.Registered(task=task, container=container, incarnation=container, session=1, address="here:1", pid=50)
+        )
+    return [*events, *(ev.Started(task=task, session=1, try_=1, pid=60 + task.index) for task in WORKERS)]
+
+
+def exited(task: TaskId, code: int, at: float) -> ev.Exited:
+    """A program's end."""
+    status = ExitStatus(reason=ExitReason.EXITED, code=code, tail=("last words",))
+    return ev.Exited(task=task, session=1, try_=1, status=status, at=at)
+
+
+def submitter(home: Home, record: JobRecord) -> Submitter:
+    """The real one of the local scheduler."""
+    return submitter_of(home, record)
+
+
+def states(report: JobReport) -> list[TaskState]:
+    """The tasks' states."""
+    return [task.state for task in report.tasks]
+
+
+def test_a_job_that_ran_is_lost(job: Recorded) -> None:
+    """The verdict names the process, and quotes its log; the tasks are lost with it."""
+    folder, record = job
+    logged(folder, started())
+    folder.am_log.write_text("one\nKilled\n")
+    os.utime(folder.am_log, (LONG_AGO + 30, LONG_AGO + 30))
+    report = last_report(folder, record)
+    assert (report.state, report.exit_code, report.am) == (JobState.FAILED, 3, None)
+    assert states(report) == [TaskState.LOST] * 2
+    assert [(task.pid, task.executor_pid) for task in report.tasks] == [(None, None)] * 2
+    assert {task.since for task in report.tasks} == {report.ended} == {LONG_AGO + 30}
+    failure = report.failure
+    assert failure is not None
+    assert (failure.cause, failure.failure_class) == ("am-lost", FailureClass.INFRASTRUCTURE)
+    assert failure.reason == (
+        f"the application master (pid 4711 on here) died, and the job with it; its own log is {folder.am_log}."
+    )
+    assert (failure.tail, failure.log, failure.session) == (("one", "Killed"), "am.log", 1)
+    there = {"pid": 4711, "host": "here", "attempt": 1, "address": "unix:/x"}
+    write_json(folder.am, {**there, "supervisor": None})  # it had given up
+    assert last_report(folder, record) == report
+    write_json(folder.am, {**there, "supervisor": 4710})
+    killed = last_report(folder, record).failure
+    dead = "Its supervisor (pid 4710), which has the next one begin, was dead as well."
+    assert killed is not None
+    assert killed.reason == f"{failure.reason} {dead}"
+
+
+def test_tasks_that_had_ended_stay_as_they_are(job: Recorded) -> None:
+    """What is known is not overwritten."""
+    folder, record = job
+    logged(folder, [*started(), exited(WORKERS[0], 0, 5.0)])
+    report = last_report(folder, record)
+    assert states(report) == [TaskState.SUCCEEDED, TaskState.LOST]
+
+
+def test_before_the_first_container(job: Recorded) -> None:
+    """Nothing was lost: nothing had been started."""
+    folder, record = job
+    logged(folder, started()[:4])
+    report = last_report(folder, record)
+    assert [(task.state, task.note) for task in report.tasks] == [(TaskState.STOPPED, "never started")] * 2
+
+
+def test_before_the_first_event(job: Recorded) -> None:
+    """It died while it came up."""
+    folder, record = job
+    folder.am_log.write_text("ImportError: no\n")
+    report = last_report(folder, record)
+    assert report.failure is not None
+    assert report.failure.reason.startswith("the application master died, and the job with it")
+    assert report.failure.tail == ("ImportError: no",)
+
+
+async def test_killed_by_somebody(home: Home, job: Recorded) -> None:
+    """No master was left to obey: the programs were ended all the same, and nothing of it was a loss."""
+    folder, record = job
+    logged(folder, started())
+    keep_kill(folder, KillRequest(actor="ann"))
+    report = await close_lost(folder, record, submitter(home, record))
+    assert report is not None
+    assert report.state is JobState.KILLED
+    assert {(task.state, task.note) for task in report.tasks} == {(TaskState.STOPPED, "ended with the job")}
+
+
+def test_never_started(job: Recorded) -> None:
+    """The client died between the record and the start."""
+    folder, record = job
+    report = last_report(folder, record)
+    assert report.failure is not None
+    assert report.failure.reason.startswith("the application master was never started")
+    assert report.ended == record.submitted
+
+
+def test_a_decided_result_stands(job: Recorded) -> None:
+    """The job had succeeded; only giving back its containers was left to do."""
+    folder, record = job
+    logged(folder, [*started(), exited(WORKERS[0], 0, 5.0), exited(WORKERS[1], 0, 6.0)])
+    report = last_report(folder, record)
+    assert (report.state, report.exit_code, report.failure) == (JobState.SUCCEEDED, 0, None)
+    assert states(report) == [TaskState.SUCCEEDED] * 2
+
+
+def test_a_decided_failure_stands(job: Recorded) -> None:
+    """A program had failed: that, not the master's death, is the first cause."""
+    folder, record = job
+    logged(folder, [*started(), exited(WORKERS[1], 3, 5.0)])
+    report = last_report(folder, record)
+    assert (report.state, report.exit_code) == (JobState.FAILED, 1)
+    assert report.failure is not None
+    assert (report.failure.task, report.failure.exit_code) == ("worker:1", 3)
+    assert states(report) == [TaskState.STOPPED, TaskState.FAILED]
+
+
+def test_a_kill_stands(job: Recorded) -> None:
+    """Somebody had killed the job, and then its master."""
+    folder, record = job
+    logged(folder, [*started(), ev.UserCommand(actor="ann", what="kill")])
+    report = last_report(folder, record)
+    assert (report.state, report.exit_code) == (JobState.KILLED, 4)
+
+
+def test_a_damaged_log_is_no_obstacle(job: Recorded) -> None:
+    """The job is closed all the same, and the damage is said."""
+    folder, record = job
+    logged(folder, started()[:2])
+    with folder.events(1).open("a") as file:
+        file.write("nonsense\n")
+    report = last_report(folder, record)
+    assert report.failure is not None
+    assert "Its event log is damaged" in report.failure.reason
+    assert report.state is JobState.FAILED
+
+
+def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What killed the master would otherwise keep every reader from closing the job."""
+    folder, record = job
+    logged(folder, started())
+
+    def broken(*_: object) -> None:
+        raise LookupError("no such thing")
+
+    monkeypatch.setattr(Application, "handle", broken)
+    report = last_report(folder, record)
+    assert report.failure is not None
+    assert "cannot be replayed (LookupError: no such thing), which is a bug of ours" in report.failure.reason
+
+
+async def test_closing_removes_what_must_not_stay(home: Home, job: Recorded) -> None:
+    """Secrets, and the address of a process that is gone."""
+    folder, record = job
+    folder.am.write_text("{}")
+    folder.am_socket.touch()
+    report = await close_lost(folder, record, submitter(home, record))
+    assert report == read_summary(folder)
+    assert [path.exists() for path in (folder.secret, folder.am, folder.am_socket)] == [False] * 3
+
+
+async def test_one_closes_and_the_others_look_again(home: Home, job: Recorded) -> None:
+    """Many readers at once make one summary."""
+    folder, record = job
+    answers = await asyncio.gather(*(close_lost(folder, record, submitter(home, record)) for _ in range(8)))
+    summary = read_summary(folder)
+    assert summary is not None
+    assert {None, summary} >= set(answers)
+    assert summary in answers
+
+
+async def test_a_living_master_keeps_closers_out(home: Home, job: Recorded) -> None:
+    """Its lock is the one that closers take."""
+    folder, record = job
+    lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        assert await close_lost(folder, record, submitter(home, record)) is None
+        assert read_summary(folder) is None
+    finally:
+        os.close(lock)
+
+
+async def test_a_master_that_ended_meanwhile_had_the_last_word(home: Home, job: Recorded) -> None:
+    """It wrote its summary between our look at its lock and ours."""
+    folder, record = job
+    write_summary(folder, succeeded(folder, record))
+    assert await close_lost(folder, record, submitter(home, record)) == succeeded(folder, record)
+
+
+async def test_programs_that_were_left_behind_are_ended(home: Home, job: Recorded) -> None:
+    """Whatever carries the job's mark."""
+    folder, record = job
+    mark = {"TONY_TASK": f"{JOB}/c0/nonce", "PATH": os.environ["PATH"]}
+    program = await asyncio.create_subprocess_exec("sleep", "600", env=mark)
+    try:
+        await close_lost(folder, record, submitter(home, record))
+        async with asyncio.timeout(20.0):
+            assert await program.wait() != 0
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+
+
+def test_the_time_of_the_end_is_not_in_the_future(job: Recorded) -> None:
+    """A clock that was set back since must not make a job end tomorrow."""
+    folder, record = job
+    folder.am_log.write_text("x")
+    later = clock.wall() + 1e6
+    os.utime(folder.am_log, (later, later))
+    ended = last_report(folder, record).ended
+    assert ended is not None
+    assert ended <= clock.wall()

@@ -1,0 +1,59 @@
+"""A job's events come in order, each once, also while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tony.core.events import Deadline
+from tony.errors import UnknownJobError
+from tony.history.log import FORMAT, VERSION, Header, LogWriter
+from tony.jobs.events import events
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+
+
+async def test_what_happened_so_far(home: Home) -> None:
+    """Without following it ends with the last event."""
+    folder, _ = recorded(home)
+    logged(folder, [Deadline(name="a"), Deadline(name="b")])
+    assert [entry.event async for entry in events(home, JOB)] == [Deadline(name="a"), Deadline(name="b")]
+
+
+async def test_what_happens_from_now_on(home: Home) -> None:
+    """It ends with the job, and not before the last event."""
+    folder, record = recorded(home)
+    header = Header(format=FORMAT, version=VERSION, job=JOB, attempt=1, settings="")
+    writer = LogWriter(folder.events(1), header)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        writer.append(Deadline(name="a"), 1.0, 1.0)
+        writer.flush()
+        async with aclosing(events(home, JOB, follow=True)) as stream:
+            assert (await anext(stream)).event == Deadline(name="a")
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            writer.append(Deadline(name="b"), 2.0, 2.0)
+            writer.flush()
+            assert (await waiting).event == Deadline(name="b")
+            writer.append(Deadline(name="c"), 3.0, 3.0)
+            writer.close()
+            await master.finish(succeeded(folder, record))
+            assert [entry.event async for entry in stream] == [Deadline(name="c")]
+
+
+async def test_a_master_that_dies_ends_them(home: Home) -> None:
+    """Nobody will write another event: the job is closed."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        pass
+    assert [entry async for entry in events(home, JOB, follow=True)] == []
+    assert folder.summary.exists()
+
+
+async def test_no_such_job(home: Home) -> None:
+    """It is said at the first step."""
+    with pytest.raises(UnknownJobError):
+        await anext(events(home, "x"))

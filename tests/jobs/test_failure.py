@@ -1,0 +1,145 @@
+"""A failed job is explained from the first cause on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.jobs.played_master import FAILURE, JOB, failed, recorded, succeeded, write_log
+from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.jobs.failure import error_of, outcome, page
+from tony.model.layout import Home
+from tony.model.report import Failure, FailureClass, JobReport
+from tony.model.states import JobState
+
+
+@pytest.fixture
+def report(home: Home) -> JobReport:
+    """A job of which worker:1 failed, after it printed something."""
+    folder, record = recorded(home)
+    write_log(folder, "worker-1.s1.t1.err", "ValueError: no such file\n")
+    return failed(folder, record)
+
+
+def of(report: JobReport, **more: object) -> JobReport:
+    """The same job with a somewhat different failure."""
+    return replace(report, failure=replace(FAILURE, **more))  # type: ignore[arg-type]
+
+
+def test_a_program_that_failed(report: JobReport) -> None:
+    """Task, host and exit code; its last lines; the path to the rest; what to type next."""
+    assert page(report) == [
+        f"job {JOB} (digits) failed after 8 s: worker:1 on here: exit code 3",
+        "  its last lines:",
+        "    Traceback (most recent call last):",
+        "    ValueError: no such file",
+        f"  all of it: {report.folder}/logs/worker-1.s1.t1.err",
+        "",
+        "next:",
+        f"  tony logs {JOB} worker:1",
+        f"  tony status {JOB}",
+    ]
+
+
+def test_only_files_that_hold_something_are_named(home: Home) -> None:
+    """Both streams, one, or none; without output there is nothing to look at."""
+    folder, record = recorded(home)
+    report = failed(folder, record)
+    (folder.logs / "worker-1.s1.t1.err").touch()
+    assert not [line for line in page(report) if "all of it" in line or "tony logs" in line]
+    write_log(folder, "worker-1.s1.t1.out", "a\n")
+    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out" in page(report)
+    write_log(folder, "worker-1.s1.t1.err", "b\n")
+    assert f"  all of it: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in page(report)
+
+
+def test_others_follow_one_line_each(report: JobReport) -> None:
+    """They are mostly consequences."""
+    lines = page(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
+    at = lines.index("after it:")
+    assert lines[at - 1 : at + 4] == [
+        "",
+        "after it:",
+        "  worker:0 was killed by SIGTERM on here",
+        "  and 7 more",
+        "",
+    ]
+
+
+def test_a_signal_is_named(report: JobReport) -> None:
+    """Not "exit code 137"."""
+    lines = page(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 was killed by SIGSEGV on here"))
+    assert lines[0].endswith("worker:1 on here: SIGSEGV")
+    assert lines[1] == "  worker:1 was killed by SIGSEGV on here"
+
+
+def test_a_limit_is_explained(report: JobReport) -> None:
+    """The reason stands below the facts."""
+    why = "worker:1 failed: memory: limit 1g reached, 1 process killed by the kernel on here"
+    lines = page(of(report, exit_code=None, signal="SIGKILL", cause="memory", reason=why))
+    assert lines[:2] == [f"job {JOB} (digits) failed after 8 s: worker:1 on here: SIGKILL", f"  {why}"]
+
+
+def test_a_later_session_is_named(report: JobReport) -> None:
+    """Its logs are those of that session."""
+    lines = page(replace(of(report, session=3), session=3))
+    assert lines[0].startswith(f"job {JOB} (digits) failed after 8 s in session 3:")
+    assert f"  tony logs {JOB} worker:1 --session 3" in lines
+
+
+def test_a_failure_of_no_task(report: JobReport) -> None:
+    """An infrastructure failure: the events tell more."""
+    failure = Failure(
+        failure_class=FailureClass.INFRASTRUCTURE,
+        cause="allocation-timeout",
+        reason="not every container was granted within 1 m 00 s (allocation_timeout)",
+        session=1,
+        at=60.0,
+    )
+    assert page(replace(report, failure=failure)) == [
+        f"job {JOB} (digits) failed after 8 s: allocation timeout",
+        "  not every container was granted within 1 m 00 s (allocation_timeout)",
+        "",
+        "next:",
+        f"  tony status {JOB}",
+        f"  tony events {JOB}",
+    ]
+
+
+def test_a_killed_job_needs_no_page(report: JobReport) -> None:
+    """One line says who."""
+    failure = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann", session=1, at=1.0)
+    killed = replace(report, state=JobState.KILLED, failure=failure, exit_code=4)
+    assert page(killed) == [f"job {JOB} (digits) killed after 8 s: killed by ann"]
+
+
+def test_a_job_that_succeeded_has_no_page(home: Home) -> None:
+    """Even if something failed on the way."""
+    report = succeeded(*recorded(home))
+    assert page(report) == []
+    assert page(replace(report, failure=FAILURE)) == []
+    assert error_of(report) is None
+    assert outcome(report) == f"job {JOB} (digits) succeeded after 8 s"
+
+
+@pytest.mark.parametrize(
+    ("failure_class", "kind"),
+    [
+        (FailureClass.USER, ProgramError),
+        (FailureClass.INFRASTRUCTURE, InfraError),
+        (FailureClass.KILLED, KilledError),
+        (FailureClass.PLATFORM, PlatformError),
+    ],
+)
+def test_a_failure_is_an_error(report: JobReport, failure_class: FailureClass, kind: type[TonyError]) -> None:
+    """Its class says whose failure it was, its text is the page."""
+    error = error_of(of(report, failure_class=failure_class))
+    assert type(error) is kind
+    assert str(error).startswith(f"job {JOB} (digits) failed")
+
+
+def test_a_job_that_the_master_refused(report: JobReport) -> None:
+    """Exit code 2 is refused input also when the application master was the one to refuse it."""
+    error = error_of(replace(report, exit_code=2))
+    assert (type(error), error and error.exit_code) == (UserError, 2)

@@ -1,0 +1,171 @@
+"""What lies on other machines comes when somebody looks: once, without a long wait, and what is missing is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from tests.jobs.played_master import logged, recorded, succeeded, until
+from tests.jobs.test_remote_logs import Far as Scheduler
+from tests.jobs.test_remote_logs import FarScheduler, Played, TalkingMaster, read, running
+from tony.core.events import Granted
+from tony.dataclass import replace
+from tony.errors import SchedulerError, StorageError
+from tony.history.files import write_json
+from tony.history.record import write_summary
+from tony.jobs import far as far_module
+from tony.jobs import remote_logs
+from tony.jobs.far import Far
+from tony.model.codec import to_plain
+from tony.model.layout import Home, JobFolder
+from tony.model.record import ORIGINAL
+from tony.schedulers import registry
+from tony.schedulers.base import Link, LogSink
+
+OUT = "worker-0.s1.t1.out"
+
+
+@pytest.fixture
+def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
+    """A recorded job that went far away; what fails may be tried again at once."""
+    FarScheduler.theirs = Scheduler()
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setattr(far_module, "_AGAIN", 0.0)
+    monkeypatch.setattr(far_module, "_FRESH", 0.0)
+    folder, record = recorded(home)
+    record = replace(record, spec=replace(record.spec, scheduler="far"))
+    write_json(folder.job, to_plain(record))
+    return folder, record, FarScheduler.theirs
+
+
+async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> None:
+    """It is asked for until it is here, task by task, and then no more."""
+    folder, record, scheduler = played
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [Granted(container="c1", role="worker", host="h1")])
+    far = Far(home, folder)
+    scheduler.error = SchedulerError("nobody\nanswers")
+    assert await far.bring("worker:0") == "some output may be missing: nobody answers"
+    scheduler.error = None
+    scheduler.shows = {OUT: (b"", b"printed"), "worker-1.s1.t1.out": (b"", b"not wanted")}
+    assert await far.bring("worker:0") == ""
+    assert (read(folder, OUT), read(folder, "worker-1.s1.t1.out")) == (b"printed", b"")
+    assert await far.bring("worker:0") == ""
+    assert await Far(home, folder).bring("worker:0") == ""
+    assert scheduler.asked == [{"c1": "h1"}] * 2
+    assert scheduler.owners == [""] * 2
+
+
+async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is said again without that; many pages ask, and then ask again."""
+    folder, record, scheduler = played
+    monkeypatch.setattr(far_module, "_AGAIN", 1e6)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    far = Far(home, folder)
+    scheduler.error = SchedulerError("nobody answers")
+    told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
+    assert set(told) == {"some output may be missing: nobody answers"}
+    assert await far.bring("worker:0") == told[0]
+    assert len(scheduler.asked) == 2
+
+
+async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is brought on while the page is shown without it."""
+    folder, record, scheduler = played
+    monkeypatch.setattr(far_module, "_PATIENCE", 0.01)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    go = asyncio.Event()
+
+    async def slow(folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = "") -> None:
+        await go.wait()
+        sink.begins(OUT, 0, 4)
+        sink.put(OUT, 0, 0, b"late")
+
+    monkeypatch.setattr(scheduler, "fetch_logs", slow)
+    far = Far(home, folder)
+    assert "look again" in await far.bring("worker:0")
+    go.set()
+    await until(lambda: read(folder, OUT) == b"late")
+
+
+async def test_output_of_a_running_job(home: Home, played: Played) -> None:
+    """Its application master is asked each time."""
+    folder, record, _ = played
+    far = Far(home, folder)
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say(OUT, b"one ")
+        assert await far.bring("worker:0") == ""
+        assert read(folder, OUT) == b"one "
+        master.say(OUT, b"two")
+        assert await far.bring("worker:0") == ""
+        assert read(folder, OUT) == b"one two"
+
+
+async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose it is where it lies is whose the output must be; while it runs nobody here can ask its master."""
+    folder, record, scheduler = played
+
+    async def eve() -> str:
+        return "eve"
+
+    async def nobody() -> str:
+        raise StorageError("nobody knows whose it is")
+
+    assert "the job runs" in await Far(home, folder, eve).bring("worker:0")
+    assert scheduler.asked == []
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    assert await Far(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
+    assert scheduler.asked == []
+    scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
+    monkeypatch.setattr(remote_logs, "_MOST_OF_OTHERS", 4)
+    assert await Far(home, folder, eve).bring("worker:0") == ""
+    assert scheduler.owners == ["eve"]
+    scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")
+    assert "worker-1.s1.t1.out is longer than" in await Far(home, folder, eve).bring("worker:1")
+    assert read(folder, "worker-1.s1.t1.out") == b""
+
+
+async def test_what_is_not_far(home: Home, played: Played) -> None:
+    """Of a job of this machine all is here; of the original's, the cluster's own tools show it; a damaged record says
+    that it is."""
+    folder, record, scheduler = played
+    write_json(folder.job, to_plain(replace(record, tony_version=ORIGINAL)))
+    assert "yarn logs -applicationId" in await Far(home, folder).bring("worker:0")
+    write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
+    assert await Far(home, folder).bring("worker:0") == ""
+    assert await Far(home, folder).links() == ()
+    folder.job.write_text("{")
+    assert "job.json" in await Far(home, folder).bring("worker:0")
+    assert scheduler.asked == []
+
+
+async def test_links(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the scheduler: of the job, and of containers for the user whose they are."""
+    folder, _, scheduler = played
+    asked: list[object] = []
+
+    async def links(job_id: str, *, ended: bool) -> tuple[Link, ...]:
+        asked.append((job_id, ended))
+        return (Link(label="page", href="http://rm/1"),)
+
+    async def container_links(
+        job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
+    ) -> dict[str, tuple[Link, ...]]:
+        asked.append((containers, user))
+        return {"c1": (Link(label="log", href="http://nm/1"),)}
+
+    async def eve() -> str:
+        return "eve"
+
+    monkeypatch.setattr(scheduler, "links", links)
+    monkeypatch.setattr(scheduler, "container_links", container_links)
+    far = Far(home, folder, eve)
+    assert ["page"] == [link.label for link in await far.links()]
+    assert ["log"] == [link.label for link in (await far.container_links({"c1": "h1"}))["c1"]]
+    assert await far.container_links({}) == {}
+    assert asked == [(folder.job_id, False), ({"c1": "h1"}, "eve")]

@@ -1,0 +1,411 @@
+"""Whoever follows a job sees every state that stays and every line that is printed, over all mishaps, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.jobs.played_master import (
+    JOB,
+    PlayedMaster,
+    failed,
+    logged,
+    recorded,
+    standing,
+    succeeded,
+    until,
+    write_log,
+)
+from tony import clock
+from tony.core.events import SessionOpened
+from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
+from tony.history.files import write_json
+from tony.history.record import pending_report, write_summary
+from tony.jobs import elsewhere, facts
+from tony.jobs.following import follow
+from tony.jobs.log_names import Selection
+from tony.jobs.log_reader import Line
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+
+Recorded = tuple[JobFolder, JobRecord]
+
+
+class Diary:
+    """Writes down what a viewer is told."""
+
+    def __init__(self) -> None:
+        self.reports: list[JobReport] = []
+        self.lines: list[str] = []
+        self.notices: list[str] = []
+        self.sessions: list[tuple[int, str]] = []
+
+    def is_at(self, attempt: int) -> bool:
+        """Whether the last report was of that attempt."""
+        return self.reports[-1].attempt == attempt
+
+    @property
+    def states(self) -> list[JobState]:
+        """The job's states, repetitions left out."""
+        found = [report.state for report in self.reports]
+        return [state for number, state in enumerate(found) if number == 0 or found[number - 1] is not state]
+
+    def saw(self, report: JobReport) -> None:
+        """For the follower."""
+        self.reports.append(report)
+
+    def opened(self, session: int, reason: str) -> None:
+        """For the follower."""
+        self.sessions.append((session, reason))
+
+    def printed(self, lines: Sequence[Line]) -> None:
+        """For the follower."""
+        self.lines += [f"{line.name.task} {line.text}" for line in lines]
+
+    def noticed(self, text: str) -> None:
+        """For the follower."""
+        self.notices.append(text)
+
+
+@pytest.fixture
+def job(home: Home) -> Recorded:
+    """A job of two workers."""
+    return recorded(home)
+
+
+def running(job: Recorded) -> JobReport:
+    """Both workers run."""
+    return standing(*job, JobState.RUNNING, TaskState.RUNNING)
+
+
+async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
+    """Every report the master sends, every line, and the last report as the answer."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(running(job))
+        write_log(folder, "worker-0.s1.t1.out", "hello\n")
+        await until(lambda: diary.lines)
+        write_log(folder, "worker-1.s1.t1.err", "bye")
+        await master.finish(succeeded(folder, record))
+        assert await following == succeeded(folder, record)
+    assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+    assert diary.lines == ["worker:0 hello", "worker:1 bye"]
+    assert diary.notices == []
+
+
+async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long lines might gather, the job's end does not wait for it, and none is missing."""
+    monkeypatch.setattr("tony.jobs.following._GATHER", 3600.0)
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "first\n")
+        await until(lambda: diary.lines)
+        write_log(folder, "worker-0.s1.t1.out", "second\n")
+        await master.finish(succeeded(folder, record))
+        await following
+    assert diary.lines == ["worker:0 first", "worker:0 second"]
+
+
+async def test_a_job_that_has_ended(home: Home, job: Recorded) -> None:
+    """All of its output, then its last report."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "a\nb")
+    write_summary(folder, failed(folder, record))
+    diary = Diary()
+    assert await follow(home, JOB, diary) == failed(folder, record)
+    assert diary.lines == ["worker:0 a", "worker:0 b"]
+    assert diary.reports == [failed(folder, record)]
+
+
+async def test_before_the_master_comes_up(home: Home) -> None:
+    """It is waited for; the first report is that all tasks are pending."""
+    job = recorded(home, submitted=clock.wall())
+    folder, record = job
+    diary = Diary()
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: diary.reports)
+        assert diary.reports == [pending_report(folder, record)]
+        async with PlayedMaster(folder, running(job)) as master:
+            await until(lambda: master.watched)
+            await master.finish(succeeded(folder, record))
+        await following
+    assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+
+
+async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nobody who could come back: that is said at once."""
+    recorded(home)
+
+    async def gone(*_: object) -> JobReport:
+        raise NoClusterError("there is no cluster")
+
+    monkeypatch.setattr(facts, "report", gone)
+    with pytest.raises(
+        NoClusterError, match=f"nobody can tell any more how {JOB} stands or ended: there is no cluster"
+    ):
+        await follow(home, JOB, Diary())
+
+
+async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else tells of a job in a queue: it is said once, and asked again. After long silence that is an error."""
+    recorded(home)
+    diary = Diary()
+    ask, away = facts.report, [True]
+    asked = 0
+
+    async def report(*arguments: Any) -> JobReport:
+        nonlocal asked
+        asked += 1
+        if away[0]:
+            raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: nobody listens there")
+        return await ask(*arguments)
+
+    monkeypatch.setattr(facts, "report", report)
+    with pytest.raises(SchedulerError, match="no ResourceManager answers"):
+        await follow(home, JOB, diary)
+    job = folder, record = recorded(home, submitted=clock.wall())
+
+    def asked_often() -> bool:
+        return asked > 2
+
+    async with asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        for _ in range(2):  # from the beginning, and later
+            asked, away[0] = 0, True
+            await until(asked_often)
+            diary.reports.clear()
+            away[0] = False
+            await until(lambda: diary.reports)
+        async with PlayedMaster(folder, running(job)) as master:
+            await until(lambda: master.watched)
+            await master.finish(succeeded(folder, record))
+        assert (await following).state is JobState.SUCCEEDED
+    assert diary.notices == 2 * ["no ResourceManager answers for 10 s; looking again"]
+
+
+async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded) -> None:
+    """What changed meanwhile is in the next report."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        for _ in range(3):
+            await until(lambda: master.watched)
+            master.hang_up()
+            await until(lambda: not master.watched)
+        await until(lambda: master.watched)
+        await master.finish(succeeded(folder, record))
+        assert (await following).state is JobState.SUCCEEDED
+
+
+async def test_an_end_during_a_break_is_seen(home: Home, job: Recorded) -> None:
+    """The summary says what the connection did not."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_summary(folder, failed(folder, record))
+        await master.die()
+        assert await following == failed(folder, record)
+
+
+async def test_a_master_that_dies_ends_the_job(home: Home, job: Recorded) -> None:
+    """The follower closes the record, and shows what was printed until then."""
+    folder, _ = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "x" * 10)
+        await master.die()
+        report = await following
+    assert (report.state, report.exit_code) == (JobState.FAILED, 3)
+    assert diary.lines == ["worker:0 " + "x" * 10]
+    assert folder.summary.exists()
+
+
+async def test_no_line_is_lost_at_the_end(home: Home, job: Recorded) -> None:
+    """However much is printed at the last moment."""
+    folder, record = job
+    diary = Diary()
+    text = "".join(f"{n}\n" for n in range(20_000))
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", text)
+        await asyncio.sleep(0)
+        write_log(folder, "worker-0.s1.t1.out", text)
+        await master.finish(succeeded(folder, record))
+        await following
+    assert diary.lines == [f"worker:0 {n}" for n in range(20_000)] * 2
+
+
+async def test_only_selected_lines(home: Home, job: Recorded) -> None:
+    """And only the last ones of what was there before."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+    write_log(folder, "worker-1.s1.t1.out", "b\nc\n")
+    write_summary(folder, succeeded(folder, record))
+    diary = Diary()
+    await follow(home, JOB, diary, Selection(tasks={"worker:1"}), keep=1)
+    assert diary.lines == ["worker:1 c"]
+
+
+async def test_a_refusal_is_an_error(home: Home, job: Recorded) -> None:
+    """Another job's token, for instance; it comes out as itself."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        secret = {"token": "0" * 64}
+        write_json(folder.credentials, {"am": secret, "executors": secret})
+        with pytest.raises(ProtocolError, match="token"):
+            await follow(home, JOB, Diary())
+
+
+async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded) -> None:
+    """The reader of our output has gone, for instance: that comes out as itself."""
+    folder, _ = job
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+
+    class Gone(Diary):
+        def printed(self, lines: Sequence[Line]) -> None:
+            raise BrokenPipeError
+
+    async with PlayedMaster(folder, running(job)):
+        with pytest.raises(BrokenPipeError):
+            await follow(home, JOB, Gone())
+
+
+async def test_no_such_job(home: Home) -> None:
+    """Nothing is waited for."""
+    with pytest.raises(UnknownJobError):
+        await follow(home, "x", Diary())
+
+
+async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
+    """A state of the end in a report does not end the following: the final report does, with its details."""
+    folder, record = job
+    last = succeeded(folder, record)
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(replace(last, ended=None))
+        await until(lambda: bool(diary.reports) and diary.reports[-1].state is JobState.SUCCEEDED)
+        assert not following.done()
+        await master.finish(last)
+        assert await following == last
+
+
+async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
+    """Even if they begin between two reports; the log knows the reasons."""
+    folder, record = job
+    logged(
+        folder, [SessionOpened(session=1, reason="the job begins"), SessionOpened(session=2, reason="worker:1 failed")]
+    )
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        assert diary.sessions == []
+        master.change(replace(running(job), session=3))
+        await until(lambda: len(diary.reports) == 2)
+        await master.finish(replace(succeeded(folder, record), session=3))
+        await following
+    assert diary.sessions == [(2, "worker:1 failed"), (3, "")]
+
+
+async def test_the_report_says_why_where_the_log_cannot(
+    home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is elsewhere, in a file system that is away: then nobody waits for it."""
+    folder, record = job
+    diary = Diary()
+
+    async def away(*_: object) -> dict[int, str]:
+        raise AssertionError("nobody needs the log")
+
+    monkeypatch.setattr(elsewhere, "sessions", away)
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: master.watched)
+        master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
+        await until(lambda: len(diary.reports) == 2)
+        await master.finish(replace(succeeded(folder, record), session=2))
+        await following
+    assert diary.sessions == [(2, "worker:1 failed (restart 1 of 3)")]
+
+
+async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
+    """Its newest state shows while it has no line's end, and the last one before the job's end."""
+    folder, record = job
+    told: list[str] = []
+
+    class Order(Diary):
+        def saw(self, report: JobReport) -> None:
+            super().saw(report)
+            told.append(report.state.value)
+
+        def printed(self, lines: Sequence[Line]) -> None:
+            super().printed(lines)
+            told.extend(line.text for line in lines)
+
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, Order()))
+        await until(lambda: master.watched)
+        write_log(folder, "worker-0.s1.t1.out", "\r 25%|#\r 50%|##")
+        await until(lambda: " 50%|##" in told)
+        write_log(folder, "worker-0.s1.t1.out", "\r100%|####")
+        await master.finish(succeeded(folder, record))
+        await following
+    assert told == ["running", " 50%|##", "100%|####", "succeeded"]
+
+
+async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
+    """For those who write the output down: nothing is dropped and nothing is cut in two."""
+    folder, record = job
+    write_log(folder, "worker-0.s1.t1.out", "\r 25%\r 50%\r\nend")
+    write_summary(folder, succeeded(folder, record))
+    seen: list[bytes] = []
+
+    class Raw(Diary):
+        def printed(self, lines: Sequence[Line]) -> None:
+            seen.extend(line.data for line in lines)
+
+    await follow(home, JOB, Raw(), live=False)
+    assert seen == [b"\r 25%\r 50%\r", b"end"]
+
+
+async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
+    """That is said once, in one sentence, and the following goes on to the end."""
+    folder, record = job
+    diary = Diary()
+    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await until(lambda: diary.reports)
+        for attempt in (2, 3):
+            await master.leave()
+            master.change(replace(running(job), attempt=attempt))
+            await master.listen()
+            await until(partial(diary.is_at, attempt))
+        await master.finish(replace(succeeded(folder, record), attempt=3))
+        await following
+    assert diary.notices == [
+        "the application master died; attempt 2 goes on",
+        "the application master died; attempt 3 goes on",
+    ]
+    assert diary.states == [JobState.RUNNING, JobState.SUCCEEDED]

@@ -1,0 +1,106 @@
+"""The home is found, made, and closed to others."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from tony.errors import StorageError, UserError
+from tony.jobs.home import find, prepare
+from tony.model.layout import Home
+
+
+def test_the_variable_says_where() -> None:
+    """TONY_HOME wins over HOME."""
+    assert find({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
+
+
+def test_a_home_must_be_a_folder(tmp_path: Path) -> None:
+    """Or nothing yet."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"TONY_HOME is .*/file, which is not a folder"):
+        find({"TONY_HOME": str(tmp_path / "file")})
+
+
+def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application master runs in another folder than we do."""
+    monkeypatch.chdir(tmp_path)
+    assert find({"TONY_HOME": "sub/../t"}).path == tmp_path / "t"
+
+
+def test_by_default_it_is_in_the_home_folder() -> None:
+    """An empty variable counts as none."""
+    assert find({"TONY_HOME": "", "HOME": "/home/u"}).path == Path("/home/u/.tony")
+
+
+def test_without_home_the_password_file_knows() -> None:
+    """Services often run without HOME."""
+    expected = Path(pwd.getpwuid(os.geteuid()).pw_dir).absolute() / ".tony"
+    assert find({}).path == expected
+
+
+def test_an_unknown_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run under numbers that no password file knows."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
+    with pytest.raises(StorageError, match=r"Set TONY_HOME to a folder of yours"):
+        find({})
+
+
+def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is ever made in a folder called `~`."""
+    assert find({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
+    with pytest.raises(UserError, match=r"^TONY_HOME is ~/t, and nobody knows where `~` is: HOME is not set"):
+        find({"TONY_HOME": "~/t"})
+
+
+def test_what_is_made_is_private(tmp_path: Path) -> None:
+    """Job files and logs are nobody else's business, whatever the umask."""
+    home = Home(tmp_path / "a" / "b")
+    old = os.umask(0)
+    try:
+        prepare(home)
+        prepare(home)
+    finally:
+        os.umask(old)
+    assert [path.stat().st_mode & 0o777 for path in (home.path, home.jobs, home.cache)] == [0o700] * 3
+
+
+def test_a_folder_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
+    """Only what is ours in it is closed: TONY_HOME=/tmp must not close /tmp."""
+    tmp_path.chmod(0o755)
+    home = Home(tmp_path)
+    home.jobs.mkdir(mode=0o755)
+    prepare(home)
+    assert home.path.stat().st_mode & 0o777 == 0o755
+    assert home.jobs.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    """The message says what to set."""
+    (tmp_path / "home").write_text("x")
+    with pytest.raises(StorageError, match=r"cannot make .*home: File exists. Set TONY_HOME"):
+        prepare(Home(tmp_path / "home"))
+    with pytest.raises(StorageError, match=r"cannot make .*sub: Not a directory. Set TONY_HOME"):
+        prepare(Home(tmp_path / "home" / "sub"))
+
+
+def test_a_home_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could read our secrets."""
+    home = Home(tmp_path)
+    prepare(home)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(StorageError, match=r"belongs to user .*, not to you"):
+        prepare(home)
+
+
+def test_a_read_only_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is staged."""
+    home = Home(tmp_path)
+    prepare(home)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(StorageError, match=r"jobs cannot be written. Set TONY_HOME"):
+        prepare(home)

@@ -1,0 +1,133 @@
+"""A person names a job by any part of its id that is enough."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.played_master import recorded
+from tony.errors import UnknownJobError
+from tony.jobs import elsewhere
+from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
+from tony.model.ids import JOB_ID
+from tony.model.layout import Home
+
+A = "local-20260101-000000-aaaaaa"
+B = "local-20260101-000001-bbbbbb"
+C = "local-20260201-000000-cccccc"
+
+
+@pytest.fixture
+def jobs(home: Home) -> Home:
+    """A home with three jobs."""
+    for job_id in (C, A, B):
+        recorded(home, job_id)
+    return home
+
+
+def test_a_new_id_says_where_and_when() -> None:
+    """It is safe as a folder's name, and no two are alike."""
+    ids = {new_job_id("local", 1_767_225_599.9) for _ in range(20)}
+    assert len(ids) == 20
+    assert all(re.fullmatch("local-20251231-235959-[0-9a-f]{6}", i) and JOB_ID.fullmatch(i) for i in ids)
+
+
+def test_known_jobs_are_sorted_by_age(jobs: Home) -> None:
+    """What holds no record is none."""
+    (jobs.jobs / "local-20270101-000000-dddddd").mkdir()
+    (jobs.jobs / ".hidden").mkdir()
+    assert known(jobs) == [A, B, C]
+    assert known(Home(jobs.path / "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (A, A),
+        ("bbbbbb", B),
+        ("b", B),
+        ("01-bbb", B),
+        ("0201", C),
+        ("local-202602", C),
+        ("last", C),
+    ],
+)
+def test_a_part_is_enough(jobs: Home, text: str, expected: str) -> None:
+    """From anywhere in the id, or the word for the newest."""
+    assert resolve(jobs, text) == expected
+
+
+def test_the_newest_was_submitted_last(home: Home) -> None:
+    """Whatever its id says: a cluster's ids have another order."""
+    recorded(home, A, submitted=300.0)
+    recorded(home, C, submitted=200.0)
+    assert resolve(home, "last") == A
+
+
+def test_a_clock_that_was_set_back_does_not_make_another_job_the_last(home: Home) -> None:
+    """What was noted at its submission counts, until its record is gone or the note makes no sense."""
+    recorded(home, A, submitted=7200.0)
+    recorded(home, C, submitted=3600.0)
+    remember(home, C)
+    assert resolve(home, "last") == C
+    home.last.write_text("../../etc/passwd")
+    assert resolve(home, "last") == A
+    home.last.write_bytes(b"\xff")
+    assert resolve(home, "last") == A
+    remember(home, B)
+    assert resolve(home, "last") == A
+    assert [path.name for path in home.path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_home_that_cannot_be_written_has_no_note(tmp_path: Path) -> None:
+    """It is a help, nothing more."""
+    (tmp_path / "file").touch()
+    remember(Home(tmp_path / "file"), A)
+
+
+def test_the_end_of_an_id_that_is_enough() -> None:
+    """As much of it as tells it from the others, wherever they have the same characters."""
+    ids = [A, "local-20260101-000001-aaaaaa", "local-20260301-222222-000001"]
+    assert [ending(job_id, ids) for job_id in ids] == ["000000-aaaaaa", "000001-aaaaaa", "222222-000001"]
+    assert ending(B, [B]) == "bbbbbb"
+    assert ending("x", ["x"]) == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("local-20260101", r"2 jobs match 'local-20260101': .*bbbbbb, .*aaaaaa. Write more of the id."),
+        ("local-20260101-000000-aaaaab", "did you mean local-20260101-000000-aaaaaa"),
+        ("2026", "3 jobs match '2026'"),
+        ("0b", "there is no job '0b'"),
+        ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa."),
+        ("", "there is no job ''"),
+        ("../jobs", "there is no job"),
+        ("a\x1b[2Jb", r"there is no job 'a\\x1b\[2Jb'"),
+    ],
+)
+def test_what_is_no_job_gets_the_nearest(jobs: Home, text: str, said: str) -> None:
+    """The message helps to write the right one, and shows no control character."""
+    with pytest.raises(UnknownJobError, match=said):
+        resolve(jobs, text)
+
+
+def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id of a cluster may be that of a job from another machine; that nobody knows it is said of both."""
+
+    async def unknown(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(elsewhere, "adopt", unknown)
+    said = "there is no job 'application_1_0001': neither .* has it, nor does the cluster know it."
+    with pytest.raises(UnknownJobError, match=said):
+        resolve(jobs, "application_1_0001")
+
+
+def test_an_empty_home_says_so(home: Home) -> None:
+    """There is nothing near."""
+    for text in ("x", "last"):
+        with pytest.raises(UnknownJobError, match="holds no job yet"):
+            resolve(home, text)

@@ -1,0 +1,145 @@
+"""A job is ended by asking its application master, once it can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+
+import pytest
+
+from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tony import clock
+from tony.errors import ConnectionFailed, UnknownJobError
+from tony.history.record import pending_report, write_summary
+from tony.history.requests import KillRequest, kept_kill
+from tony.jobs import killing
+from tony.jobs.killing import kill
+from tony.jobs.user import user_name
+from tony.model.layout import Home, JobFolder
+from tony.model.states import JobState, TaskState
+from tony.protocol.messages import KillJob
+from tony.schedulers.base import Submitter
+
+
+@pytest.mark.parametrize("now", [False, True])
+async def test_a_running_job(home: Home, now: bool) -> None:
+    """The master learns who asked, and whether programs get their grace; the answer is how the job stood."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+        assert await kill(home, JOB, now=now) == running
+        assert master.kills == [KillJob(actor=getpass.getuser(), now=now)]
+
+
+async def test_a_job_that_has_ended(home: Home) -> None:
+    """It is left as it is."""
+    folder, record = recorded(home)
+    write_summary(folder, succeeded(folder, record))
+    assert await kill(home, JOB) == succeeded(folder, record)
+
+
+async def test_a_job_that_is_coming_up(home: Home) -> None:
+    """Its master is waited for."""
+    folder, record = recorded(home, submitted=clock.wall())
+    asking = asyncio.ensure_future(kill(home, JOB))
+    await asyncio.sleep(0.02)
+    async with PlayedMaster(folder, pending_report(folder, record)) as master:
+        await asking
+        assert master.kills or kept_kill(folder)  # it may have been found between its lock and its first word
+
+
+async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waiting has an end, and is no success."""
+    recorded(home, submitted=clock.wall())
+    monkeypatch.setattr(killing, "PATIENCE", 0.1)
+    with pytest.raises(ConnectionFailed, match="has no application master that could be asked"):
+        await kill(home, JOB)
+
+
+async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how to end it all the same."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+
+    async def deaf(*_: object) -> None:
+        raise ConnectionFailed("no answer")
+
+    monkeypatch.setattr(killing, "tell_kill", deaf)
+    async with PlayedMaster(folder, running):
+        with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, end it with `kill -9 \d+` on here;"):
+            await kill(home, JOB)
+
+
+async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks because nobody is left to kill: that is the answer."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+
+        async def cut_off(*_: object) -> None:
+            await master.finish(succeeded(folder, record))
+            raise ConnectionFailed("the connection broke: connection reset by peer")
+
+        monkeypatch.setattr(killing, "tell_kill", cut_off)
+        assert await kill(home, JOB) == succeeded(folder, record)
+
+
+async def test_no_such_job(home: Home) -> None:
+    """It is said."""
+    with pytest.raises(UnknownJobError):
+        await kill(home, "x")
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run under numbers that no password file knows."""
+    monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(KeyError("uid not found")))
+    assert user_name().startswith("uid ")
+
+
+async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor lives and nobody answers: it is kept, and whoever answers then is not told once more."""
+    monkeypatch.setattr(killing, "_GAP", 0.05)
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    async with PlayedMaster(folder, running) as master:
+        await master.leave()
+        asking = asyncio.ensure_future(kill(home, JOB, now=True))
+        await until(folder.kill_request.exists)
+        assert kept_kill(folder) == KillRequest(actor=user_name(), now=True)
+        await master.listen()
+        assert await asking == running
+        assert master.kills == []
+
+
+async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs is ended from here; the wish stays for whoever may still come."""
+    monkeypatch.setattr(killing, "_GAP", 0.02)
+    monkeypatch.setattr(killing, "_COMING", 0.02)
+    swept: list[str] = []
+
+    async def withdraw(self: object, folder: JobFolder, reason: str) -> None:
+        swept.append(reason)
+
+    monkeypatch.setattr(Submitter, "withdraw", withdraw)
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        report = await kill(home, JOB)
+    assert not report.state.ended
+    assert swept == [f"killed by {user_name()}"]
+    assert kept_kill(folder) == KillRequest(actor=user_name())
+
+
+async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is closed as what it is: a job that somebody has killed."""
+    monkeypatch.setattr(killing, "_GAP", 0.02)
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        asking = asyncio.ensure_future(kill(home, JOB))
+        await until(folder.kill_request.exists)
+    report = await asking
+    assert (report.state, report.exit_code) == (JobState.KILLED, 4)
+    assert report.failure is not None
+    assert report.failure.reason == f"killed by {user_name()}"
+    assert not folder.kill_request.exists()

@@ -1,0 +1,110 @@
+"""What was heard of a job last is kept, and told where nobody answers for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, until
+from tests.jobs.test_closing import started
+from tests.jobs.test_last_word import Elsewhere
+from tony import clock
+from tony.cli.main import main
+from tony.dataclass import replace
+from tony.errors import ConnectionFailed
+from tony.history.files import write_json
+from tony.jobs import facts
+from tony.jobs.following import _Asker
+from tony.jobs.last_known import Heard, known, with_way_out
+from tony.jobs.listing import Filter, list_jobs
+from tony.jobs.master import PATIENCE
+from tony.linux import process
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
+
+
+def test_who_follows_keeps_what_he_heard_last(home: Home) -> None:
+    """When he hears no more, or leaves; but not what the end has made old, and nothing of a job of this machine."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    for where, last, kept in ((None, running, None), (folder, None, None), (folder, running, running)):
+        with Heard(where) as heard:
+            heard.last = last
+        state = known(folder, record, fresh=False).state
+        assert state is (kept.state if kept else JobState.SUBMITTED)
+    folder.heard.write_text("{")
+    assert known(folder, record, fresh=False).state is JobState.SUBMITTED
+
+
+def test_the_newer_one_counts(home: Home) -> None:
+    """A report of a session that the log here does not know, be that as new as it can be."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    with Heard(folder) as heard:
+        heard.last = replace(running, session=2)
+    assert known(folder, record, fresh=True).session == 2
+
+
+@pytest.fixture
+def stopped() -> Iterator[tuple[int, int]]:
+    """A dead process and one that was stopped."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        os.kill(other.pid, signal.SIGSTOP)
+        yield dead.pid, other.pid
+        other.kill()
+
+
+async def test_a_dead_master_whose_supervisor_was_stopped(
+    home: Home, stopped: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is said at once, with the way out, and the last known state with it; whoever follows hears it once."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    dead, supervisor = stopped
+    await until(lambda: process.is_stopped(supervisor))
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        there = {
+            "pid": dead,
+            "host": socket.gethostname(),
+            "attempt": 1,
+            "address": f"unix:{folder.am_socket}",
+        }
+        write_json(folder.am, {**there, "supervisor": supervisor})
+        began = clock.monotonic()
+        with pytest.raises(ConnectionFailed, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
+            await facts.report(home, JOB)
+        assert clock.monotonic() - began < PATIENCE
+        jobs = await list_jobs(home, Filter())
+        assert [head.state for head in jobs.heads] == [JobState.RUNNING]
+        assert "kill -CONT" in jobs.problems[0]
+        told: list[str] = []
+        asker = _Asker(home, record, told.append)
+        assert [await asker.ask(), await asker.ask(), len(told)] == [None, None, 1]
+        monkeypatch.setenv("TONY_HOME", str(home.path))
+        assert await asyncio.to_thread(main, ["status", JOB]) == 3
+        page = capsys.readouterr()
+        assert f"{JOB}  digits  running  session 1" in page.out
+        assert "this is what is known without it" in page.out
+        assert f"kill -CONT {supervisor}" in page.err
+
+
+def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced after a while, and the job can be ended."""
+    folder, _ = recorded(home)
+    silent = ConnectionFailed("no answer from tls:far:1 within 10 s")
+    assert with_way_out(home, JOB, silent) is silent  # of this machine: that is said elsewhere
+    monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(submitter=lambda _: Elsewhere(folder)))
+    said = str(with_way_out(home, JOB, silent))
+    assert said.startswith(f"{silent}. Programs go on")
+    assert f"`tony kill {JOB}` ends the job in any case" in said

@@ -1,0 +1,229 @@
+"""Reading logs loses nothing and doubles nothing, whatever the writer does meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.jobs.log_names import LogName, Selection, find
+from tony.jobs.log_reader import LONGEST_LINE, Line, Reader, readers
+
+OUT = LogName("worker", 0, 1, 1, "out")
+FILE = "worker-0.s1.t1.out"
+
+
+def texts(lines: Iterable[Line]) -> list[str]:
+    """What the lines say."""
+    return [line.text for line in lines]
+
+
+def append(folder: Path, data: bytes, file: str = FILE) -> None:
+    """Prints."""
+    with (folder / file).open("ab") as stream:
+        stream.write(data)
+
+
+def rotate(folder: Path, file: str = FILE) -> None:
+    """As an executor does when a file is full."""
+    (folder / file).rename(folder / f"{file}.1")
+    (folder / file).touch()
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (FILE, OUT),
+        (f"{FILE}.1", OUT),
+        ("my-role-1-12.s3.t2.err", LogName("my-role-1", 12, 3, 2, "err")),
+        ("worker-0.executor.log", None),
+        ("worker-0.s1.t1.out.2", None),
+        ("worker-0.s1.t1.out.1.1", None),
+        ("worker-x.s1.t1.out", None),
+        ("0-0.s1.t1.out", None),
+        ("worker-0.s1.t1.out\n", None),
+    ],
+)
+def test_a_name_says_whose_output_it_is(file: str, expected: LogName | None) -> None:
+    """Anything else is no log of a task's program."""
+    assert LogName.parse(file) == expected
+
+
+def test_a_name_makes_the_round_trip() -> None:
+    """`file` is the inverse of `parse`."""
+    assert OUT.file == FILE
+    assert OUT.task == "worker:0"
+
+
+def test_finding_selects_and_sorts(tmp_path: Path) -> None:
+    """By role, index (as a number), session, try; output before errors; a rotated file is its stream's."""
+    for file in (
+        "worker-10.s1.t1.out",
+        "worker-2.s2.t1.out",
+        "worker-2.s1.t1.err",
+        "worker-2.s1.t1.out",
+        "worker-2.s1.t1.out.1",
+        "chief-0.s1.t1.out",
+        "chief-0.executor.log",
+    ):
+        (tmp_path / file).touch()
+    assert [name.file for name in find(tmp_path, Selection())] == [
+        "chief-0.s1.t1.out",
+        "worker-2.s1.t1.out",
+        "worker-2.s1.t1.err",
+        "worker-2.s2.t1.out",
+        "worker-10.s1.t1.out",
+    ]
+    some = Selection(tasks={"worker:2"}, streams={"out"}, session=2)
+    assert [name.file for name in find(tmp_path, some)] == ["worker-2.s2.t1.out"]
+    assert find(tmp_path / "nowhere", Selection()) == []
+
+
+def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """A line comes out once it has an end."""
+    reader = Reader(tmp_path, OUT)
+    assert texts(reader.read()) == []
+    append(tmp_path, b"one\ntw")
+    assert texts(reader.read()) == ["one"]
+    append(tmp_path, b"o\r\n\nthr")
+    assert texts(reader.read()) == ["two", ""]
+    assert texts(reader.drain()) == ["thr"]
+    assert texts(reader.drain()) == []
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    """The bytes themselves are kept beside it."""
+    append(tmp_path, b"\xff\xc3\xa4\n")
+    assert [(line.data, line.text) for line in Reader(tmp_path, OUT).read()] == [(b"\xff\xc3\xa4", "\ufffdä")]
+
+
+def test_a_character_in_two_pieces_is_one(tmp_path: Path) -> None:
+    """A writer may be caught in the middle of a character."""
+    reader = Reader(tmp_path, OUT)
+    append(tmp_path, b"\xc3")
+    assert texts(reader.read()) == []
+    append(tmp_path, b"\xa4\n")
+    assert texts(reader.read()) == ["ä"]
+
+
+def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
+    """It must not fill our memory."""
+    append(tmp_path, b"x" * (2 * LONGEST_LINE + 5))
+    reader = Reader(tmp_path, OUT)
+    assert [len(line.data) for line in reader.read()] == [LONGEST_LINE, LONGEST_LINE]
+    append(tmp_path, b"y\n")
+    assert texts(reader.read()) == ["xxxxxy"]
+
+
+def test_over_a_rotation(tmp_path: Path) -> None:
+    """A line may begin in the old file and end in the new one."""
+    reader = Reader(tmp_path, OUT)
+    append(tmp_path, b"one\n")
+    assert texts(reader.read()) == ["one"]
+    append(tmp_path, b"two\nthr")
+    rotate(tmp_path)
+    append(tmp_path, b"ee\nfour\n")
+    assert texts(reader.read()) == ["two", "three", "four"]
+
+
+def test_over_two_rotations(tmp_path: Path) -> None:
+    """What is rotated away is lost; everything that is left comes once."""
+    reader = Reader(tmp_path, OUT)
+    append(tmp_path, b"one\n")
+    assert texts(reader.read()) == ["one"]
+    rotate(tmp_path)
+    append(tmp_path, b"two\n")
+    rotate(tmp_path)
+    append(tmp_path, b"three\n")
+    assert texts(reader.read()) == ["two", "three"]
+
+
+def test_between_the_steps_of_a_rotation(tmp_path: Path) -> None:
+    """The old file is renamed, the new one is not there yet."""
+    reader = Reader(tmp_path, OUT)
+    append(tmp_path, b"one\ntwo\n")
+    assert texts(reader.read()) == ["one", "two"]
+    append(tmp_path, b"three\n")
+    (tmp_path / FILE).rename(tmp_path / f"{FILE}.1")
+    assert texts(reader.read()) == ["three"]
+    append(tmp_path, b"four\n")
+    assert texts(reader.read()) == ["four"]
+
+
+def test_a_first_look_takes_the_rotated_file_too(tmp_path: Path) -> None:
+    """Logs are also read after the end."""
+    append(tmp_path, b"one\n")
+    rotate(tmp_path)
+    append(tmp_path, b"two\n")
+    assert texts(Reader(tmp_path, OUT).drain()) == ["one", "two"]
+
+
+def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
+    """An inode number may be given again to a new file."""
+    append(tmp_path, b"one\ntwo\n")
+    reader = Reader(tmp_path, OUT)
+    assert texts(reader.read()) == ["one", "two"]
+    (tmp_path / FILE).write_bytes(b"new\n")
+    assert texts(reader.read()) == ["new"]
+
+
+def test_the_last_lines(tmp_path: Path) -> None:
+    """As many as asked for, also over a rotation and with a line that has no end."""
+    append(tmp_path, b"one\ntwo\n")
+    rotate(tmp_path)
+    append(tmp_path, b"three\nfour")
+    expected = ["one", "two", "three", "four"]
+    for keep in range(6):
+        reader = Reader(tmp_path, OUT, keep)
+        assert texts(reader.drain()) == expected[len(expected) - min(keep, 4) :]
+        assert reader.kept == min(keep, 4)
+
+
+def test_the_last_lines_of_long_files(tmp_path: Path) -> None:
+    """Only the end of the file is read, in blocks."""
+    append(tmp_path, b"".join(b"%0100d\n" % n for n in range(10_000)))
+    assert [int(text) for text in texts(Reader(tmp_path, OUT, 4_000).drain())] == list(range(6_000, 10_000))
+
+
+def test_the_last_lines_of_an_empty_file(tmp_path: Path) -> None:
+    """There are none."""
+    append(tmp_path, b"")
+    assert texts(Reader(tmp_path, OUT, 3).drain()) == []
+
+
+def test_the_last_lines_go_back_over_tries(tmp_path: Path) -> None:
+    """Each stream gets its own number of lines; a try that printed little is filled up from the one before."""
+    append(tmp_path, b"a\nb\nc\n")
+    append(tmp_path, b"d\n", "worker-0.s2.t1.out")
+    append(tmp_path, b"e\n", "worker-0.s2.t1.err")
+    found = find(tmp_path, Selection())
+    assert [text for reader in readers(tmp_path, found, 2) for text in texts(reader.drain())] == ["c", "d", "e"]
+    assert [text for reader in readers(tmp_path, found) for text in texts(reader.drain())] == list("abcde")
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    lines=st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b".").replace(b"\r", b".")), max_size=30),
+)
+def test_nothing_is_lost_or_doubled(tmp_path_factory: pytest.TempPathFactory, seed: int, lines: list[bytes]) -> None:
+    """Random writes, looks and (at most one between two looks) rotations."""
+    folder = tmp_path_factory.mktemp("logs")
+    dice = random.Random(seed)
+    reader = Reader(folder, OUT)
+    stream = b"".join(line + b"\n" for line in lines)
+    seen: list[bytes] = []
+    while stream:
+        size = dice.randint(1, 12)
+        append(folder, stream[:size])
+        stream = stream[size:]
+        what = dice.random()
+        if what < 0.3:
+            rotate(folder)
+        if what < 0.6:
+            seen += [line.data for line in reader.read()]
+    seen += [line.data for line in reader.drain()]
+    assert seen == lines

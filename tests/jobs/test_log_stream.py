@@ -1,0 +1,74 @@
+"""A job's output as a stream for programs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, write_log
+from tony.errors import UnknownJobError
+from tony.jobs.log_names import Selection
+from tony.jobs.log_stream import lines
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+
+
+async def said(home: Home, **how: object) -> list[str]:
+    """All lines of the job."""
+    return [line.text async for part in lines(home, JOB, Selection(), **how) for line in part]  # type: ignore[arg-type]
+
+
+async def test_what_was_printed_so_far(home: Home) -> None:
+    """Of a job that runs as well; a line without an end included."""
+    folder, _ = recorded(home)
+    write_log(folder, "worker-0.s1.t1.out", "a\nb")
+    assert await said(home) == ["a", "b"]
+    assert await said(home, keep=1) == ["b"]
+
+
+async def test_to_the_end_of_the_job(home: Home) -> None:
+    """Every line, and then it ends."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        write_log(folder, "worker-0.s1.t1.out", "a\n")
+        async with aclosing(lines(home, JOB, Selection(), follow=True)) as stream:
+            assert [line.text for line in await anext(stream)] == ["a"]
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            write_log(folder, "worker-1.s1.t1.out", "b\n")
+            assert [line.text for line in await waiting] == ["b"]
+            write_log(folder, "worker-1.s1.t1.out", "c")
+            await master.finish(succeeded(folder, record))
+            assert [line.text async for part in stream for line in part] == ["c"]
+
+
+async def test_a_slow_taker_loses_nothing(home: Home) -> None:
+    """Portions wait in the files, not in memory."""
+    folder, record = recorded(home)
+    text = "".join(f"{n}\n" for n in range(3000))
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        write_log(folder, "worker-0.s1.t1.out", text)
+        seen: list[str] = []
+        async for part in lines(home, JOB, Selection(), follow=True):
+            seen += [line.text for line in part]
+            if len(part) < 600 and master.folder.secret.exists():
+                write_log(folder, "worker-0.s1.t1.out", text)
+                await master.finish(succeeded(folder, record))
+    assert seen == [str(n) for n in range(3000)] * 2
+
+
+async def test_a_master_that_dies_ends_it(home: Home) -> None:
+    """Nobody prints any more."""
+    folder, record = recorded(home)
+    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        pass
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+    assert await said(home, follow=True) == ["a"]
+
+
+async def test_no_such_job(home: Home) -> None:
+    """It is said at the first step."""
+    with pytest.raises(UnknownJobError):
+        await anext(lines(home, "x", Selection()))

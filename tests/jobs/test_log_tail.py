@@ -1,0 +1,97 @@
+"""The output of living programs, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.jobs.played_master import recorded, write_log
+from tony.jobs.log_names import Selection
+from tony.jobs.log_tail import LogTail
+from tony.model.layout import Home, JobFolder
+
+
+@pytest.fixture
+def folder(home: Home) -> JobFolder:
+    """A job's folder."""
+    return recorded(home)[0]
+
+
+async def printed(tail: LogTail, count: int) -> list[str]:
+    """Waits until so many lines came."""
+    said: list[str] = []
+    changed = None
+    while len(said) < count:
+        said += [f"{line.name.task} {line.text}" for line in tail.new_lines(changed)]
+        if len(said) < count:
+            changed = await tail.wait_change()
+    return said
+
+
+async def test_lines_come_as_they_are_printed(folder: JobFolder) -> None:
+    """What was there before, what is written on, and files that are new."""
+    write_log(folder, "worker-0.s1.t1.out", "a\n")
+    with LogTail(folder.logs, Selection()) as tail:
+        assert await printed(tail, 1) == ["worker:0 a"]
+        waiting = asyncio.ensure_future(printed(tail, 2))
+        await asyncio.sleep(0)
+        write_log(folder, "worker-0.s1.t1.out", "b\n")
+        write_log(folder, "worker-1.s1.t1.err", "c\n")
+        assert sorted(await waiting) == ["worker:0 b", "worker:1 c"]
+
+
+async def test_only_what_was_asked_for(folder: JobFolder) -> None:
+    """Other files wake us, and are passed over."""
+    with LogTail(folder.logs, Selection(tasks={"worker:1"})) as tail:
+        write_log(folder, "worker-0.s1.t1.out", "a\n")
+        write_log(folder, "worker-0.executor.log", "b\n")
+        write_log(folder, "worker-1.s1.t1.out", "c\n")
+        assert await printed(tail, 1) == ["worker:1 c"]
+
+
+async def test_a_new_try_brings_out_the_last_words(folder: JobFolder) -> None:
+    """A line without an end is complete once the next try of its task prints."""
+    with LogTail(folder.logs, Selection()) as tail:
+        write_log(folder, "worker-0.s1.t1.out", "last words")
+        assert list(tail.new_lines()) == []
+        write_log(folder, "worker-0.s2.t1.out", "again\n")
+        assert await printed(tail, 2) == ["worker:0 last words", "worker:0 again"]
+
+
+async def test_draining_gives_the_rest(folder: JobFolder) -> None:
+    """Lines without an end, and files that nobody told us of."""
+    with LogTail(folder.logs, Selection()) as tail:
+        write_log(folder, "worker-0.s1.t1.out", "a\nb")
+        assert [line.text for line in tail.new_lines()] == ["a"]
+        write_log(folder, "worker-1.s1.t1.out", "c")
+        assert [line.text for line in tail.drain()] == ["b", "c"]
+        assert list(tail.drain()) == []
+
+
+async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
+    """Only files that were there are cut: what is new comes whole."""
+    write_log(folder, "worker-0.s1.t1.out", "a\nb\nc\n")
+    with LogTail(folder.logs, Selection(), keep=1) as tail:
+        assert await printed(tail, 1) == ["worker:0 c"]
+        write_log(folder, "worker-0.s1.t1.out", "d\n")
+        write_log(folder, "worker-0.s2.t1.out", "e\nf\n")
+        assert await printed(tail, 3) == ["worker:0 d", "worker:0 e", "worker:0 f"]
+
+
+async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who ends its line meanwhile is not due any more; who does not is due once."""
+    monkeypatch.setattr("tony.jobs.live_reader.PATIENCE", 0.0)
+    with LogTail(folder.logs, Selection(), live=True) as tail:
+        for index in range(3):
+            write_log(folder, f"worker-{index}.s1.t1.out", "half")
+        assert list(tail.new_lines()) == []
+        write_log(folder, "worker-1.s1.t1.out", " done\n")
+        assert [line.text for line in tail.new_lines()] == ["half done"]
+        assert tail.due is not None
+        assert [line.name.task for line in tail.due_lines()] == ["worker:0", "worker:2"]
+        assert [tail.due] == [None]
+        assert list(tail.due_lines()) == []
+        write_log(folder, "worker-0.s1.t1.out", " of it")
+        assert list(tail.new_lines()) == []
+        assert [line.text for line in tail.due_lines()] == [" of it"]

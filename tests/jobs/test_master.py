@@ -1,0 +1,138 @@
+"""Asking a living application master: an answer, or an error that says why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jobs.played_master import PlayedMaster, recorded, standing
+from tony.errors import ConnectionFailed, ProtocolError, RecordError
+from tony.history.files import write_json
+from tony.jobs import master
+from tony.jobs.master import Whereabouts, ask_report, tell_kill, watch, whereabouts
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+from tony.protocol.messages import KillJob, Message, Report
+from tony.rpc.connection import Connection
+
+
+@pytest.fixture
+def job(home: Home) -> tuple[JobFolder, JobRecord]:
+    """A job of two workers."""
+    return recorded(home)
+
+
+def running(job: tuple[JobFolder, JobRecord]) -> JobReport:
+    """Both workers run."""
+    return standing(*job, JobState.RUNNING, TaskState.RUNNING)
+
+
+async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
+    """A report, a kill, a stream of reports."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)) as played:
+        assert await ask_report(folder) == running(job)
+        await tell_kill(folder, "ann", now=True)
+        assert played.kills == [KillJob(actor="ann", now=True)]
+        played.on_kill = lambda message: None
+        seen: list[Report] = []
+        async for message in watch(folder):
+            seen.append(message)
+            played.change(running(job), final=True)
+            if message.final:
+                await played.die()
+        assert [message.final for message in seen] == [False, True]
+
+
+async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
+    """Before it comes up, and after it has ended."""
+    folder, _ = job
+    with pytest.raises(ConnectionFailed) as caught:
+        await ask_report(folder)
+    assert caught.value.gone
+    write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"})
+    folder.credentials.unlink()
+    with pytest.raises(ConnectionFailed) as caught:
+        await ask_report(folder)
+    assert caught.value.gone
+
+
+@pytest.mark.parametrize("address", ["nowhere", "tls:127.0.0.1:9"])
+async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], address: str) -> None:
+    """Or one that the credentials are not for."""
+    folder, _ = job
+    write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": address})
+    with pytest.raises(RecordError, match="do not fit together"):
+        await ask_report(folder)
+
+
+async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord]) -> None:
+    """Its socket is gone, or nobody accepts."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        pass
+    with pytest.raises(ConnectionFailed) as caught:
+        await ask_report(folder)
+    assert caught.value.gone
+
+
+async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waiting has an end; that nobody is there is not concluded from it."""
+    folder, _ = job
+    monkeypatch.setattr(master, "PATIENCE", 0.1)
+
+    class Deaf(PlayedMaster):
+        def received(self, connection: Connection, message: Message) -> None:
+            return
+
+    async with Deaf(folder, running(job)):
+        with pytest.raises(ConnectionFailed, match=r"does not answer within 0\.1 s") as caught:
+            await ask_report(folder)
+    assert not caught.value.gone
+
+
+async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
+    """It is asked again: perhaps it is ending."""
+    folder, _ = job
+
+    class Rude(PlayedMaster):
+        def received(self, connection: Connection, message: Message) -> None:
+            connection.close()
+
+    async with Rude(folder, running(job)):
+        with pytest.raises(ConnectionFailed, match="went away without an answer") as caught:
+            await ask_report(folder)
+    assert caught.value.gone
+
+
+async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
+    """Another job's credentials."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        secret = {"token": "0" * 64}
+        write_json(folder.credentials, {"am": secret, "executors": secret})
+        with pytest.raises(ProtocolError, match="token is not this job's"):
+            await ask_report(folder)
+
+
+def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
+    """What it wrote down; a newer one may have written more."""
+    folder, _ = job
+    assert whereabouts(folder) is None
+    there = {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"}
+    write_json(folder.am, {**there, "colour": "blue"})
+    assert whereabouts(folder) == Whereabouts(pid=1, host="h", attempt=1, address="unix:/x")
+    write_json(folder.am, {"pid": "one"})
+    with pytest.raises(RecordError, match=r"am\.json is not what it should be"):
+        whereabouts(folder)
+
+
+async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:
+    """The error shows nothing of them."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        write_json(folder.credentials, {"am": {"token": "hush"}})
+        with pytest.raises(RecordError) as caught:
+            await ask_report(folder)
+    assert "hush" not in str(caught.value)

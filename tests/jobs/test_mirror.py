@@ -1,0 +1,131 @@
+"""Copies of log files: the very bytes, no more room than the original, whatever ends their writer and whenever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony.errors import StorageError
+from tony.executor.log_file import LogFile
+from tony.jobs.log_names import LogName, Selection, find
+from tony.jobs.log_reader import Reader
+from tony.jobs.mirror import Mirror, complete, note_complete
+
+NAME = LogName("worker", 0, 1, 1, "out")
+
+
+def on_disk(folder: Path, name: LogName = NAME) -> bytes:
+    """Both files, older first."""
+    older = name.rotated(folder)
+    newer = folder / name.file
+    return (older.read_bytes() if older.exists() else b"") + (newer.read_bytes() if newer.exists() else b"")
+
+
+@settings(max_examples=80)
+@given(
+    writes=st.lists(st.binary(min_size=1, max_size=60) | st.just(b"line\n"), max_size=25),
+    limit=st.integers(2, 200),
+    pause=st.integers(1, 5),
+    most=st.integers(1, 70),
+    again=st.integers(1, 4),
+)
+def test_a_copy_is_its_original(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[bytes], limit: int, pause: int, most: int, again: int
+) -> None:
+    """Over rotations and restarts of its writer, also one that is behind, a copy holds what the original holds."""
+    there, here = tmp_path_factory.mktemp("there"), tmp_path_factory.mktemp("here")
+    original = LogFile(there / NAME.file, limit)
+    mirror = Mirror(here)
+    pulls = 0
+    for number, data in enumerate([*writes, b""], start=1):
+        original.write(data)
+        if number % pause and number <= len(writes):
+            continue
+        while (piece := original.read(mirror.end(NAME), most)).data:
+            mirror.write(NAME, piece.start, piece.offset, piece.data)
+            pulls += 1
+            if pulls % again == 0:
+                mirror.close()
+                mirror = Mirror(here)
+    mirror.close()
+    original.close()
+    assert on_disk(here).endswith((there / NAME.file).read_bytes() if writes else b"")
+    assert len(on_disk(here)) <= limit
+    if not (there / f"{NAME.file}.1").exists():
+        assert on_disk(here) == b"".join(writes)
+    assert find(here, Selection()) in ([], [NAME])
+
+
+def test_pieces_that_come_twice_are_kept_once(tmp_path: Path) -> None:
+    """Two sources may tell the same: only what is new is added."""
+    mirror = Mirror(tmp_path)
+    mirror.write(NAME, 0, 0, b"hello ")
+    mirror.write(NAME, 0, 0, b"hello ")
+    mirror.write(NAME, 0, 3, b"lo world")
+    mirror.write(NAME, 0, 2, b"")
+    assert on_disk(tmp_path) == b"hello world"
+    assert mirror.end(NAME) == 11
+    assert not mirror.is_rotated(NAME)
+
+
+def test_a_writer_killed_between_two_steps_is_gone_on_with(tmp_path: Path) -> None:
+    """The newer file is away, and the next one is not there yet: still everybody knows how far it is."""
+    mirror = Mirror(tmp_path)
+    mirror.write(NAME, 0, 0, b"first")
+    mirror.write(NAME, 5, 5, b"second")
+    mirror.close()
+    os.replace(tmp_path / NAME.file, NAME.rotated(tmp_path))
+    mirror = Mirror(tmp_path)
+    assert mirror.end(NAME) == 11
+    mirror.write(NAME, 11, 11, b"third")
+    assert on_disk(tmp_path) == b"secondthird"
+    mirror.close()
+    (tmp_path / f".{NAME.file}.start").write_text("no json")
+    assert Mirror(tmp_path).end(NAME) == 5  # nobody knows better: read again from there
+
+
+def test_a_reader_sees_a_rotated_copy_as_it_sees_the_original(tmp_path: Path) -> None:
+    """Lines across the place where the file was begun anew come whole."""
+    mirror = Mirror(tmp_path)
+    reader = Reader(tmp_path, NAME)
+    mirror.write(NAME, 0, 0, b"one\ntw")
+    lines = [line.data for line in reader.read()]
+    mirror.write(NAME, 6, 6, b"o\nthree\n")
+    mirror.write(NAME, 6, 14, b"four")
+    lines += [line.data for line in reader.drain()]
+    assert lines == [b"one", b"two", b"three", b"four"]
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    """A lock for each stream; it goes with whoever has it."""
+    first, second = Mirror(tmp_path), Mirror(tmp_path)
+    assert first.take(3)
+    assert first.take(3)
+    assert not second.take(3)
+    assert second.take(4)
+    first.leave(3)
+    assert second.take(3)
+    second.close()
+    assert first.take(4)
+
+
+def test_what_is_complete_is_remembered(tmp_path: Path) -> None:
+    """Stream by stream; nothing before there is a note, or if it cannot be read."""
+    assert complete(tmp_path) == frozenset()
+    note_complete(tmp_path, ["worker:0 out"])
+    note_complete(tmp_path, [])
+    note_complete(tmp_path, ["worker:0 err", "worker:1 out"])
+    assert complete(tmp_path) == {"worker:0 out", "worker:0 err", "worker:1 out"}
+    (tmp_path / ".complete").write_bytes(b"\xff\xfe")
+    assert complete(tmp_path) == frozenset()
+
+
+def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
+    """With its path and the reason."""
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(StorageError, match="logs cannot be written to: File exists"):
+        Mirror(tmp_path / "logs")

@@ -1,0 +1,171 @@
+"""Traces reach a collector, in pieces, again where it asks for that; whoever refuses is told of."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from tests.history.test_goodput import SAID, trained
+from tests.history.test_trace import spans_of, traced
+from tony.errors import ConnectionFailed, InfraError, UserError
+from tony.jobs.otlp import address, headers_of, send
+
+
+class Collector:
+    """Takes traces on a port of this machine, as one of OpenTelemetry does.
+
+    Attributes:
+        bodies: what came; headers: of each request, by names in lower case.
+        answers: status, headers and body of the next answers; then all is well.
+    """
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """One request."""
+
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                code, headers, body = collector.answers.pop(0) if collector.answers else (200, {}, b"{}")
+                if code == 200:
+                    assert self.path == "/v1/traces"
+                    collector.bodies.append(json.loads(data))
+                collector.headers.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(code)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+                """Nobody reads it."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@contextmanager
+def collector() -> Iterator[Collector]:
+    """One that listens."""
+    made = Collector()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.server.shutdown()
+        made.server.server_close()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing goes elsewhere."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def test_a_trace_arrives() -> None:
+    """With the headers that were wanted, as the protocol has it."""
+    bodies = traced(trained(), SAID)
+    with collector() as made:
+        sent = send(address(made.url), bodies, {"Authorization": "Bearer x"})
+        assert (sent.spans, sent.rejected, sent.message) == (len(spans_of(bodies)), 0, "")
+    assert made.bodies == bodies
+    assert made.headers[0]["content-type"] == "application/json"
+    assert made.headers[0]["authorization"] == "Bearer x"
+
+
+def test_one_that_is_busy_is_asked_again() -> None:
+    """After as long as it says, or longer each time."""
+    pauses: list[float] = []
+    with collector() as made:
+        made.answers = [(503, {}, b""), (429, {"Retry-After": "7"}, b""), (502, {"Retry-After": "soon"}, b"")]
+        send(address(made.url), traced(trained()), pause=pauses.append)
+        assert len(made.bodies) == 1
+    assert pauses == [0.5, 7.0, 14.0]
+
+
+def test_one_that_is_busy_for_ever() -> None:
+    """Then that is said."""
+    with collector() as made:
+        made.answers = [(503, {}, b"later\x1b[2J")] * 4
+        with pytest.raises(InfraError, match=r"refused the trace: HTTP 503, later \[2J"):
+            send(address(made.url), traced(trained()), pause=lambda seconds: None)
+
+
+def test_one_that_refuses_is_not_asked_again() -> None:
+    """What it says comes along."""
+    with collector() as made:
+        made.answers = [(401, {}, b"no such token")]
+        with pytest.raises(InfraError, match="HTTP 401, no such token"):
+            send(address(made.url), traced(trained()), pause=lambda seconds: None)
+        assert len(made.headers) == 1
+
+
+def test_nobody_is_sent_elsewhere() -> None:
+    """Headers may be keys: no other place gets them."""
+    with collector() as made, collector() as other:
+        made.answers = [(302, {"Location": f"{other.url}/v1/traces"}, b"")]
+        with pytest.raises(InfraError, match="HTTP 302"):
+            send(address(made.url), traced(trained()), {"Authorization": "Bearer x"}, pause=lambda seconds: None)
+        assert (len(made.headers), other.headers) == (1, [])
+
+
+def test_some_spans_are_not_wanted() -> None:
+    """The collector takes the others."""
+    with collector() as made:
+        made.answers = [(200, {}, b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}')]
+        sent = send(address(made.url), traced(trained()))
+        assert (sent.rejected, sent.message) == (3, "too old")
+        made.answers = [(200, {}, b"<html>")]
+        assert send(address(made.url), traced(trained())).rejected == 0
+
+
+def test_nobody_is_there() -> None:
+    """Says where nobody answers."""
+    with collector() as made:
+        url = made.url
+    with pytest.raises(ConnectionFailed, match=f"no collector answers at {url}/v1/traces"):
+        send(address(url), traced(trained()), pause=lambda seconds: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://h:4318", "http://h:4318/v1/traces"),
+        ("https://h/otel/", "https://h/otel/v1/traces"),
+        ("http://h/v1/traces", "http://h/v1/traces"),
+        ("http://h/x?key=1#y", "http://h/x/v1/traces?key=1"),
+    ],
+)
+def test_where_traces_go(text: str, expected: str) -> None:
+    """The path of the protocol is added where it is missing."""
+    assert address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["h:4318", "ftp://h", "http://", "file:///etc/passwd", "http://h:x", ""])
+def test_what_is_no_address(text: str) -> None:
+    """Is refused, with one that would do."""
+    with pytest.raises(UserError, match="http://host:4318"):
+        address(text)
+
+
+def test_headers() -> None:
+    """As every exporter reads them; wrong ones are refused without a word of what they hold."""
+    assert headers_of("") == {}
+    assert headers_of("a=b, api-key = x%20y=z") == {"a": "b", "api-key": "x y=z"}
+    for text in ("secret", "a b=secret", "a=se%0Acret", "=secret"):
+        with pytest.raises(UserError) as caught:
+            headers_of(text)
+        assert "secret" not in str(caught.value)

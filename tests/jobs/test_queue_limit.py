@@ -1,0 +1,131 @@
+"""`queue_timeout`: whoever follows a job ends it when it has waited for its master too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import pytest
+
+from tests.jobs.desk import Desk
+from tests.jobs.played_master import JOB, TWO_WORKERS, logged, recorded
+from tony import clock
+from tony.core import events as ev
+from tony.dataclass import replace
+from tony.errors import SchedulerError
+from tony.history.record import pending_report, read_summary
+from tony.jobs import facts
+from tony.jobs.following import reports
+from tony.jobs.queue_limit import QueueLimit
+from tony.model.job import JobSpec, Timeouts
+from tony.model.layout import Home, JobFolder
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+from tony.schedulers.base import Capabilities, Sight, Submitter
+from tony.schedulers.local.capabilities import CAPABILITIES
+
+LIMITED = replace(TWO_WORKERS, timeouts=Timeouts(queue=10.0))
+
+
+class Queue(Desk):
+    """A scheduler elsewhere with a full queue.
+
+    Attributes:
+        withdrawn: why the job was ended; away: how often it will not answer that; begun: events that the job's master
+            has written when its end comes.
+    """
+
+    capabilities: Capabilities = replace(CAPABILITIES, same_host=False)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.withdrawn: list[str] = []
+        self.away = 0
+        self.begun: Sequence[ev.Event] = ()
+
+    async def look(self, job_id: str) -> Sight | None:
+        if self.withdrawn:
+            return Sight(alive=False, note=self.withdrawn[0], result=JobState.KILLED)
+        return Sight(alive=True, note="Queue's AM resource limit exceeded.")
+
+    async def standing(self, job_id: str) -> str:
+        return "it is number 3 of 5 that wait in queue default"
+
+    async def withdraw(self, folder: JobFolder, reason: str) -> None:
+        if self.away:
+            self.away -= 1
+            raise SchedulerError("nobody answers")
+        self.withdrawn.append(reason)
+        if self.begun:
+            logged(folder, self.begun)
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """The scheduler of every job."""
+    queue = Queue()
+    monkeypatch.setattr(facts, "submitter_of", lambda *_: queue)
+    return queue
+
+
+async def followed(home: Home) -> list[JobReport]:
+    """All that a follower hears."""
+    async with aclosing(reports(home, JOB, lambda text: None)) as stream:
+        return [report async for report in stream]
+
+
+REASON = (
+    "no application master ran within 10 s (queue_timeout) after the submission: it is number 3 of 5 that wait in "
+    "queue default; Queue's AM resource limit exceeded"
+)
+
+
+async def test_a_job_that_waits_too_long_is_ended(home: Home, queue: Queue) -> None:
+    """It failed, as with any other limit on what a cluster takes its time for; its end says where it stood."""
+    folder, _ = recorded(home, spec=LIMITED)
+    *_, last = await followed(home)
+    assert last.failure
+    assert (last.state, last.exit_code, last.failure.cause) == (JobState.FAILED, 3, "queue-timeout")
+    assert last.failure.reason == REASON
+    assert queue.withdrawn == [REASON]
+    assert {(task.state, task.note) for task in last.tasks} == {(TaskState.STOPPED, "never started")}
+    assert read_summary(folder) == last
+    assert not folder.secret.exists()
+
+
+async def test_a_scheduler_that_is_away_is_told_when_it_is_back(home: Home, queue: Queue) -> None:
+    """The limit is not forgotten."""
+    recorded(home, spec=LIMITED, submitted=clock.wall() - 20.0)
+    queue.away = 2
+    *_, last = await followed(home)
+    assert last.failure
+    assert (last.failure.cause, len(queue.withdrawn)) == ("queue-timeout", 1)
+
+
+async def test_a_master_that_came_up_just_then_has_the_last_word(home: Home, queue: Queue) -> None:
+    """What it has written says what became of the job."""
+    recorded(home, spec=LIMITED)
+    queue.begun = [ev.AttemptStarted(attempt=1, wall=1.0, settings="x", pid=4711, host="far")]
+    *_, last = await followed(home)
+    assert last.failure
+    assert (last.state, last.failure.cause) == (JobState.KILLED, "killed")
+
+
+def test_the_limit_is_for_the_time_before_the_master(home: Home) -> None:
+    """Not for a job that has none, not before it is over, not after a master has run, not where masters run at once."""
+    folder, record = recorded(home, spec=LIMITED, submitted=clock.wall() - 100.0)
+    waiting = pending_report(folder, record)
+
+    def is_over(spec: JobSpec = LIMITED, submitter: Submitter | None = None, age: float = 100.0) -> bool:
+        told = replace(record, spec=spec, submitted=clock.wall() - age)
+        return QueueLimit(folder, told, submitter or Queue()).is_over(waiting)
+
+    assert is_over()
+    assert not is_over(TWO_WORKERS)
+    assert not is_over(submitter=Desk())
+    assert not is_over(age=1.0)
+    limit = QueueLimit(folder, record, Queue())
+    assert not limit.is_over(replace(waiting, state=JobState.QUEUED))
+    assert not limit.is_over(replace(waiting, attempt=1))
+    logged(folder, [ev.AttemptStarted(attempt=1, wall=1.0, settings="x", pid=4711, host="far")])
+    assert not is_over()

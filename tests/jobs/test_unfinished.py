@@ -1,0 +1,82 @@
+"""What a killed submission has left is told from what a living one is just making."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tony.jobs.home import prepare
+from tony.jobs.unfinished import marked, sweep
+from tony.model.layout import Home, JobFolder
+
+ONE, TWO = "local-20260131-000000-aaaaaa", "local-20260131-000000-bbbbbb"
+
+
+def half_made(home: Home, job_id: str) -> JobFolder:
+    """A job's folder without its record."""
+    folder = home.job(job_id)
+    folder.secret.mkdir(parents=True)
+    (folder.secret / "job.json").touch()
+    return folder
+
+
+def killed_in_the_midst(home: Home, job_id: str, *, with_record: bool = False) -> JobFolder:
+    """A process that fills a job's folder and is killed."""
+    child = os.fork()
+    if child == 0:
+        with marked(home, job_id):
+            folder = half_made(home, job_id)
+            if with_record:
+                folder.job.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    return home.job(job_id)
+
+
+def test_the_folder_of_a_killed_submission_is_removed(home: Home) -> None:
+    """And its mark; nothing else."""
+    prepare(home)
+    other = half_made(home, TWO)  # not marked: not ours to judge
+    folder = killed_in_the_midst(home, ONE)
+    assert folder.path.exists()
+    sweep(home)
+    assert not folder.path.exists()
+    assert other.path.exists()
+    assert os.listdir(home.submitting) == []
+
+
+def test_a_living_submission_is_left_alone(home: Home) -> None:
+    """However often others look."""
+    prepare(home)
+    with marked(home, ONE):
+        folder = half_made(home, ONE)
+        sweep(home)
+        assert (folder.secret / "job.json").exists()
+        assert os.listdir(home.submitting) == [ONE]
+    assert os.listdir(home.submitting) == []
+
+
+def test_a_job_that_is_whole_stays(home: Home) -> None:
+    """Its record is there, so it is shown, and whoever asks for it finds out how it stands."""
+    prepare(home)
+    folder = killed_in_the_midst(home, ONE, with_record=True)
+    sweep(home)
+    assert folder.job.exists()
+    assert os.listdir(home.submitting) == []
+
+
+def test_whatever_else_lies_there_is_passed_over(home: Home, tmp_path: Path) -> None:
+    """Names that are no job's are left alone; a home that lacks the folder, or cannot be written, is no trouble."""
+    prepare(home)
+    sweep(home)
+    home.submitting.mkdir()
+    for name in ("..x", "a b", ".local-20260131-000000-cccccc"):
+        (home.submitting / name).touch()
+    sweep(home)
+    assert len(os.listdir(home.submitting)) == 3
+    (tmp_path / "file").touch()
+    elsewhere = Home(tmp_path / "file")
+    sweep(elsewhere)
+    with marked(elsewhere, ONE):
+        pass

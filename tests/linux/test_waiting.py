@@ -1,0 +1,42 @@
+"""Where processes wait, as the kernel says it."""
+
+import subprocess
+import sys
+
+from tony.linux.waiting import command_of, waiting
+
+
+def test_a_process_that_sleeps_says_so() -> None:
+    """State, name and, where that is known, the place; each thread a line of its own."""
+    code = (
+        "import threading, time\n"
+        "for _ in range(30): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code + "print(1, flush=True)\ntime.sleep(600)"], stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        program.stdout.readline()
+        lines = [line for line in waiting(program.pid).splitlines() if not line.startswith(" ")]
+        program.kill()
+    assert len(lines) == 21
+    assert all(line.startswith("thread ") for line in lines[:20])
+    assert sum("sleeping" in line for line in lines) >= 15
+    assert lines[-1] == "and 11 more threads"
+
+
+def test_whoever_is_gone_has_nothing_to_say() -> None:
+    """No process, no text."""
+    assert waiting((1 << 22) + 1) == ""
+    assert command_of((1 << 22) + 1) == "[?]"
+
+
+def test_a_command_line_is_one_line() -> None:
+    """Whatever is in it."""
+    code = "print(1, flush=True)\nimport time\n\ntime.sleep(600)"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as program:
+        assert program.stdout
+        program.stdout.readline()
+        said = command_of(program.pid)
+        program.kill()
+    assert said == f"{sys.executable} -S -c print(1, flush=True) import time time.sleep(600)"

@@ -1,0 +1,320 @@
+"""The portal as pages see it: many jobs, living and ended, here and elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tests.portal import original
+from tests.portal.test_scanner import JOBS, ended
+from tony import clock
+from tony.core.events import AttemptStarted, Granted, SessionOpened
+from tony.dataclass import replace
+from tony.history.log import settings_digest
+from tony.history.record import write_summary
+from tony.model.layout import Home
+from tony.model.query import JobsPage, Query
+from tony.model.states import JobState, TaskState
+from tony.portal.locations import absences, open_location
+from tony.portal.portal import Portal
+from tony.storage.store import Store
+
+#: Seconds that anything may take on a busy machine.
+CEILING = 60.0
+
+
+@asynccontextmanager
+async def portal(home: Home, *locations: str | Path) -> AsyncIterator[Portal]:
+    """One over some locations."""
+    stores = [open_location(str(each), home, os.environ) for each in locations]
+    made = Portal(home, stores, "jobs of a test")
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(source: Portal, holds: Callable[[JobsPage], bool], query: Query = Query()) -> JobsPage:  # noqa: B008
+    """The page for which it holds, as soon as it does."""
+    async with asyncio.timeout(CEILING):
+        while not holds(page := await source.jobs(query)):
+            await asyncio.sleep(0.02)
+    return page
+
+
+def run(what: Awaitable[None]) -> None:
+    """Runs a test."""
+
+    async def main() -> None:
+        await what
+
+    asyncio.run(main())
+
+
+def test_ones_own_home(tmp_path: Path) -> None:
+    """Ended jobs are found with all that they have; what is not there is not."""
+    home = Home(tmp_path)
+
+    async def check() -> None:
+        for job in JOBS[:3]:
+            ended(home, job)
+        async with portal(home, home.path) as source:
+            await until(source, lambda page: len(page.heads) == 3 == page.total)
+            await until(source, lambda page: page.problems == ())
+            view = await source.job(JOBS[0])
+            assert view is not None
+            assert not view.live
+            assert (await view.report()).state is JobState.SUCCEEDED
+            record = await view.record()
+            assert record is not None
+            assert record.spec.name == "digits"
+            assert await source.job("nobody") is None
+            assert await source.job("../../etc") is None
+
+    run(check())
+
+
+def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
+    """It appears by itself, as its master says that it stands, and ends."""
+    home = Home(tmp_path)
+
+    async def check() -> None:
+        async with portal(home, home.path) as source:
+            await until(source, lambda page: page.problems == ())
+            folder, record = recorded(home, submitted=clock.wall())
+            began = clock.monotonic()
+            await until(source, lambda page: len(page.heads) == 1)
+            appeared = clock.monotonic() - began
+            view = await source.job(JOB)
+            assert view is not None
+            assert view.live
+            async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+                await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
+                assert (await view.report()).state is JobState.RUNNING
+            write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))
+            await until(source, lambda page: page.heads[0].state is JobState.SUCCEEDED)
+            assert appeared < CEILING
+
+    run(check())
+
+
+def test_jobs_of_others_are_not_asked(tmp_path: Path) -> None:
+    """How they stand their logs say; their masters hear nothing of us, and nothing of theirs is written."""
+    home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
+    home.path.mkdir()
+
+    async def check() -> None:
+        folder, record = recorded(other)
+        digest = settings_digest(record.spec)
+        events = [
+            AttemptStarted(attempt=1, wall=record.submitted, settings=digest),
+            SessionOpened(session=1, reason="begun"),
+            Granted(container="c-1", role="worker", host="there"),
+        ]
+        logged(folder, events)
+        before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+        async with portal(home, other.path) as source:
+            await until(source, lambda page: len(page.heads) == 1 and page.heads[0].state is JobState.STARTING)
+            view = await source.job(JOB)
+            assert view is not None
+            report = await view.report()
+            assert (report.state, report.tasks[0].host) == (JobState.STARTING, "there")
+        assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+
+    run(check())
+
+
+def test_a_record_in_a_store(tmp_path: Path) -> None:
+    """It is brought here to be looked at, its logs too."""
+    home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
+    home.path.mkdir()
+    address = f"memory://history-{uuid.uuid4()}"
+
+    async def check() -> None:
+        folder = ended(other, JOB)
+        logged(folder, [SessionOpened(session=1, reason="begun")])
+        folder.logs.mkdir(exist_ok=True)
+        (folder.logs / "worker-0.s1.t1.out").write_text("hello\n")
+        put(open_location(address, home, {}), folder.path, f"2023/11/14/{JOB}")
+        async with portal(home, address) as source:
+            await until(source, lambda page: len(page.heads) == 1)
+            view = await source.job(JOB)
+            assert view is not None
+            report = await view.report()
+            assert (report.state, report.folder.startswith(str(home.path))) == (JobState.SUCCEEDED, True)
+            assert [entry.event.kind for entry in await view.events()] == ["session-opened"]
+            (log,) = await view.logs("worker:0").files()
+            assert (await view.logs("worker:0").read(log.name, 0, 100)).data == b"hello\n"
+
+    run(check())
+
+
+def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None:
+    """A page of a job brings no more than a few small ones: what its tasks have printed may be terabytes."""
+    home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
+    home.path.mkdir()
+    address = f"memory://history-{uuid.uuid4()}"
+
+    def here() -> set[str]:
+        return {path.name for path in home.path.rglob("worker-*")}
+
+    async def check() -> None:
+        folder = ended(other, JOB)
+        folder.logs.mkdir(exist_ok=True)
+        for number in range(40):
+            (folder.logs / f"worker-{number}.s1.t1.out").write_bytes(b"x" * (1 + number))
+        for name in ("worker-1.s2.t1.out", "worker-1.s2.t1.out.1", "worker-1.s2.t1.err", "worker-10.s2.t1.out"):
+            (folder.logs / name).write_bytes(b"y" * (6 << 20))
+        put(open_location(address, home, {}), folder.path, f"2023/11/14/{JOB}")
+        async with portal(home, address) as source:
+            await until(source, lambda page: len(page.heads) == 1)
+            view = await source.job(JOB)
+            assert view is not None
+            await view.report()
+            assert here() == {f"worker-{number}.s1.t1.out" for number in range(20)}
+            files = await view.logs("worker:1").files()
+            assert [(file.name, file.size) for file in files] == [
+                ("worker-1.s1.t1.out", 2),
+                ("worker-1.s2.t1.out", 12 << 20),
+                ("worker-1.s2.t1.err", 6 << 20),
+            ]
+            assert (await view.logs("worker:39").read("worker-39.s1.t1.out", 0, 3)).data == b"xxx"
+            assert "worker-10.s2.t1.out" not in here()
+
+    run(check())
+
+
+def put(store: Store, folder: Path, path: str) -> None:
+    """Copies a record."""
+    for file in folder.rglob("*"):
+        if file.is_file() and "secret" not in file.parts:
+            store.write(f"{path}/{file.relative_to(folder)}", file)
+
+
+def test_one_of_the_original(tmp_path: Path) -> None:
+    """It has a page as any other job: report, settings, events and timeline."""
+    home = Home(tmp_path / "mine")
+    home.path.mkdir()
+    original.lay_down(tmp_path / "history/finished/2018/06/05" / original.APP, original.whole(), original.ended_name())
+    runs = "application_1528151234567_0008"
+    name = f"{runs}-{original.BEGAN}-bo.jhist.inprogress"
+    original.lay_down(tmp_path / "history/intermediate" / runs, original.whole()[:4], name)
+
+    async def check() -> None:
+        async with portal(home, tmp_path / "history") as source:
+            page = await until(source, lambda page: len(page.heads) == 2)
+            assert {head.tags for head in page.heads} == {("ads", "nightly")}
+            living = await source.job(runs)
+            assert living is not None
+            assert living.live
+            assert (await living.report()).state is JobState.RUNNING
+            view = await source.job(original.APP)
+            assert view is not None
+            assert not view.live
+            report, record = await view.report(), await view.record()
+            assert (report.name, report.state) == ("ctr <b>model", JobState.SUCCEEDED)
+            assert record is not None
+            assert record.spec.params["tony.worker.memory"] == "4g"
+            line = await view.timeline()
+            assert line is not None
+            assert {span.task for span in line.spans} == {"ps:0", "worker:0", "worker:1"}
+            assert len(await view.events()) > 10
+
+    run(check())
+
+
+def test_a_location_that_is_not_there(tmp_path: Path) -> None:
+    """It has no jobs, and the others are shown."""
+    home = Home(tmp_path)
+
+    async def check() -> None:
+        ended(home, JOBS[0])
+        async with portal(home, home.path, tmp_path / "nowhere", f"memory://{uuid.uuid4()}") as source:
+            await until(source, lambda page: len(page.heads) == 1 and page.problems == ())
+
+    run(check())
+
+
+def test_a_second_portal_reads(tmp_path: Path) -> None:
+    """Two of one user share an index; when the first one ends, the second one goes on with it."""
+    home = Home(tmp_path)
+
+    async def check() -> None:
+        ended(home, JOBS[0])
+        async with portal(home, home.path) as first:
+            await until(first, lambda page: len(page.heads) == 1)
+            async with portal(home, home.path) as second:
+                await until(second, lambda page: len(page.heads) == 1)
+                await first.close()
+                ended(home, JOBS[1])
+                await until(second, lambda page: len(page.heads) == 2)
+
+    run(check())
+
+
+def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> None:
+    """At once or one after the other: none shows what it cannot open, and each is filled."""
+    mine, theirs, both = Home(tmp_path / "mine"), Home(tmp_path / "theirs"), {JOBS[0], JOBS[1]}
+
+    async def shown(source: Portal, jobs: set[str]) -> None:
+        page = await until(source, lambda page: len(page.heads) == len(jobs) and not page.problems)
+        assert {head.job for head in page.heads} == jobs
+        for job in both:
+            assert (await source.job(job) is not None) is (job in jobs)
+
+    async def check() -> None:
+        ended(mine, JOBS[0])
+        ended(theirs, JOBS[1])
+        async with portal(mine, mine.path) as first, portal(mine, theirs.path) as second:
+            await shown(first, {JOBS[0]})
+            await shown(second, {JOBS[1]})
+        async with portal(mine, theirs.path, mine.path) as source:
+            await shown(source, both)
+        async with portal(mine, mine.path) as source:
+            await shown(source, {JOBS[0]})
+
+    run(check())
+
+
+def test_a_lost_index_is_filled_again(tmp_path: Path) -> None:
+    """In the midst of everything, too."""
+    home = Home(tmp_path)
+
+    async def check() -> None:
+        ended(home, JOBS[0])
+        async with portal(home, home.path) as source:
+            await until(source, lambda page: len(page.heads) == 1)
+            source.index.path.unlink()
+            ended(home, JOBS[1])
+            await until(source, lambda page: len(page.heads) == 2)
+
+    run(check())
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "FILE://", "local://"])
+def test_a_folder_of_this_machine(tmp_path: Path, scheme: str) -> None:
+    """However it is called, it is one in which no link is followed."""
+    assert open_location(f"{scheme}{tmp_path}", Home(tmp_path), {}).local == tmp_path
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """It may come; until then somebody may wonder."""
+    stores = [open_location(str(folder), Home(tmp_path), {}) for folder in (tmp_path, tmp_path / "typo")]
+    assert [f"there is no folder {tmp_path / 'typo'} yet; once there is, its jobs are shown"] == list(absences(stores))
+
+
+@pytest.mark.parametrize("text", ["", "hdfs://", "nothing://x", __file__])
+def test_what_is_no_location(tmp_path: Path, text: str) -> None:
+    """It is refused with what to write."""
+    from tony.errors import TonyError
+
+    with pytest.raises(TonyError):
+        open_location(text, Home(tmp_path), {})

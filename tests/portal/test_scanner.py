@@ -1,0 +1,298 @@
+"""The index follows a location: what is new, what ends, what is damaged, what goes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.played_master import TWO_WORKERS, failed, logged, recorded, succeeded
+from tests.portal import original
+from tony.core.events import Granted, SessionOpened, Started
+from tony.dataclass import replace
+from tony.errors import StorageError
+from tony.history.files import write_json
+from tony.history.record import write_summary
+from tony.model.ids import TaskId
+from tony.model.layout import Home, JobFolder
+from tony.model.query import Query
+from tony.model.states import JobState
+from tony.portal import record, scanner
+from tony.portal.index import Index
+from tony.portal.layouts import dated
+from tony.portal.scanner import Scanner
+from tony.storage.fsspec_store import FsspecStore
+from tony.storage.local_store import LocalStore
+from tony.storage.store import Item, Store
+
+JOBS = [f"local-2026010{day}-000000-0a1b2c" for day in range(1, 8)]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty home."""
+    place = Home(tmp_path / "home")
+    place.jobs.mkdir(parents=True)
+    return place
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """An empty one."""
+    made = Index(tmp_path / "index.db")
+    assert made.claim()
+    yield made
+    made.close()
+
+
+def ended(home: Home, job: str) -> JobFolder:
+    """A job that has succeeded."""
+    folder, made = recorded(home, job)
+    write_summary(folder, succeeded(folder, made))
+    return folder
+
+
+def states(index: Index) -> dict[str, str]:
+    """Last digits of the day -> how the job stands."""
+    heads = index.page(Query(most=1000)).heads
+    return {head.job[13:14]: "damaged" if head.damaged else head.state.value for head in heads}
+
+
+def test_a_home(home: Home, index: Index) -> None:
+    """Jobs that have ended, that run, that begin; what else lies there is none."""
+    ended(home, JOBS[0])
+    folder, made = recorded(home, JOBS[1], replace(TWO_WORKERS, tags=("ads",)))
+    write_summary(folder, failed(folder, made))
+    recorded(home, JOBS[2])
+    running, _ = recorded(home, JOBS[3])
+    events = [
+        SessionOpened(session=1, reason="begun"),
+        Granted(container="c", role="worker", host="h"),
+        Started(task=TaskId("worker", 0), session=1, try_=1, pid=1),
+    ]
+    logged(running, events)
+    (home.jobs / JOBS[4]).mkdir()
+    (home.jobs / "not a job").mkdir()
+    home.cache.mkdir(exist_ok=True)
+    scan = Scanner(LocalStore(home.path), index)
+    scan.full()
+    assert states(index) == {"1": "succeeded", "2": "failed", "3": "submitted", "4": "running"}
+    (head,) = index.page(Query(text="exit code 3", tag="ads", state="failed")).heads
+    assert (head.reason, head.user) == ("worker:1 failed with exit code 3 on here", "tester")
+
+
+def test_what_happens_is_seen(home: Home, index: Index) -> None:
+    """A job comes, becomes whole, runs, ends, is pinned, goes; each look reads only what may have changed."""
+    scan = Scanner(LocalStore(home.path), index)
+    scan.full()
+    (home.jobs / JOBS[0]).mkdir()
+    scan.quick()
+    assert states(index) == {}
+    folder, made = recorded(home, JOBS[0])
+    scan.quick()
+    assert states(index) == {"1": "submitted"}
+    logged(folder, [SessionOpened(session=1, reason="begun")])
+    scan.quick()
+    assert states(index) == {"1": "starting"}
+    write_summary(folder, succeeded(folder, made))
+    scan.quick()
+    assert states(index) == {"1": "succeeded"}
+    folder.job.write_text("not read again")
+    scan.full()
+    assert states(index) == {"1": "succeeded"}
+    remove(folder)
+    scan.quick()
+    assert states(index) == {}
+
+
+def remove(folder: JobFolder) -> None:
+    """A whole record."""
+    LocalStore(folder.path.parent).remove(folder.job_id)
+
+
+def test_a_pin_is_seen(home: Home, index: Index) -> None:
+    """When everything is looked at."""
+    folder = ended(home, JOBS[0])
+    scan = Scanner(LocalStore(home.path), index)
+    scan.full()
+    write_json(folder.pinned, {"actor": "ann"})
+    scan.full()
+    (head,) = index.page(Query()).heads
+    assert head.pinned
+
+
+BAD: Sequence[tuple[str, Any]] = [
+    ("is not JSON", "{"),
+    ("is not JSON", b"\xff\xfe"),
+    ("says no version", "[]"),
+    ("has version 99", '{"version": 99, "tony_version": "9"}'),
+    ("is not a job's record", '{"version": 1}'),
+    ("nested", "[" * 100_000),
+    ("larger than 16 MiB", b" " * ((16 << 20) + 1)),
+]
+
+
+@pytest.mark.parametrize(("why", "content"), BAD)
+def test_a_damaged_record_is_shown_and_stops_nobody(home: Home, index: Index, why: str, content: str | bytes) -> None:
+    """With its reason, and whose it is as far as the file system knows; mended, it is as any other."""
+    for job in JOBS[:3]:
+        ended(home, job)
+    folder = home.job(JOBS[1])
+    whole = folder.job.read_bytes()
+    folder.job.write_bytes(content if isinstance(content, bytes) else content.encode())
+    scan = Scanner(LocalStore(home.path), index)
+    scan.full()
+    assert states(index) == {"1": "succeeded", "2": "damaged", "3": "succeeded"}
+    (head,) = index.page(Query(state="damaged")).heads
+    assert why in head.damaged or why == "nested"
+    assert head.user != ""
+    folder.job.write_bytes(whole)
+    scan.full()
+    assert states(index)["2"] == "succeeded"
+
+
+def test_what_cannot_be_a_record(home: Home, index: Index) -> None:
+    """A pipe, a folder, a link in place of a file: nothing hangs, nothing is followed."""
+    for job in JOBS[:4]:
+        ended(home, job)
+        home.job(job).job.unlink()
+    os.mkfifo(home.job(JOBS[0]).job)
+    home.job(JOBS[1]).job.mkdir()
+    home.job(JOBS[2]).job.symlink_to("/etc/passwd")
+    (home.jobs / JOBS[6]).symlink_to(home.jobs / JOBS[3])
+    Scanner(LocalStore(home.path), index).full()
+    assert states(index) == {"1": "damaged", "2": "damaged", "3": "damaged", "4": "damaged"}
+    assert "root:" not in " ".join(head.damaged for head in index.page(Query()).heads)
+
+
+def test_one_that_hangs(home: Home, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said to, and the rest is shown."""
+    for job in JOBS[:6]:
+        ended(home, job)
+    free = threading.Event()
+
+    class Hanging(LocalStore):
+        def find(self, path: str) -> Item | None:
+            if JOBS[2] in path and path.endswith("job.json"):
+                free.wait()
+            return super().find(path)
+
+    monkeypatch.setattr(scanner, "LONGEST", 0.3)
+    try:
+        Scanner(Hanging(home.path), index).full()
+    finally:
+        free.set()
+    assert {day for day, state in states(index).items() if state == "damaged"} == {"3"}
+    assert len(states(index)) == 6
+
+
+def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: Index) -> None:
+    """What is known stays as it is; the scan says what is wrong."""
+    ended(home, JOBS[0])
+    recorded(home, JOBS[1])
+
+    class Away(LocalStore):
+        away = False
+
+        def _answer(self) -> None:
+            if self.away:
+                raise StorageError("nobody answers")
+
+        def list(self, path: str = "") -> Sequence[Item]:
+            self._answer()
+            return super().list(path)
+
+        def find(self, path: str) -> Item | None:
+            self._answer()
+            return super().find(path)
+
+    store = Away(home.path)
+    scan = Scanner(store, index)
+    scan.full()
+    before = states(index)
+    store.away = True
+    for look in (scan.full, scan.quick):
+        with pytest.raises(StorageError, match="nobody answers"):
+            look()
+    assert states(index) == before == {"1": "succeeded", "2": "submitted"}
+
+
+def test_folders_by_date_and_of_the_original(tmp_path: Path, index: Index) -> None:
+    """All of these may lie in one location."""
+    place = Home(tmp_path / "elsewhere")
+    root = tmp_path / "shared"
+    for number, job in enumerate(JOBS[:3]):
+        folder = ended(place, job)
+        target = root / dated(job, 1_700_000_000.0 + number * 86_400 * 40)
+        target.parent.mkdir(parents=True)
+        folder.path.rename(target)
+    apps = [f"application_1528151234567_{number:04d}" for number in range(3)]
+    original.lay_down(
+        root / "intermediate" / apps[0], original.whole(), f"{apps[0]}-{original.BEGAN}-bo.jhist.inprogress"
+    )
+    original.lay_down(root / "finished/2018/06/05" / apps[1], original.whole(), original.ended_name(app=apps[1]))
+    original.lay_down(root / "finished/2018/06/05" / apps[2], [], original.ended_name(app=apps[2]), "<x")
+    scan = Scanner(LocalStore(root), index)
+    scan.full()
+    heads = {head.job: head for head in index.page(Query()).heads}
+    assert set(heads) == {*JOBS[:3], *apps}
+    assert [heads[app].state for app in apps[:2]] == [JobState.RUNNING, JobState.SUCCEEDED]
+    assert [bool(heads[app].damaged) for app in apps] == [False, False, True]
+    assert index.entry(JOBS[1]).path == f"2023/12/24/{JOBS[1]}"  # type: ignore[union-attr]
+    new = ended(place, JOBS[5])
+    target = root / dated(JOBS[5], 1_800_000_000.0)
+    target.parent.mkdir(parents=True)
+    new.path.rename(target)
+    scan.quick()
+    assert JOBS[5] in {head.job for head in index.page(Query()).heads}
+
+
+def test_a_store_of_fsspec(tmp_path: Path, index: Index) -> None:
+    """Where folders have no times, jobs that have ended are read once."""
+    place = Home(tmp_path / "elsewhere")
+    store: Store = FsspecStore(f"memory://history-{uuid.uuid4()}")
+    for job in JOBS[:2]:
+        folder = ended(place, job)
+        for file in (folder.job, folder.summary):
+            store.write(f"2026/01/0{job[13]}/{job}/{file.name}", file)
+    scan = Scanner(store, index)
+    scan.full()
+    assert states(index) == {"1": "succeeded", "2": "succeeded"}
+    store.write(f"2026/01/01/{JOBS[0]}/job.json", b"not read again")
+    scan.full()
+    scan.quick()
+    assert states(index)["1"] == "succeeded"
+    store.remove(f"2026/01/01/{JOBS[0]}")
+    scan.full()
+    assert states(index) == {"2": "succeeded"}
+
+
+def test_one_job_in_two_locations(tmp_path: Path, index: Index) -> None:
+    """It is there once, as the one says who knows how it ended."""
+    first, second = Home(tmp_path / "a"), Home(tmp_path / "b")
+    recorded(first, JOBS[0])
+    ended(second, JOBS[0])
+    scans = [Scanner(LocalStore(each.path), index) for each in (first, second)]
+    for _ in range(2):
+        for scan in scans:
+            scan.full()
+            scan.quick()
+        assert states(index) == {"1": "succeeded"}
+    assert index.entry(JOBS[0]).place == str(second.path)  # type: ignore[union-attr]
+
+
+def test_what_it_reads_is_bounded(home: Home, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an event log only the end."""
+    running, _ = recorded(home, JOBS[0])
+    logged(
+        running,
+        [SessionOpened(session=1, reason="x" * 200_000), Started(task=TaskId("a", 0), session=1, try_=1, pid=1)],
+    )
+    monkeypatch.setattr(record, "_TAIL", 300)
+    Scanner(LocalStore(home.path), index).full()
+    assert states(index) == {"1": "running"}

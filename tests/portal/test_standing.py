@@ -1,0 +1,84 @@
+"""How a job of others stands, its log says, which is read on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.played_master import logged, recorded, succeeded
+from tony.core.events import AttemptStarted, Granted, Queued, SessionOpened
+from tony.errors import RecordError, UnknownJobError
+from tony.history.log import settings_digest
+from tony.history.record import write_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.model.states import JobState
+from tony.portal.standing import Standing
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> tuple[JobFolder, JobRecord]:
+    """One without a log."""
+    return recorded(Home(tmp_path))
+
+
+def begun(folder: JobFolder, record: JobRecord) -> None:
+    """Its application master lives, and waits for room."""
+    first = AttemptStarted(attempt=1, wall=record.submitted, settings=settings_digest(record.spec))
+    logged(folder, [first, Queued(reason="no room")])
+
+
+def test_it_follows_the_log(job: tuple[JobFolder, JobRecord]) -> None:
+    """From before there is one to the summary, as somebody says who reads all of it at once."""
+    folder, record = job
+    standing = Standing(folder)
+    assert standing.report().state is JobState.SUBMITTED
+    begun(folder, record)
+    assert standing.report().state is JobState.QUEUED
+    more = [SessionOpened(session=1, reason="begun"), Granted(container="c-1", role="worker", host="there")]
+    logged(folder, more, attempt=2, first_seq=3)
+    told, afresh = standing.report(), Standing(folder).report()
+    assert (told.state, told.tasks[0].host) == (JobState.STARTING, "there")
+    assert (told.tasks, told.session) == (afresh.tasks, afresh.session)
+    write_summary(folder, succeeded(folder, record))
+    assert standing.report().state is JobState.SUCCEEDED
+
+
+def test_it_reads_nothing_twice(job: tuple[JobFolder, JobRecord]) -> None:
+    """What was read may even be gone from the file: however large it is, each look costs what is new."""
+    folder, record = job
+    begun(folder, record)
+    standing = Standing(folder)
+    before = standing.report()
+    log = folder.events(1)
+    log.write_bytes(b"?" * log.stat().st_size)
+    assert standing.report().tasks == before.tasks
+
+
+def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]) -> None:
+    """A record may be taken away, and come back."""
+    folder, record = job
+    begun(folder, record)
+    standing = Standing(folder)
+    assert standing.report().state is JobState.QUEUED
+    folder.events(1).unlink()
+    assert standing.report().state is JobState.SUBMITTED
+    begun(folder, record)
+    assert standing.report().state is JobState.QUEUED
+    folder.events(1).unlink()
+    folder.job.unlink()
+    with pytest.raises(UnknownJobError):
+        standing.report()
+
+
+def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) -> None:
+    """Not only for who looks first."""
+    folder, record = job
+    begun(folder, record)
+    with folder.events(1).open("ab") as log:
+        log.write(b"nonsense\n")
+    standing = Standing(folder)
+    for _ in range(3):
+        with pytest.raises(RecordError):
+            standing.report()

@@ -1,0 +1,127 @@
+"""Where event files are: in working directories, and where settings say; of others only what is theirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.portal.test_boards import JOB, OTHER, write_events
+from tests.web.kept import keep
+from tony.dataclass import replace
+from tony.errors import StorageError
+from tony.history.record import read_job
+from tony.model.job import Role
+from tony.model.layout import Home, JobFolder
+from tony.model.record import JobRecord
+from tony.portal import summaries
+from tony.portal.summaries import Record, find, gather
+from tony.storage.local_store import LocalStore
+from tony.storage.store import Store
+
+
+def no_store(address: str) -> Store:
+    """No address is asked for."""
+    raise AssertionError(address)
+
+
+def job_of(folder: JobFolder) -> JobRecord:
+    """Its record."""
+    record = read_job(folder)
+    assert record is not None
+    return record
+
+
+def test_where_settings_say(tmp_path: Path) -> None:
+    """`progress_summaries` and `TB_LOG_DIR`, placeholders filled in, each place once."""
+    folder = keep(Home(tmp_path / "home"), JOB)
+    for index in range(2):
+        write_events(tmp_path / "runs" / JOB / str(index))
+    write_events(tmp_path / "logs" / "eval")
+    record = job_of(folder)
+    role = Role(
+        instances=2,
+        command="true",
+        progress_summaries=f"{tmp_path}/runs/{{job_id}}/{{index}}",
+        env={"TB_LOG_DIR": f"{tmp_path}/logs"},
+    )
+    record = replace(record, spec=replace(record.spec, roles={"worker": role}))
+    found = find(Record(folder=folder, own=True), record, no_store)
+    assert ["eval", "worker:0", "worker:1"] == sorted(file.run for file in found.files)
+    assert len(found.searched) == len(set(found.searched)) == 4
+    assert () == found.problems
+    gather({JOB: found}, tmp_path / "one")
+    shown = sorted(str(path.relative_to(tmp_path / "one").parent) for path in (tmp_path / "one").rglob("*tfevents*"))
+    assert ["eval", "worker:0", "worker:1"] == shown
+    assert all(path.is_symlink() for path in (tmp_path / "one").rglob("*tfevents*"))
+
+
+def test_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` is one's own, and of jobs of others nobody's."""
+    folder = keep(Home(tmp_path / "home"), JOB)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    write_events(tmp_path / "me" / "runs")
+    record = job_of(folder)
+    record = replace(record, spec=replace(record.spec, env={"TB_LOG_DIR": "~/runs"}))
+    assert len(find(Record(folder=folder, own=True), record, no_store).files) == 1
+    assert find(Record(folder=folder), record, no_store).searched == ("work",)
+
+
+def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied from there, only what belongs to the owner of a record that is not ours, and not without end."""
+    place = "hdfs:///user/ann/logs"
+    there = LocalStore(tmp_path / "there")
+    content = write_events(tmp_path / "there" / "train").read_bytes()
+    (tmp_path / "there" / "train" / "projector_config.pbtxt").write_text("no event file")
+    folder = keep(Home(tmp_path / "home"), JOB, env={"TB_LOG_DIR": place})
+    asked: list[str] = []
+
+    def store_of(address: str) -> Store:
+        asked.append(address)
+        return there
+
+    found = find(Record(folder=folder, own=True), job_of(folder), store_of)
+    assert ([place], ["train"], len(content)) == (asked, [file.run for file in found.files], found.size)
+    gather({JOB: found, OTHER: found}, tmp_path / "both")
+    copies = [path for path in (tmp_path / "both").rglob("*") if path.is_file()]
+    assert [content, content] == [path.read_bytes() for path in copies]
+    assert {JOB, OTHER} == {path.relative_to(tmp_path / "both").parts[0] for path in copies}
+
+    monkeypatch.setattr(summaries, "_owner", lambda record: "somebody")
+    assert () == find(Record(folder=folder), job_of(folder), store_of).files
+    monkeypatch.setattr(summaries, "_MOST_BYTES", 100)
+    with pytest.raises(StorageError, match="more is not copied"):
+        gather({JOB: found}, tmp_path / "bounded")
+
+
+def test_records_of_others(tmp_path: Path) -> None:
+    """What is not the record owner's own is not shown; what is, is copied: nobody can put a link in its place."""
+    folder = keep(Home(tmp_path / "home"), JOB, env={"TB_LOG_DIR": str(tmp_path / "secret")})
+    own = write_events(folder.work / "worker-0" / "logs")
+    write_events(tmp_path / "secret")
+    theirs = 54321
+    if os.geteuid() != 0:
+        found = find(Record(folder=folder), job_of(folder), no_store)
+        assert {os.geteuid()} == {file.owner for file in found.files}
+        return
+    for path in (folder.job, own):
+        os.chown(path, theirs, theirs)
+    found = find(Record(folder=folder, own=True), job_of(folder), no_store)
+    assert [str(own)] == [file.path for file in found.files]
+    gather({JOB: found}, tmp_path / "shown")
+    copies = list((tmp_path / "shown").rglob("*tfevents*"))
+    assert [(False, own.read_bytes())] == [(path.is_symlink(), path.read_bytes()) for path in copies]
+    own.unlink()
+    own.symlink_to(tmp_path / "secret" / own.name)
+    with pytest.raises(StorageError):
+        gather({JOB: found}, tmp_path / "swapped")
+
+
+def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said that not all was looked at."""
+    folder = keep(Home(tmp_path / "home"), JOB)
+    write_events(folder.work / "worker-0" / "logs")
+    monkeypatch.setattr(summaries, "_MOST_NAMES", 0)
+    found = find(Record(folder=folder, own=True), job_of(folder), no_store)
+    assert "not looked at" in " ".join(found.problems)

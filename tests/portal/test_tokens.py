@@ -1,0 +1,128 @@
+"""Tokens of a portal's users, and the cookies that are given for them."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony import clock
+from tony.errors import RecordError, UserError
+from tony.portal.tokens import SESSION, TokenFile
+
+
+def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
+    """Whoever brings it is its user; the file has only its digest, and is nobody else's to read."""
+    file = TokenFile(tmp_path / "portal")
+    text, entry = file.make("ann", note="laptop")
+    known = file.find(text)
+    assert known is not None
+    assert (known.user, known.token, known.until) == ("ann", entry.name, entry.until)
+    kept = tmp_path / "portal" / "tokens.json"
+    assert text not in kept.read_text()
+    assert text.rpartition("_")[2] not in kept.read_text()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+def test_wrong_tokens(tmp_path: Path) -> None:
+    """One with another secret, another name, or nothing of both is nobody's."""
+    file = TokenFile(tmp_path)
+    text, _ = file.make("ann")
+    other, _ = file.make("ben")
+    head = text[: len("tony_01234567_")]
+    for wrong in ("", "tony_", text + "x", text[:-1], head + other[len(head) :], text.upper(), "é" * 57):
+        assert file.find(wrong) is None
+
+
+@given(st.text())
+def test_no_text_breaks_it(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """Whatever is sent, it is no token and no cookie."""
+    file = TokenFile(tmp_path_factory.getbasetemp() / "hostile")
+    assert (file.find(text), file.session(text)) == (None, None)
+
+
+def test_a_running_portal_sees_what_changes(tmp_path: Path) -> None:
+    """A token that another process makes is known at once, and one that it revokes is not any more."""
+    portal, owner = TokenFile(tmp_path), TokenFile(tmp_path)
+    assert portal.find("tony_01234567_x") is None
+    text, entry = owner.make("ann")
+    assert portal.find(text) is not None
+    assert [gone.user for gone in owner.revoke(entry.name)] == ["ann"]
+    assert portal.find(text) is None
+    assert owner.revoke(entry.name) == ()
+
+
+def test_a_token_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its time it is none any more, and neither is its cookie; one without end goes on."""
+    file = TokenFile(tmp_path)
+    short, _ = file.make("ann", 60.0)
+    endless, _ = file.make("ann", None)
+    known = file.find(short)
+    assert known is not None
+    cookie, until = file.cookie(known)
+    assert until == known.until
+    assert file.session(cookie) is not None
+    later = clock.wall() + 61
+    monkeypatch.setattr(clock, "wall", lambda: later)
+    assert (file.find(short), file.session(cookie)) == (None, None)
+    assert file.find(endless) is not None
+
+
+def test_a_cookie_ends_with_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds some hours, over a restart of the portal, and only as long as its token is not revoked."""
+    file = TokenFile(tmp_path)
+    text, entry = file.make("ann", None)
+    known = file.find(text)
+    assert known is not None
+    cookie, _ = file.cookie(known)
+    again = TokenFile(tmp_path).session(cookie)
+    assert again is not None
+    assert (again.user, again.token) == ("ann", entry.name)
+    before = clock.wall()
+    monkeypatch.setattr(clock, "wall", lambda: before + SESSION + 5)
+    assert file.session(cookie) is None
+    monkeypatch.setattr(clock, "wall", lambda: before)
+    assert file.session(cookie) is not None
+    file.revoke("ann")
+    assert file.session(cookie) is None
+
+
+def test_a_forged_cookie(tmp_path: Path) -> None:
+    """One that says another user, another end or another token has a wrong signature; a portal has its own key."""
+    file, other = TokenFile(tmp_path / "a"), TokenFile(tmp_path / "b")
+    text, entry = file.make("ann", None)
+    known = file.find(text)
+    assert known is not None
+    cookie, _ = file.cookie(known)
+    user, token, until, sign = cookie.split(".")
+    for forged in (
+        f"YmVu.{token}.{until}.{sign}",
+        f"{user}.{token}.{int(until) + 1}.{sign}",
+        f"{user}.00000000.{until}.{sign}",
+        f"{user}.{token}.{until}.{'0' * 64}",
+    ):
+        assert file.session(forged) is None
+    assert other.session(cookie) is None
+    assert entry.name == token
+
+
+@pytest.mark.parametrize("user", ["", "@team", "*", "a b", "a,b", "../x", "a\x1b[31m", "x" * 300])
+def test_nobody_is_called_so(tmp_path: Path, user: str) -> None:
+    """A name that a job's list could take for a group or for everybody gets no token."""
+    with pytest.raises(UserError, match="is no user's name"):
+        TokenFile(tmp_path).make(user)
+
+
+def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
+    """The portal goes on without it; its owner is told what to do."""
+    file = TokenFile(tmp_path)
+    text, _ = file.make("ann")
+    (tmp_path / "tokens.json").write_text(json.dumps([{"name": "x"}]))
+    assert file.find(text) is None
+    with pytest.raises(RecordError, match="Remove it, and make new tokens"):
+        file.entries()

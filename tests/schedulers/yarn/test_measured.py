@@ -1,0 +1,123 @@
+"""What was measured outlives its application master: it goes to HDFS, and the next one finds it there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.core.specs import workers
+from tony.am import measured as module
+from tony.am.measured import Measurements
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import ConnectionLost
+from tony.history.metrics import open_metrics
+from tony.linux.threads import beside
+from tony.model.ids import TaskId
+from tony.model.layout import Home, JobFolder
+from tony.protocol.messages import Sample
+from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.job_files import JobFiles
+from tony.schedulers.yarn.predecessors import Predecessors
+from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs
+from tony.testing.simulation import Simulation
+
+THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
+
+
+@pytest.fixture
+def hdfs() -> Iterator[PlayedWebHdfs]:
+    """HDFS with the job's folder."""
+    with PlayedWebHdfs() as played:
+        played.files[THERE] = PlayedFile()
+        yield played
+
+
+@pytest.fixture
+def files(hdfs: PlayedWebHdfs) -> Iterator[JobFiles]:
+    """That folder, as an application master has it."""
+    opened = opened_at(hdfs.port)
+    yield opened
+    opened.close()
+
+
+def opened_at(port: int) -> JobFiles:
+    """The job's folder behind a NameNode."""
+    given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{port}"}
+    cluster = Cluster.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    return JobFiles(THERE, cluster.web_files)
+
+
+def folder(tmp_path: Path, name: str) -> JobFolder:
+    """A job's folder in some container."""
+    made = Home(tmp_path / name).job("application_1700000000000_0007")
+    made.path.mkdir(parents=True)
+    return made
+
+
+def test_from_one_master_to_the_next(
+    tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
+    monkeypatch.setattr(module, "_SAFE_EVERY", 0.0)
+    cluster = Simulation(workers(1))
+    cluster.begin()
+    cluster.run()
+    first, second = folder(tmp_path, "first"), folder(tmp_path, "second")
+
+    async def measure() -> None:
+        made = Measurements(cluster.app.state, lambda: 7.0, first.metrics, late=False)
+
+        async def keep_safe(copy: Path) -> None:
+            await beside(files.send, "metrics.db", copy, "copy")
+
+        made.keep_safe = keep_safe
+        made.came(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+        await made.write()
+        await made.finish()
+
+    asyncio.run(measure())
+    assert hdfs.files[f"{THERE}/metrics.db"].content == first.metrics.read_bytes()
+    assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
+    assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
+    Predecessors(2, files, second, lambda path: True, 30.0).bring_measured()
+    with open_metrics(second.metrics) as metrics:
+        assert metrics.latest("worker:0", "cpu") == 0.5
+
+
+def test_hdfs_that_refuses_hinders_nothing(
+    tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the writer nor the next attempt."""
+    monkeypatch.setattr(module, "_SAFE_EVERY", 0.0)
+    cluster = Simulation(workers(1))
+    cluster.begin()
+    cluster.run()
+    here = folder(tmp_path, "here")
+
+    async def measure() -> None:
+        made = Measurements(cluster.app.state, lambda: 7.0, here.metrics, late=False)
+
+        async def keep_safe(copy: Path) -> None:
+            raise ConnectionLost("nobody is there")
+
+        made.keep_safe = keep_safe
+        made.came(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+        await made.write()
+        await made.finish()
+
+    asyncio.run(measure())
+    hdfs.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 10)
+    hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
+    Predecessors(2, files, folder(tmp_path, "second"), lambda path: True, 30.0).bring_measured()
+    with open_metrics(here.metrics) as metrics:
+        assert metrics.latest("worker:0", "cpu") == 0.5
+
+
+def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: JobFiles) -> None:
+    """Then there is nothing to bring."""
+    second = folder(tmp_path, "second")
+    Predecessors(2, files, second, lambda path: True, 30.0).bring_measured()
+    assert list(second.path.iterdir()) == []

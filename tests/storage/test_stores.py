@@ -1,0 +1,166 @@
+"""Files by their paths, wherever they lie: every store does the same."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tony.errors import StorageError, TonyError, UserError
+from tony.model.layout import Home
+from tony.schedulers.cluster_store import ClusterStore
+from tony.storage.fsspec_store import FsspecStore
+from tony.storage.local_store import LocalStore
+from tony.storage.store import PIECE, Store, joined
+from tony.testing.hadoop.webhdfs import PlayedWebHdfs
+
+Make = Callable[[Path], Store]
+STORES: dict[str, Make] = {
+    "folder": LocalStore,
+    "memory": lambda _: FsspecStore(f"memory://stores-{uuid.uuid4()}/deep"),
+    "file": lambda folder: FsspecStore(f"file://{folder}"),
+}
+
+
+@pytest.fixture(params=[*STORES, "hdfs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty one."""
+    if request.param != "hdfs":
+        yield STORES[request.param](tmp_path / "there")
+        return
+    with PlayedWebHdfs() as played:
+        values = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{played.port}"}
+        properties = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
+        (tmp_path / "core-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+        monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+        made = ClusterStore("hdfs:///history", Home(tmp_path))
+        yield made
+        made.close()
+
+
+def test_nothing_is_there(store: Store) -> None:
+    """That is an answer, not an error."""
+    assert list(store.list()) == []
+    assert list(store.list("a/b")) == []
+    assert store.find("a") is None
+    assert store.read("a", 10) is None
+    assert b"".join(store.pieces("a")) == b""
+    store.remove("a")
+
+
+def test_what_is_written_is_there(store: Store, tmp_path: Path) -> None:
+    """With the folders above it; from bytes or from a file."""
+    store.write("a/b/one", b"1234567")
+    big = tmp_path / "big"
+    big.write_bytes(b"x" * (PIECE + 5))
+    store.write("a/two", big)
+    assert {(item.name, item.folder, item.size) for item in store.list("a")} == {
+        ("b", True, 0),
+        ("two", False, PIECE + 5),
+    }
+    assert store.read("a/b/one", 7) == b"1234567"
+    assert b"".join(store.pieces("a/b/one", 4)) == b"567"
+    pieces = [len(piece) for piece in store.pieces("a/two")]
+    assert (sum(pieces), max(pieces) <= PIECE) == (PIECE + 5, True)
+    found = store.find("a/two")
+    assert found is not None
+    assert (found.name, found.size, found.folder) == ("two", PIECE + 5, False)
+    assert found.changed > 1_600_000_000
+    store.write("a/b/one", b"new")
+    assert store.read("a/b/one", 7) == b"new"
+    store.remove("a/b")
+    assert [item.name for item in store.list("a")] == ["two"]
+    store.close()
+
+
+def test_what_is_larger_is_refused(store: Store) -> None:
+    """And not read."""
+    store.write("a", b"12345")
+    with pytest.raises(ValueError, match="larger than"):
+        store.read("a", 4)
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc/passwd", "a\0b", "./a"])
+def test_no_path_leads_outside(store: Store, path: str) -> None:
+    """Whatever asks for it."""
+    for ask in (
+        lambda: store.list(path),
+        lambda: store.find(path),
+        lambda: list(store.pieces(path)),
+        lambda: store.write(path, b"x"),
+        lambda: store.remove(path),
+    ):
+        with pytest.raises(StorageError):
+            ask()
+
+
+def test_links_of_a_folder_are_not_followed(tmp_path: Path) -> None:
+    """They are seen as what they are, and a pipe does not hang."""
+    store = LocalStore(tmp_path / "there")
+    store.write("a/x", b"x")
+    (tmp_path / "there" / "link").symlink_to("/etc/passwd")
+    (tmp_path / "there" / "folder").symlink_to("/etc")
+    os.mkfifo(tmp_path / "there" / "pipe")
+    assert {item.name: item.folder for item in store.list()} == {
+        "a": True,
+        "link": False,
+        "folder": False,
+        "pipe": False,
+    }
+    for name in ("link", "pipe", "a"):
+        with pytest.raises(StorageError):
+            list(store.pieces(name))
+    store.remove("folder")
+    assert Path("/etc").is_dir()
+
+
+def test_addresses_that_nobody_reads() -> None:
+    """They are refused with the reason."""
+    with pytest.raises(UserError, match="nothing://"):
+        FsspecStore("nothing://x/y")
+
+
+def test_what_a_driver_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is."""
+    store = FsspecStore(f"memory://stores-{uuid.uuid4()}")
+
+    def fail(*_: object, **__: object) -> object:
+        raise RuntimeError("no\ncredentials")
+
+    monkeypatch.setattr(store, "_files", type("Files", (), {"ls": fail, "info": fail, "open": fail, "rm": fail})())
+    for ask in (
+        lambda: store.list(),
+        lambda: store.find("a"),
+        lambda: list(store.pieces("a")),
+        lambda: store.remove("a"),
+    ):
+        with pytest.raises(TonyError, match="no credentials"):
+            ask()
+
+
+def test_paths() -> None:
+    """Empty parts are left out."""
+    assert [joined("", "a"), joined("a", "b", ""), joined()] == ["a", "a/b", ""]
+
+
+def test_nothing_outside_is_removed(tmp_path: Path) -> None:
+    """A folder of a location may have been made a link since somebody looked; the location itself stays."""
+    outside = tmp_path / "outside" / "job-1"
+    outside.mkdir(parents=True)
+    (outside / "job.json").write_text("precious")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "jobs").symlink_to(outside.parent)
+    store = LocalStore(tmp_path / "there")
+    for path in ("jobs/job-1/job.json", "jobs/job-1"):
+        with pytest.raises(StorageError, match="cannot remove"):
+            store.remove(path)
+    with pytest.raises(StorageError, match="is not removed"):
+        store.remove("")
+    assert (outside / "job.json").read_text() == "precious"
+    store.remove("jobs")
+    assert outside.exists()
+    assert [*(tmp_path / "there").iterdir()] == []

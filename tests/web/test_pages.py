@@ -1,0 +1,390 @@
+"""Pages say what there is, link only relatively, and bring nothing along that a strict policy would refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from tests.web.kept import as_peer, fetch, keep
+from tony.dataclass import replace
+from tony.history.record import read_summary, write_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.states import JobState, TaskState
+from tony.web.app import create
+from tony.web.assets import assets
+from tony.web.door import Door, Terms
+from tony.web.home_source import HomeSource
+
+JOB = "local-20260101-000000-0a1b2c"
+OTHER = "local-20260102-000000-0a1b2c"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Two runs of a job; the first failed."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    folder = keep(home, JOB, env={"EPOCHS": "3"})
+    keep(home, OTHER, env={"EPOCHS": "4"})
+    _fail(folder)
+    lines = b"".join(b"line %06d of the log\n" % number for number in range(20_000))
+    (folder.logs / "worker-0.s1.t1.out").write_bytes(lines)
+    return home
+
+
+def _fail(folder: JobFolder, **more: object) -> None:
+    report = _report(folder)
+    failure = Failure(
+        failure_class=FailureClass.USER,
+        cause="program",
+        reason="worker:0 failed with exit code 3 on node7",
+        session=1,
+        at=3.0,
+        task=str(report.tasks[0].task),
+        host="node7",
+        exit_code=3,
+        tail=("\x1b[31mno such file\x1b[0m",),
+        log="logs/worker-0.s1.t1.err",
+        others=("worker:1 was lost",),
+    )
+    ended = replace(report, state=JobState.FAILED, exit_code=1, failure=failure)
+    write_summary(folder, replace(ended, **more))  # type: ignore[arg-type]
+
+
+def _report(folder: JobFolder) -> JobReport:
+    report = read_summary(folder)
+    assert report is not None
+    return report
+
+
+@pytest.fixture(scope="module")
+def app(home: Home) -> ASGIApp:
+    """For the owner."""
+    return _app(home)
+
+
+def _app(home: Home, only: str = "") -> ASGIApp:
+    door = Door(Terms(key=b"k" * 32, owner="ann"))
+    return as_peer(create(HomeSource(home, "ann"), door, only=only), os.geteuid())
+
+
+class _Tags(HTMLParser):
+    """All tags of a page, with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    @property
+    def links(self) -> set[str]:
+        return {
+            value or ""
+            for _, attrs in self.tags
+            for name, value in attrs.items()
+            if name in ("href", "src", "data-wait", "data-more", "data-follow", "data-charts", "data-later")
+        }
+
+    @property
+    def actions(self) -> set[str]:
+        return {value or "" for _, attrs in self.tags for name, value in attrs.items() if name in ("action",)}
+
+
+def kind(path: str) -> str:
+    """What sort of page an address leads to: one of each is enough."""
+    parts = urlsplit(path)
+    names = "&".join(sorted(parse_qs(parts.query)))
+    place = re.sub(r"/(task|log)/[^/]+", r"/\1/T", parts.path)
+    return f"{place}?{names}".replace(OTHER, "J").replace(JOB, "J")
+
+
+def crawl(app: ASGIApp, prefix: str) -> dict[str, httpx.Response]:
+    """One page of each kind that can be reached from the first one, all of it below a prefix: kind -> answer."""
+    seen: dict[str, httpx.Response] = {}
+    waiting = [prefix]
+    while waiting:
+        at = waiting.pop()
+        assert urlsplit(at).path.startswith(prefix), f"{at} leads out of {prefix}"
+        below = "/" + at.removeprefix(prefix)
+        if kind(below) in seen:
+            continue
+        seen[kind(below)] = answer = fetch(app, below)
+        if answer.headers["content-type"].startswith("text/html"):
+            page = _Tags(answer.text)
+            for link in page.links | page.actions:
+                assert re.match(r"\.\.?/|#", link), f"{link} on {at} is not relative"
+            waiting += sorted(urljoin(at, link).split("#")[0] for link in page.links)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def pages(app: ASGIApp) -> dict[str, httpx.Response]:
+    """All of them, below the prefix of a proxy."""
+    return crawl(app, "/proxy/application_1_2/")
+
+
+def test_every_link_leads_somewhere(pages: dict[str, httpx.Response]) -> None:
+    """Whatever a page names is there, below the prefix under which it was reached."""
+    assert {} == {path: answer.status_code for path, answer in pages.items() if answer.status_code != 200}
+    for part in ("tasks", "metrics", "events", "advice", "settings", "files", "task/T", "log/T/out", "log/T/err"):
+        assert f"/job/J/{part}?" in pages
+    assert "/compare?a" in pages
+
+
+def test_nothing_is_inline(pages: dict[str, httpx.Response]) -> None:
+    """No style and no script stands in a page, no handler, and no address of another server."""
+    for path, answer in pages.items():
+        if not answer.headers["content-type"].startswith("text/html"):
+            continue
+        page = _Tags(answer.text)
+        for tag, attrs in page.tags:
+            assert "style" not in attrs, path
+            assert tag != "style", path
+            assert tag != "script" or attrs.get("src"), path
+            assert not [name for name in attrs if name.startswith("on")], path
+        assert "http://" not in re.sub(r"(xmlns|content)=\"[^\"]*\"", "", answer.text).replace("http://127", ""), path
+
+
+def test_a_job_alone(home: Home) -> None:
+    """Beside its own application master the job is the first page, and nothing else is there."""
+    app = _app(home, JOB)
+    seen = crawl(app, "/proxy/application_1_2/")
+    assert {200} == {answer.status_code for answer in seen.values()}
+    assert "worker:0 failed with exit code 3" in seen["/?"].text
+    assert {"/task/T?", "/log/T/out?", "/events?"} <= set(seen)
+    assert 404 == fetch(app, f"/job/{JOB}").status_code
+    assert not [path for path in seen if "compare" in path]
+
+
+def test_the_failure_comes_first(app: ASGIApp) -> None:
+    """Reason, last lines in their colours, the way to all of them; before everything else of the page."""
+    text = fetch(app, f"/job/{JOB}").text
+    assert text.index("worker:0 failed with exit code 3 on node7") < text.index("Timeline")
+    assert '<span class="f1">no such file</span>' in text
+    assert f"../job/{JOB}/log/" in text
+    assert "worker:1 was lost" in text
+
+
+def test_the_first_page_is_small(tmp_path: Path) -> None:
+    """Fifty jobs with all that the page loads: less than 150 kB, nothing of it compressed."""
+    home = Home(tmp_path)
+    folder = keep(home, "local-20260101-000000-000000")
+    for number in range(60):
+        other = keep(home, f"local-20260101-000000-{number:06x}") if number else folder
+        _fail(other, job=other.job_id, tags=("a tag", "another tag"))
+    answer = fetch(_app(home), "/")
+    tags = _Tags(answer.text).tags
+    assert 50 == sum(attrs.get("class") == "name" for _, attrs in tags)
+    loaded = {attrs.get("src") or attrs.get("href") for tag, attrs in tags if tag in ("script", "link")}
+    whole = len(answer.content) + sum(len(fetch(_app(home), urljoin("/", str(each))).content) for each in loaded)
+    assert whole < 150_000
+
+
+def test_files_of_ours_are_kept_by_browsers(app: ASGIApp) -> None:
+    """Under a name that changes with what is in them, for ever; another name is none."""
+    name = assets()["style.css"].name
+    answer = fetch(app, f"/assets/{name}")
+    assert "immutable" in answer.headers["cache-control"]
+    again = fetch(app, f"/assets/{name}", headers={"If-None-Match": answer.headers["etag"]})
+    assert (304, b"") == (again.status_code, again.content)
+    assert 404 == fetch(app, "/assets/style.css").status_code
+
+
+def test_the_charts_are_those_that_were_tried() -> None:
+    """Another version of their code may break a policy, or draw something else."""
+    assert assets().charts
+    assert b"v1.6.18" in assets()["uplot.js"].content[:300]
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        ("?at=0", "line 000000", "line 002848"),
+        ("?percent=50", "line 009999", "line 012848"),
+        ("?at=230005", "line 010000", "line 012848"),
+        ("", "line 017150", "line 019999"),
+        ("?percent=100", "line 017150", "line 019999"),
+        ("?find=LINE+015000", "line 014910", "line 017759"),
+    ],
+)
+def test_any_place_of_a_log(app: ASGIApp, query: str, first: str, last: str) -> None:
+    """Beginning, middle, end, or where a text stands: whole lines, some thousand of them."""
+    text = fetch(app, f"/job/{JOB}/log/worker:0/out{query}").text
+    shown = re.findall(r"line \d{6}", text[text.index('id="log"') :])
+    assert abs(int(first[5:]) - int(shown[0][5:])) <= 1
+    assert abs(int(last[5:]) - int(shown[-1][5:])) <= 2
+    if "find" in query:
+        assert '<mark id="hit">line 015000 of the log</mark>' in text
+
+
+def test_a_search_goes_on(app: ASGIApp) -> None:
+    """From one find to the next, and back; where there is nothing more, that is said."""
+    at = f"/job/{JOB}/log/worker:0/out"
+    text = fetch(app, f"{at}?find=00007").text
+    assert '<mark id="hit">line 000007' in text
+    on = re.search(r'href="[^"?]*([?][^"]*)">Next<', text)
+    assert on is not None
+    assert '<mark id="hit">line 000070' in fetch(app, at + on[1].replace("&amp;", "&")).text
+    assert '<mark id="hit">line 019999' in fetch(app, f"{at}?find=line&way=up").text
+    assert "Not found after this place" in fetch(app, f"{at}?find=nothing").text
+
+
+def test_following_a_log(app: ASGIApp, home: Home) -> None:
+    """Whole lines, what has no end yet apart, and where to go on; colours go on as well."""
+    file = home.job(JOB).logs / "worker-0.s1.t2.out"
+    file.write_bytes(b"one\n\x1b[32mtwo\nthr")
+    try:
+        at = f"/job/{JOB}/log/worker:0/out/more?name={file.name}&at="
+        first = fetch(app, f"{at}0").json()
+        assert ('one\n<span class="f2">two</span>\n', '<span class="f2">thr</span>', 13) == (
+            first["html"],
+            first["rest"],
+            first["at"],
+        )
+        file.write_bytes(file.read_bytes() + b"ee\n")
+        second = fetch(app, f"{at}{first['at']}&style={first['style']}").json()
+        assert ('<span class="f2">three</span>\n', "", True) == (second["html"], second["rest"], second["over"])
+    finally:
+        file.unlink()
+
+
+def test_a_log_tells_by_itself(app: ASGIApp, home: Home) -> None:
+    """As server-sent events: what there is from a place on, and that nothing more will come of a job that has ended."""
+    answer = fetch(app, f"/job/{JOB}/log/worker:0/err/follow?at={len('line of err' * 90) + 90}")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    (event,) = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+    told = json.loads(event)
+    assert ("line of err\n" * 10, True) == (told["html"], told["over"])
+
+
+def test_a_log_as_it_is(app: ASGIApp, home: Home) -> None:
+    """A download has every byte, under a name that says whose it is."""
+    answer = fetch(app, f"/job/{JOB}/log/worker:0/out/download?name=worker-0.s1.t1.out")
+    assert (home.job(JOB).logs / "worker-0.s1.t1.out").read_bytes() == answer.content
+    assert f"{JOB}.worker-0.s1.t1.out.log" in answer.headers["content-disposition"]
+
+
+def test_events_a_page_at_a_time(app: ASGIApp) -> None:
+    """The latest first; from number 0 on, all of them in order and each once."""
+    at = f"/job/{JOB}/events"
+
+    def numbers(text: str) -> list[int]:
+        return [int(each) for each in re.findall(r'<tr><td class="number">(\d+)</td>', text)]
+
+    latest = numbers(fetch(app, at).text)
+    assert latest == list(range(latest[0], latest[-1] + 1))
+    found = numbers(fetch(app, f"{at}?after=0").text)
+    while found[-1] < latest[-1]:
+        found += numbers(fetch(app, f"{at}?after={found[-1]}").text)
+    assert list(range(1, latest[-1] + 1)) == found
+
+
+def test_tasks_are_chosen_and_ordered(tmp_path: Path) -> None:
+    """250 tasks: a hundred on a page, by state, by words, by column; the address keeps it all."""
+    home = Home(tmp_path)
+    folder = keep(home)
+    states = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
+    tasks = tuple(
+        TaskReport(
+            task=f"worker:{n}",
+            role="worker",
+            index=n,
+            state=states[n % 3],
+            host=f"node{n % 7}",
+            since=float(n),
+            note="",
+        )
+        for n in range(250)
+    )
+    write_summary(folder, replace(_report(folder), tasks=tasks))
+    app = _app(home)
+
+    def shown(query: str) -> list[int]:
+        text = fetch(app, f"/job/{folder.job_id}/tasks{query}").text
+        return [int(each) for each in re.findall(r'class="name" href="[^"]*/task/worker:(\d+)"', text)]
+
+    assert list(range(100)) == shown("")
+    assert list(range(200, 250)) == shown("?from=200")
+    assert list(range(200, 250)) == shown("?from=99999")
+    assert [n for n in range(250) if n % 3 == 1] == shown("?state=failed")
+    assert [n for n in range(250) if n % 7 == 3 and n % 3 == 1] == shown("?state=failed&text=NODE3")
+    assert list(range(249, 149, -1)) == shown("?sort=since")
+    assert list(range(249, 149, -1)) == shown("?reverse=yes")
+    assert 400 == fetch(app, f"/job/{folder.job_id}/tasks?state=odd").status_code
+    assert 404 == fetch(app, f"/job/{folder.job_id}/task/worker:999").status_code
+
+
+def test_the_first_page_of_a_large_job_shows_what_matters(tmp_path: Path) -> None:
+    """What failed, then what was lost or runs, then the others, each in the order of the job file; a dozen of them."""
+    home = Home(tmp_path)
+    folder = keep(home)
+    states = {3: TaskState.RUNNING, 17: TaskState.LOST, 21: TaskState.FAILED, 30: TaskState.FAILED}
+    tasks = tuple(
+        TaskReport(task=f"worker:{n}", role="worker", index=n, state=states.get(n, TaskState.SUCCEEDED))
+        for n in range(40)
+    )
+    write_summary(folder, replace(_report(folder), tasks=tasks))
+    text = fetch(_app(home), f"/job/{folder.job_id}").text
+    table = text[text.index('<h2 id="h-tasks"') :]
+    shown = [int(each) for each in re.findall(r'class="name" href="[^"]*/task/worker:(\d+)"', table)]
+    assert [21, 30, 17, 3, 0, 1, 2, 4, 5, 6, 7, 8] == shown
+    assert "All 40 tasks" in table
+
+
+def test_a_comparison_shows_what_differs(app: ASGIApp) -> None:
+    """Values of both runs side by side; what is the same is only counted."""
+    text = fetch(app, f"/compare?a={JOB}&b={OTHER}").text
+    assert re.search(r"env.EPOCHS</bdi></th><td>&#34;3&#34; <span[^>]*>[^<]*</span></td><td>&#34;4&#34; <span", text)
+    assert "further values are the same" in text
+    assert OTHER in fetch(app, f"/compare?a={JOB}").text
+    assert 404 == fetch(app, f"/compare?a={JOB}&b=local-20200101-000000-000000").status_code
+    assert 400 == fetch(app, "/compare").status_code
+    told = fetch(app, f"/api/v1/jobs/{JOB}/compare?with={OTHER}").json()
+    assert [{"key": "env.EPOCHS", "a": ['"3"', "default"], "b": ['"4"', "default"]}] == told["settings"]
+    assert (JOB, OTHER, []) == (told["a"]["report"]["job"], told["b"]["report"]["job"], told["a"]["report"]["tasks"])
+
+
+def test_where_values_were_set(app: ASGIApp) -> None:
+    """What was set, with its place; all others on request."""
+    assert "job.toml:1" in fetch(app, f"/job/{JOB}/settings").text
+    assert "max_restarts" in fetch(app, f"/job/{JOB}/settings?all=yes").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/job/local-20200101-000000-000000", 404, "There is no such job here"),
+        ("/nothing", 404, "There is no such page"),
+        ("/?state=odd", 400, "none of"),
+        ("/?after=odd", 400, "no place in a list"),
+        (f"/job/{JOB}/events?after=x", 400, "whole number"),
+        (f"/job/{JOB}/log/worker:0/both", 404, "out and err"),
+        (f"/job/{JOB}/file?path=secret/job.json", 404, "no such file"),
+        ("/?text=" + "x" * 501, 400, "more than 500 characters"),
+    ],
+)
+def test_what_goes_wrong_is_said(app: ASGIApp, path: str, status: int, said: str) -> None:
+    """A page that says what is wrong, in words, with a way out."""
+    answer = fetch(app, path)
+    assert status == answer.status_code
+    assert said in answer.text
+    assert "<h1>" in answer.text
+    assert 'class="button"' in answer.text
+
+
+def test_an_empty_home_says_how_to_begin(tmp_path: Path) -> None:
+    """No job yet, and none that matches, are different things."""
+    app = _app(Home(tmp_path))
+    assert "tony run" in fetch(app, "/").text
+    assert "No job matches" in fetch(app, "/?text=x").text
