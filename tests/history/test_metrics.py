@@ -9,7 +9,8 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import ItemsView, Sequence
 from pathlib import Path
 from random import Random
 
@@ -243,6 +244,30 @@ def test_readers_and_a_writer_at_one_time(path: Path) -> None:
                 assert fresh.points("worker:0", "cpu").mean == (float(count),) * count
         assert metrics.points("worker:0", "cpu").at == ()  # it knew of no such task when it was opened
     writer.close()
+
+
+def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path) -> None:
+    """Else two threads were in SQLite at once, which may be the end of the process."""
+    begun, closed = threading.Event(), threading.Event()
+
+    class Slow(dict[str, list[float]]):
+        def items(self) -> ItemsView[str, list[float]]:
+            begun.set()
+            closed.wait(0.3)
+            return super().items()
+
+    writer = MetricsWriter(path, "job_1", 5.0)
+    slow = Part(task="worker:0", role="worker", width=5.0, anew=False, first=0, series=Slow(rss=flat([1.0])))
+    thread = threading.Thread(target=writer.write, args=([slow],))
+    thread.start()
+    begun.wait()
+    writer.close()
+    closed.set()
+    thread.join()
+    with open_metrics(path) as metrics:
+        assert metrics.latest("worker:0", "rss") == 1.0
+    with pytest.raises(StorageError, match="closed"):
+        writer.write([part(rss=[1.0])])
 
 
 def test_a_full_disk_is_a_storage_error(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Writes `metrics.db`, for the application master: in short transactions, and a later attempt goes on with the file.
 
-Everything here blocks, and is used by one thread at a time.
+Everything here blocks, and may be called by any thread: each waits for the one before, whose work goes on also when
+nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -44,6 +46,7 @@ class MetricsWriter:
 
     def __init__(self, path: Path, job: str, interval: float) -> None:
         self._path = path
+        self._turn = threading.RLock()
         self._series: dict[str, int] = {}
         self._tasks: dict[str, tuple[int, float]] = {}
         self.went_on = path.exists() and self._go_on(job, interval)
@@ -120,19 +123,21 @@ class MetricsWriter:
             return int(count)
 
     def copy(self, path: Path) -> None:
-        """Puts a copy of the whole file elsewhere; for between two writes.
+        """Puts a copy of the whole file elsewhere, as it is between two writes.
 
         Raises:
             StorageError: the disk refuses.
         """
         try:
-            shutil.copyfile(self._path, path)
+            with self._turn:
+                shutil.copyfile(self._path, path)
         except OSError as error:
             raise StorageError(f"cannot copy {self._path} to {path}: {error.strerror}") from error
 
     def close(self) -> None:
         """Nothing is written any more. May be called twice."""
-        self._database.close()
+        with self._turn:
+            self._database.close()
 
     # --- opening --------------------------------------------------------------------------------------------------
 
@@ -220,7 +225,8 @@ class MetricsWriter:
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         try:
-            yield
+            with self._turn:
+                yield
         except (sqlite3.Error, ValueError) as error:
             raise StorageError(f"{self._path}: {error}") from error
 
