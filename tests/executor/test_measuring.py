@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.master import Master
+from tests.executor.master import Master, wait_until
 from tony.model.metrics import series_of
 from tony.protocol import messages as msg
 
@@ -70,3 +70,24 @@ def test_a_program_tells_how_far_it_is(master: Master, guest: Start, tmp_path: P
     assert saved[0].took >= 0.05
     kinds = [type(each) for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]
     assert kinds[-1] is msg.ProgramExited
+
+
+def test_what_it_told_while_nobody_heard_comes_before_its_end(master: Master, guest: Start, tmp_path: Path) -> None:
+    """An application master that comes later may end the job with that report: nothing is heard after it."""
+    master.sample_interval = 0.1
+    of = guest(
+        (sys.executable, "-c", f"import tony\n{_WAIT}tony.progress(9, 10)\nwith tony.checkpoint(9): pass"), lease=60.0
+    )
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.Sample)
+    master.stop_listening()
+    (tmp_path / "work/end").touch()
+    wait_until(lambda: "try 1 ended" in of.log())
+    master.listen()
+    assert master.wait(msg.ProgramExited).status.ok
+    found = [each for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]
+    assert isinstance(found[-1], msg.ProgramExited)
+    assert isinstance(found[-2], msg.Sample)
+    assert found[-2].values.items() >= {("step", 9.0), ("total", 10.0)}
+    assert [each.step for each in found[-2].saved] == [9]

@@ -174,6 +174,28 @@ def test_checkpoints_wait_for_somebody_who_hears() -> None:
     asyncio.run(body())
 
 
+def test_the_last_word_waits_for_somebody_who_hears() -> None:
+    """A program that ends while nobody hears: how far it came is told afterwards, with all its checkpoints."""
+
+    async def body() -> None:
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        of = measuring(hearer, Used(), progress)
+        name = "\0" + progress.name[1:]
+        hearer.deaf = True
+        progress._socket.sendto(b"p\t300\t1000", name)
+        for step in range(150):
+            progress._socket.sendto(b"c\t%d\t1\t1" % step, name)
+            of._tell({}, 0.0)
+        await of.finish()
+        progress.close()
+        hearer.deaf = False
+        of._outbox.catch_up()
+        assert [each.values for each in hearer.heard] == [{"step": 300.0, "total": 1000.0}, {}]
+        assert hearer.saved == list(range(150))
+
+    asyncio.run(body())
+
+
 def test_what_waited_says_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are told as ages, which grow."""
     now = 100.0

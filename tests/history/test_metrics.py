@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import UserDict
 from collections.abc import ItemsView, Sequence
 from pathlib import Path
 from random import Random
@@ -250,7 +251,7 @@ def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path
     """Else two threads were in SQLite at once, which may be the end of the process."""
     begun, closed = threading.Event(), threading.Event()
 
-    class Slow(dict[str, list[float]]):
+    class Slow(UserDict[str, list[float]]):
         def items(self) -> ItemsView[str, list[float]]:
             begun.set()
             closed.wait(0.3)

@@ -126,7 +126,15 @@ class Executor:
         self._dialog = Dialog(attach, task.session)
         self._lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
         self._link = Link(
-            self._dialog, self._lease, connect, clock, self._beat, self._perform, self._readers.forget, self._renewed
+            self._dialog,
+            self._lease,
+            connect,
+            clock,
+            self._beat,
+            self._perform,
+            apart=self._readers.forget,
+            renewed=self._renewed,
+            before=self._outbox.catch_up,
         )
         self._todo: asyncio.Queue[PrepareSession | StartTry | _End] = asyncio.Queue()
         self._trial: Trial | None = None
@@ -311,7 +319,6 @@ class Executor:
         finally:
             self._trial = None
         log.info("session %d, try %d ended: %s", session, try_, status.describe())
-        self._outbox.catch_up()
         self._dialog.exited(session, try_, status, trial.ended, trial.exports)
         self._link.flush()
 
@@ -337,7 +344,6 @@ class Executor:
         return own | self._stacks.helpers if self._stacks else own
 
     def _beat(self) -> Heartbeat:
-        self._outbox.catch_up()
         trial = self._trial
         output = trial.output if trial else None
         age = None if output is None or output.last is None else max(0.0, clock.monotonic() - output.last)

@@ -95,6 +95,7 @@ class Link:
         perform: Callable[[Wish], None],
         apart: Callable[[], None] = lambda: None,
         renewed: Callable[[], None] = lambda: None,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         """Connects to nobody yet.
 
@@ -103,6 +104,7 @@ class Link:
             perform: is told what the application master wants.
             apart: is called when a conversation has ended.
             renewed: is called when the lease has been renewed.
+            before: is called before reports are sent, for what must not come after the report that all is over.
         """
         self._dialog = dialog
         self._lease = lease
@@ -112,6 +114,7 @@ class Link:
         self._perform = perform
         self._apart = apart
         self._renewed = renewed
+        self._before = before
         self._connection: Connection | None = None
         self._welcome = asyncio.Event()
         self._backoff = Backoff()
@@ -127,6 +130,7 @@ class Link:
     def flush(self) -> None:
         """Sends the reports that have not been sent."""
         if self._connection:
+            self._before()
             for report in self._dialog.unsent(self._clock.monotonic()):
                 self._connection.send(report)
 

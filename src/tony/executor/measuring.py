@@ -49,7 +49,7 @@ _MOST_SAVED = 100
 
 
 class Outbox:
-    """Samples on their way. One that finds nobody is lost, but for the checkpoints of a program that is over.
+    """Samples on their way. One that finds nobody is lost, but for the last of a program that is over.
 
     Args:
         send: hands a sample on; answers whether it could: while nobody hears us, or too slowly, it cannot.
@@ -177,19 +177,23 @@ class Measuring:
             log.exception("the last look failed: please report this")
         if self._interval() <= 0:
             return
-        self._tell({}, 0.0)
-        if self._saved:
-            self._outbox.keep(self._sample({}, 0.0))
+        values = self._tell({}, 0.0)
+        while values or self._saved:
+            self._outbox.keep(self._sample(values, 0.0))
+            del self._saved[:_MOST_SAVED]
+            values = {}
 
-    def _tell(self, values: Mapping[str, float], ago: float) -> None:
+    def _tell(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
+        """Sends a sample, and the checkpoints that wait; answers the values that found nobody."""
         values = {**values, **self._told()}
         if self._progress:
             self._saved = [*self._saved, *self._progress.saved()][-_MOST_WAITING:]
         while values or self._saved:
             if not self._outbox.send(self._sample(values, ago)):
-                return
+                return values
             del self._saved[:_MOST_SAVED]
             values = {}
+        return values
 
     def _sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
