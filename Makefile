@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-all bench fuzz check fmt docs pictures clean
+.PHONY: help env demo demo-failure test test-all coverage bench fuzz check fmt docs pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -31,6 +31,10 @@ test-all: env ## as `make test`, and the long tests too
 	@scripts/system-packages --long
 	@$(MAKE) --no-print-directory check
 	scripts/test --long
+
+coverage: env ## as `make test`, and say which lines no test ran; takes twice as long
+	@scripts/system-packages
+	scripts/test --coverage
 
 bench: env ## measure what Tony costs: a table, and bench/results.md
 	@$(bin)/python -m bench
