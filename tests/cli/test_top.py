@@ -100,6 +100,21 @@ class TestTable:
         row = rows_of(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured())[0]
         assert (row.step, row.total, row.left) == (20.0, 100.0, None)
 
+    def test_what_succeeded_did_not_stop_short(self, home: Home) -> None:
+        """Fewer steps than it said are no share of a program that succeeded, and of no task of a job that did."""
+        report = running(home)
+        over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
+        one = replace(report, tasks=(over, *report.tasks[1:]))
+        for each in (one, replace(report, state=JobState.SUCCEEDED, ended=clock.wall())):
+            rows = rows_of(each, WITH_GPUS, measured())
+            text = "\n".join(top_table(each, rows, clock.wall(), None, None))
+            assert (rows[0].step, rows[0].share) == (20.0, None)
+            assert "20/100" in text
+            assert "20%" not in text
+            assert "20 % done" not in text
+        failed = replace(report, state=JobState.FAILED, ended=clock.wall())
+        assert rows_of(failed, WITH_GPUS, measured())[0].share == 0.2
+
     def test_columns_of_which_nothing_is_known_are_left_out(self, home: Home) -> None:
         """And so are spark lines where there is no room; no line is too long."""
         report = running(home)

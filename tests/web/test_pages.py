@@ -15,6 +15,8 @@ from starlette.types import ASGIApp
 
 from tests.web.kept import as_peer, fetch, keep
 from tony.dataclass import replace
+from tony.history.marks import Progress
+from tony.history.metrics_writer import MetricsWriter
 from tony.history.record import read_summary, write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
@@ -174,6 +176,28 @@ def test_the_failure_comes_first(app: ASGIApp) -> None:
     assert '<span class="f1">no such file</span>' in text
     assert f"../job/{JOB}/log/" in text
     assert "worker:1 was lost" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "bars"),
+    [
+        (JobState.SUCCEEDED, "<strong>Step 49 of 50</strong> told last", 0),
+        (JobState.FAILED, "</strong> · step 49 of 50", 1),
+    ],
+)
+def test_how_far_it_came(tmp_path: Path, state: JobState, said: str, bars: int) -> None:
+    """A job that counts from 0 and succeeded did not stop short of its end: no bar stands at 98 %."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    report = _report(folder)
+    tasks = tuple(replace(task, state=TaskState(state.value)) for task in report.tasks)
+    write_summary(folder, replace(report, state=state, tasks=tasks))
+    writer = MetricsWriter(folder.metrics, JOB, 5.0)
+    writer.write([], [Progress(report.tasks[0].task, 1, 1, 0.0, 1.0, 49.0, 50.0, 50.0)])
+    writer.close()
+    text = fetch(_app(home), f"/job/{JOB}").text
+    assert said in text
+    assert bars == text.count("<progress") == text.count('value="0.9800"')
 
 
 def test_the_first_page_is_small(tmp_path: Path) -> None:

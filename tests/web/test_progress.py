@@ -52,6 +52,28 @@ def test_of_a_job_that_ended() -> None:
     assert (0.2, None, None) == (found.share, found.left, found.age)
 
 
+def test_what_succeeded_did_not_stop_short() -> None:
+    """Who counts from 0 tells 49 of 50 last: that is no 98 %. Who told all of it was told to the end."""
+    short, whole = told("a:0", 49, 30.0, total=50.0), told("a:1", 50, 30.0, total=50.0)
+    found = judge([short], None, succeeded={"a:0"})
+    assert found is not None
+    assert (49, 50.0, None) == (found.step, found.total, found.share)
+    found = judge([whole], None, succeeded={"a:1"})
+    assert found is not None
+    assert 1.0 == found.share
+
+
+def test_who_succeeded_is_not_the_slowest() -> None:
+    """The others are what is waited for; of one that is over nothing is left, and nothing more to be told."""
+    done, runs = told("a:0", 49, 30.0, total=50.0), told("a:1", 99, 50.0)
+    found = judge([done, runs], 55.0, succeeded={"a:0"})
+    assert found is not None
+    assert ("a:1", 0.99, 5.0) == (found.task, found.share, found.age)
+    found = judge([done], 55.0, succeeded={"a:0"})
+    assert found is not None
+    assert ("a:0", None, None, None) == (found.task, found.share, found.left, found.age)
+
+
 def test_odd_numbers() -> None:
     """Steps beyond the total, and all at one moment, break nothing."""
     found = judge([Progress("a:0", 1, 1, 5.0, 10.0, 500.0, 10.0, 100.0)], 10.0)

@@ -8,10 +8,12 @@ from enum import Enum
 from tony.cli.sparks import NOTHING, number, spark
 from tony.cli.text import age, cut, safe, table
 from tony.dataclass import dataclass
+from tony.history.marks import share_of
 from tony.jobs.measured import last
 from tony.model.job import JobSpec
 from tony.model.metrics import Unit
 from tony.model.report import JobReport, TaskReport
+from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
 from tony.units import format_duration
 
@@ -43,6 +45,7 @@ class Row:
         cpu: cores in use; limit: bytes that it may use.
         gpu: share of time in which its devices computed, on average; gpu_memory: bytes, of all of them.
         left: seconds to its last step, if it goes on as lately.
+        succeeded: it has, or the whole job.
         cpus, rsss, gpus: the same lately.
     """
 
@@ -56,6 +59,7 @@ class Row:
     step: float | None = None
     total: float | None = None
     left: float | None = None
+    succeeded: bool = False
     cpus: Sequence[float] = ()
     rsss: Sequence[float] = ()
     gpus: Sequence[float] = ()
@@ -63,7 +67,7 @@ class Row:
     @property
     def share(self) -> float | None:
         """Of its steps that are made."""
-        return None if not self.total or self.step is None else min(1.0, max(0.0, self.step / self.total))
+        return share_of(self.step, self.total, succeeded=self.succeeded)
 
 
 def series_of_top(spec: JobSpec) -> tuple[str, ...]:
@@ -99,6 +103,7 @@ def _row(task: TaskReport, found: Mapping[str, Points], limit: int, report: JobR
         step=step,
         total=total,
         left=None if report.state.ended or task.pid is None else _left(found.get("step"), total),
+        succeeded=task.state is TaskState.SUCCEEDED or report.state is JobState.SUCCEEDED,
         cpus=shown["cpu"].mean if "cpu" in shown else (),
         rsss=shown["rss"].mean if "rss" in shown else (),
         gpus=[sum(values) / len(values) for values in zip(*(points.mean for points in utils), strict=False)],

@@ -46,6 +46,18 @@ class Checkpoint:
     until: float
 
 
+def share_of(step: float | None, total: float | None, *, succeeded: bool) -> float | None:
+    """Which part of its steps is made, 0 to 1; None if that cannot be said.
+
+    A program that counts from 0 tells 49 of 50 last, and one that may stop early tells less: of what has succeeded,
+    anything but the whole does not say how far it is.
+    """
+    if step is None or not total:
+        return None
+    share = min(1.0, max(0.0, step / total))
+    return None if succeeded and share < 1.0 else share
+
+
 class Marks(Protocol):
     """Where such things are found."""
 

@@ -78,7 +78,7 @@ async def page(asked: Asked) -> Response:
         "failed_log": _failed_log(asked, report),
         "counts": counts(report.tasks),
         "tasks": _first(report.tasks),
-        "progress": await _progress(view),
+        "progress": await _progress(view, report),
         "board": values["boards"] and report.state.ended and _has_summaries(values["record"]),
         "events": events if isinstance(events, Unknown) else _latest(events),
     }
@@ -167,12 +167,12 @@ def _failed_log(asked: Asked, report: JobReport) -> str:
     return asked.links.log(report.job, failure.task, stream, {"name": name})
 
 
-async def _progress(view: JobView) -> object:
+async def _progress(view: JobView, report: JobReport) -> object:
     metrics = await known(view.metrics())
     if metrics is None or isinstance(metrics, Unknown):
         return None
     line = await view.timeline() if view.live else None
-    return await progress_of(metrics, line)
+    return await progress_of(metrics, line, report)
 
 
 def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) -> dict[str, object]:
