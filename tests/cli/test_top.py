@@ -13,10 +13,12 @@ from tests.cli.living import living
 from tests.cli.screen import Terminal, shown
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
-from tony.cli.text import width
+from tony.cli.text import clock_time, width
 from tony.cli.top import Top
 from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
 from tony.dataclass import replace
+from tony.history.metrics_file import Part
+from tony.history.metrics_writer import MetricsWriter
 from tony.history.record import write_summary
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
@@ -236,16 +238,23 @@ class TestElsewhere:
             said = tony("top", JOB, "--json").json
         assert (answer.code, answer.err) == (0, "")
         assert "worker:0  running  3    ▃▆█  3g 75%" in answer.out
-        assert said["state"] == "running"
+        assert (said["state"], said["ended"]) == ("running", None)
         assert said["tasks"][0]["task"] == "worker:0"
         assert said["tasks"][0]["left"] == 40
 
     def test_of_an_ended_job(self, tony: Tony, home: Home) -> None:
-        """How it stood in the end."""
+        """That it has ended, and when: nobody takes its last numbers for those of now."""
         folder, record = recorded(home)
-        write_summary(folder, succeeded(folder, record))
-        answer = tony("top", JOB)
-        assert answer.out.splitlines()[1] == "0 of 2 run"
+        report = succeeded(folder, record)
+        write_summary(folder, report)
+        line = tony("top", JOB).out.splitlines()[1]
+        assert line.startswith(f"ended at {clock_time(report.ended)}, ")
+        assert line.endswith(" ago")
+        assert tony("top", JOB, "--json").json["ended"] == report.ended
+        writer = MetricsWriter(folder.metrics, JOB, 5.0)
+        writer.write([Part("worker:0", "worker", 5.0, True, 0, {"cpu": (2.0, 2.5, 3.0)})])
+        writer.close()
+        assert tony("top", JOB).out.splitlines()[1].endswith(" ago; last numbers: 2.5 cores")
 
 
 def running_of(home: Home) -> JobReport:

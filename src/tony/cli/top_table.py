@@ -1,4 +1,4 @@
-"""What a job's tasks use now, and how far they are, as rows. Pure: time and size are arguments."""
+"""What a job's tasks use now, or used last, and how far they are, as rows. Pure: time and size are arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 from tony.cli.sparks import NOTHING, number, spark
-from tony.cli.text import age, cut, safe, table
+from tony.cli.text import age, clock_time, cut, safe, table
 from tony.dataclass import dataclass
 from tony.history.marks import share_of
 from tony.jobs.measured import last
@@ -153,7 +153,7 @@ def top_table(
         lines: that there is room for; None for all.
         keys: say below which keys do what.
     """
-    head = [_headline(report, now), _sums(rows)]
+    head = [_headline(report, now), _sums(report, rows, now)]
     foot = (
         [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in Sort)}, q quit"]
         if keys
@@ -186,10 +186,19 @@ def _headline(report: JobReport, now: float) -> str:
     return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
 
 
-def _sums(rows: Sequence[Row]) -> str:
-    """All tasks together; a gang is as far as the slowest of those that say how far they are."""
-    running = [row for row in rows if row.state == "running"]
-    said = [f"{len(running)} of {len(rows)} run"]
+def _sums(report: JobReport, rows: Sequence[Row], now: float) -> str:
+    """All tasks together: now, or as they were last."""
+    measured = ", ".join(_measures(rows))
+    if report.state.ended:
+        ago = "" if report.ended is None else f" at {clock_time(report.ended)}, {age(report.ended, now)} ago"
+        return f"ended{ago}{'; last numbers: ' if measured else ''}{measured}"
+    runs = f"{sum(row.state == 'running' for row in rows)} of {len(rows)} run"
+    return f"{runs}, {measured}" if measured else runs
+
+
+def _measures(rows: Sequence[Row]) -> list[str]:
+    """A gang is as far as the slowest of those that say how far they are."""
+    said: list[str] = []
     cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
     gpu = [row.gpu for row in rows if row.gpu is not None]
     if cpu:
@@ -203,7 +212,7 @@ def _sums(rows: Sequence[Row]) -> str:
         slowest = min(shares, key=lambda row: row.share or 0.0)
         left = "" if slowest.left is None else f", {format_duration(slowest.left)} left"
         said.append(f"{number(slowest.share, Unit.SHARE)} done{left}")
-    return ", ".join(said)
+    return said
 
 
 def _cells(row: Row, *, unicode: bool) -> tuple[str, ...]:

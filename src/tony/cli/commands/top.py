@@ -26,6 +26,8 @@ from tony.model.codec import Json
 def command(job: str, sort: str, once: bool, as_json: bool) -> None:
     """Show what JOB's tasks use now, and how far they are; on a terminal until the job has ended.
 
+    Of a job that has ended it shows what was measured last.
+
     Keys: c, m, g, p, t, s sort by processors, memory, GPUs, progress, task, state; q quits, and so does Ctrl-C. The job
     goes on.
     """
@@ -48,7 +50,8 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
     found = asyncio.run(measured(home.job(name), tasks, series, points_of(tasks), live=live))
     rows = rows_of(report, record.spec, found)
     if as_json:
-        print_json({"job": name, "state": report.state.value, "tasks": [_plain(row) for row in ordered(rows, order)]})
+        plain = [_plain(row) for row in ordered(rows, order)]
+        print_json({"job": name, "state": report.state.value, "ended": report.ended, "tasks": plain})
         return
     say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, unicode=knows_unicode(sys.stdout)))
 
