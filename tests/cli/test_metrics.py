@@ -162,10 +162,48 @@ def test_the_newest_step(least: tuple[float, ...], most: tuple[float, ...], newe
     assert task_table([points], None, unicode=True)[1].split()[2] == newest
 
 
-def test_a_series_that_is_not_there(tony: Tony, ended: JobFolder) -> None:
-    """It names those that are."""
-    answer = tony("metrics", JOB, "--series", "cpus")
-    assert answer.err == "tony: there is no series 'cpus'; there are: cpu, rss, threads\n"
+@pytest.mark.parametrize("how", [(), ("--csv",), ("--json",)])
+def test_a_series_that_is_not_there(tony: Tony, ended: JobFolder, how: tuple[str, ...]) -> None:
+    """That is a mistake: it names those that are there. Of several the others are shown."""
+    answer = tony("metrics", JOB, "--series", "cpus,gpu*.util", *how)
+    said = f"job {JOB} has no series 'cpus', 'gpu*.util'; it has cpu, rss, threads"
+    assert (answer.code, answer.err) == (2, f"tony: {said}\n")
+    if "--json" in how:
+        assert answer.json["error"]["message"] == said
+    else:
+        assert answer.out == ""
+    answer = tony("metrics", JOB, "--series", "cpus,rss", *how)
+    assert (answer.code, answer.err) == (0, f"tony: job {JOB} has no series 'cpus'; it has cpu, rss, threads\n")
+    assert "rss" in answer.out
+
+
+def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
+    """It is there, but not of the task that was named."""
+    writer = MetricsWriter(ended.metrics, JOB, 5.0)
+    writer.write([Part("worker:1", "worker", 5.0, False, 0, {"files": (1.0, 1.0, 1.0)})])
+    writer.close()
+    assert tony("metrics", JOB, "--series", "files", "--task", "worker:1").code == 0
+    answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0")
+    assert (answer.code, answer.out) == (2, "")
+    assert "none of these series was measured of worker:0; what was: tony metrics " in answer.err
+    assert tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--json").json["error"]["exit_code"] == 2
+
+
+def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:
+    """What is too new to be written down is there, and named."""
+    folder, report = running(home)
+    measure(folder)
+    with living(folder, report) as beside:
+        beside.master.measured = [newest("worker:1", "step", 20.0)]
+        answer = tony("metrics", JOB, "--series", "step")
+        assert (answer.code, answer.err) == (0, "")
+        answer = tony("metrics", JOB, "--series", "steps")
+        assert (answer.code, answer.err) == (
+            2,
+            f"tony: job {JOB} has no series 'steps'; it has cpu, rss, threads, step\n",
+        )
+        answer = tony("metrics", JOB, "--series", "step", "--task", "worker:0")
+        assert (answer.code, "of worker:0 yet; what was" in answer.err) == (0, True)
 
 
 def test_sparks() -> None:

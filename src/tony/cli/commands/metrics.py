@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
@@ -14,11 +14,11 @@ from tony.cli.output import print_json, say_all, warn
 from tony.cli.sparks import unit_of
 from tony.cli.standing import record_here
 from tony.cli.text import columns_of, knows_unicode
-from tony.errors import InfraError
+from tony.errors import InfraError, UserError
 from tony.history.metrics import Peak, RolePoints, open_metrics
 from tony.history.record import record_of
 from tony.jobs.log_names import named_tasks
-from tony.jobs.measured import accepted, measured, ordered, takes
+from tony.jobs.measured import accepted, measured, newest, ordered, takes
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Points
@@ -52,27 +52,25 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     every = tuple(map(str, record.spec.task_ids))
     selected = named_tasks(name, record.spec.task_ids, tasks)
     mine = [task for task in every if selected is None or task in selected]
-    wanted = tuple(filter(None, (series or "").split(","))) or (("*",) if as_csv or as_json else _USUAL)
+    named = tuple(filter(None, (series or "").split(",")))
+    wanted = named or (("*",) if as_csv or as_json else _USUAL)
     live = not home.job(name).summary.exists()
     if live:
         _bring(home.job(name))
+    _check(home.job(name), every, named, live=live)
     unicode = knows_unicode(sys.stdout)
     if not (as_csv or as_json) and selected is None and len(every) > _FEW:
         lines = _roles(home.job(name), wanted, unicode=unicode)
         if len(lines) > 1:
             say_all(lines)
             return
-    if as_csv:
-        found = _print_csv(home.job(name), mine, wanted, points, live=live)
-    else:
-        measures = asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
-        found = bool(measures)
-        if as_json:
-            print_json([{"unit": unit_of(each.series).value, **_plain(each)} for each in measures])
-        elif found:
-            say_all(task_table(measures, columns_of(), unicode=unicode))
-    if not found:
-        _say_why(home.job(name), record.spec.metrics_interval, series, live=live)
+    measures = [] if as_csv else asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
+    if not (_print_csv(home.job(name), mine, wanted, points, live=live) if as_csv else measures):
+        _say_why(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
+    if as_json and not as_csv:
+        print_json([{"unit": unit_of(each.series).value, **_plain(each)} for each in measures])
+    elif measures:
+        say_all(task_table(measures, columns_of(), unicode=unicode))
 
 
 def _plain(points: Points) -> Mapping[str, Json]:
@@ -118,12 +116,45 @@ def _roles(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list
         return role_table(each(), columns_of(), unicode=unicode)
 
 
-def _say_why(folder: JobFolder, interval: float, series: str | None, *, live: bool) -> None:
-    """Why there is nothing to show."""
+def _check(folder: JobFolder, tasks: Sequence[str], named: Sequence[str], *, live: bool) -> None:
+    """Says which of the named series nobody has, if anything was measured at all.
+
+    Raises:
+        UserError: there is none of them.
+    """
+    with open_metrics(folder.metrics) as metrics:
+        there = set(metrics.series())
+
+    def lacking() -> list[str]:
+        return [each for each in named if not any(takes((each,), name) for name in there)]
+
+    if lacking() and live:  # something may be too new to be written down
+        there |= {points.series for points in asyncio.run(newest(folder, tasks, (), 1))}
+    if not there or not (missing := lacking()):
+        return
+    said = f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(ordered(there))}"
+    if len(missing) == len(named):
+        raise UserError(said)
+    warn(said)
+
+
+def _say_why(folder: JobFolder, interval: float, whose: str, *, live: bool) -> None:
+    """Why there is nothing to show.
+
+    Args:
+        whose: the tasks that were named, if series were named as well.
+
+    Raises:
+        UserError: others have what these have not, and never will.
+    """
     with open_metrics(folder.metrics) as metrics:
         there, problem = metrics.series(), metrics.problem
-    if series and there:
-        warn(f"there is no series {series!r}; there are: {', '.join(there)}")
+    if whose and there:
+        yet, all_of_it = " yet" if live else "", f"tony metrics {folder.job_id} --series '*'"
+        said = f"none of these series was measured of {whose}{yet}; what was: {all_of_it}"
+        if not live:
+            raise UserError(said)
+        warn(said)
     elif not interval:
         warn("nothing was measured: metrics_interval is 0s")
     else:
