@@ -92,6 +92,33 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
     await until(lambda: read(folder, OUT) == b"late")
 
 
+async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor for what lies beside the record, wherever that is; what fails there is said."""
+    folder, record, scheduler = played
+    monkeypatch.setattr(far_module, "_PATIENCE", 0.01)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    go, came = asyncio.Event(), asyncio.Event()
+
+    async def hangs(task: str) -> None:
+        await go.wait()
+        came.set()
+
+    far = Far(home, folder, first=hangs)
+    async with asyncio.timeout(60):
+        assert "look again" in await far.bring("worker:0")
+        assert "look again" in await far.bring("worker:0")
+        assert scheduler.asked == []
+        go.set()
+        await came.wait()
+
+    async def refuses(task: str) -> None:
+        raise StorageError("the store\nrefuses")
+
+    monkeypatch.setattr(far_module, "_PATIENCE", 60.0)
+    assert await Far(home, folder, first=refuses).bring("worker:0") == "the store refuses"
+
+
 async def test_output_of_a_running_job(home: Home, played: Played) -> None:
     """Its application master is asked each time."""
     folder, record, _ = played

@@ -69,50 +69,50 @@ class Far:
         Returns:
             What is missing, and why; empty if nothing is.
         """
-        try:
-            if self._first is not None:
-                await self._first(task)
-            found = await self._find()
-        except TonyError as error:
-            return " ".join(str(error).split())
-        if found is None:
-            return ""
-        record, submitter = found
-        if record.tony_version == ORIGINAL:
-            return f"the original TonY left it to YARN: yarn logs -applicationId {record.job_id}"
-        if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
-            return ""
         one = self._brought.setdefault(task, _Brought())
         pause = _AGAIN if one.ended else _FRESH
         if one.work is None and clock.monotonic() - one.at >= pause:
             one.began = clock.monotonic()
-            one.work = asyncio.get_running_loop().create_task(self._bring(one, task, record, submitter))
+            one.work = asyncio.get_running_loop().create_task(self._bring(one, task))
             _WORK.add(one.work)
             one.work.add_done_callback(_WORK.discard)
         if one.work is not None:
             await asyncio.wait([one.work], timeout=max(0.0, one.began + _PATIENCE - clock.monotonic()))
         return "It is being brought here from the cluster; look again in a moment." if one.work else one.note
 
-    async def _bring(self, one: _Brought, task: str, record: JobRecord, submitter: Submitter) -> str:
+    async def _bring(self, one: _Brought, task: str) -> str:
         notes: list[str] = []
         one.ended = self._folder.summary.exists()
-        selection = Selection(tasks=frozenset({task}))
         try:
-            async with self._slots:
-                if self._owner is None:
-                    await remote_logs.bring(self._home, record, selection, notes.append)
-                elif not one.ended:
-                    notes.append(
-                        "the job runs: what it prints is shown by its own pages, and by `tony logs` of its user"
-                    )
-                else:
-                    owner = await self._owner()
-                    await remote_logs.bring_ended(self._folder, record, submitter, selection, notes.append, owner)
+            if self._first is not None:
+                await self._first(task)
+            found = await self._find()
+            if found is not None:
+                await self._bring_far(*found, task, notes.append, ended=one.ended)
         except (TonyError, OSError) as error:
             notes.append(" ".join(str(error).split()))
         finally:
             one.note, one.at, one.work = "; ".join(dict.fromkeys(notes)), clock.monotonic(), None
         return one.note
+
+    async def _bring_far(
+        self, record: JobRecord, submitter: Submitter, task: str, note: Callable[[str], None], *, ended: bool
+    ) -> None:
+        """From where the job ran."""
+        if record.tony_version == ORIGINAL:
+            note(f"the original TonY left it to YARN: yarn logs -applicationId {record.job_id}")
+            return
+        if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
+            return
+        selection = Selection(tasks=frozenset({task}))
+        async with self._slots:
+            if self._owner is None:
+                await remote_logs.bring(self._home, record, selection, note)
+            elif not ended:
+                note("the job runs: what it prints is shown by its own pages, and by `tony logs` of its user")
+            else:
+                owner = await self._owner()
+                await remote_logs.bring_ended(self._folder, record, submitter, selection, note, owner)
 
     async def refresh(self) -> None:
         """Brings what the running job has logged and measured, if that was not just done; in our own home alone."""
