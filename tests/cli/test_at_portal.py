@@ -7,18 +7,25 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.jobs.played_master import logged, recorded, succeeded
 from tests.jobs.test_remote_logs import Far, FarScheduler
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.cli.main import main
+from tony.core.events import Judged, SessionOpened, Snapshot
+from tony.dataclass import replace
 from tony.errors import SchedulerError, UserError
-from tony.jobs.portal_client import address_of, is_private
+from tony.history.record import write_summary
+from tony.history.sessions import TELLING
+from tony.jobs.portal_client import Portal, address_of, is_private
 from tony.model.ids import TaskId
 from tony.model.layout import Home
+from tony.model.report import Restarts
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
@@ -85,6 +92,36 @@ def test_list_status_and_logs(portal: str, capfdbinary: pytest.CaptureFixture[by
         0,
         {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "line": "line of err"},
     )
+
+
+def test_restarts_are_told(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same lines as where the job's record lies, of the events that tell it and of no others."""
+    home = Home(tmp_path / "there")
+    folder, record = recorded(home)
+    reasons = ("go", "worker:1 was lost", "ann asked for it")
+    opened = [SessionOpened(session=number, reason=reason) for number, reason in enumerate(reasons, start=1)]
+    alone = Judged(task=TaskId("worker", 0), failure="it failed", decision="retry", reason="only worker:0: budget left")
+    logged(folder, [opened[0], alone, Snapshot(digest="session-opened"), *opened[1:]])
+    restarts = Restarts(charged=2, most=5, free=1)
+    write_summary(folder, replace(succeeded(folder, record), session=3, restarts=restarts))
+    with served(create(HomeSource(home, "ann"), Door(Terms(key=b"k" * 32, owner="ann")))) as port:
+        address = f"http://127.0.0.1:{port}"
+        code, out, _ = tony(capfdbinary, "status", "--portal", address, JOB)
+        with closing(Portal(address)) as portal:
+            kinds = [event.kind for event in portal.events(JOB, TELLING)]
+    assert kinds == ["session-opened", "judged", "session-opened", "session-opened"]
+    assert code == 0
+    lines = out.splitlines()
+    start = lines.index("restarted 3 times:") + 1
+    assert lines[start : start + 3] == [
+        "  session 1, worker:0 alone: it failed (budget left)",
+        "  session 2: worker:1 was lost",
+        "  session 3: ann asked for it",
+    ]
+    monkeypatch.setenv("TONY_HOME", str(home.path))
+    assert tony(capfdbinary, "status", JOB)[1] == out
 
 
 def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.jobs.played_master import logged, recorded
 from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.history.log import segments
-from tony.history.sessions import lone_restarts, session_reasons
+from tony.history.sessions import TELLING, lone_restarts, session_reasons, session_sizes
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 
@@ -35,3 +35,13 @@ def test_lone_restarts(tmp_path: Path) -> None:
     gang = Judged(task=TaskId("worker", 0), failure="it failed", decision="restart", reason="why")
     logged(folder, [opened[0], first, gang, opened[1], second])
     assert lone_restarts(folder) == [(1, first), (2, second)]
+
+
+def test_of_what_somebody_else_told() -> None:
+    """Without a log, of events that were asked for elsewhere: the same."""
+    first = Judged(task=TaskId("worker", 0), failure="it failed", decision="retry", reason="why")
+    told = [SessionOpened(session=1, reason="go"), first, SessionOpened(session=2, reason="it failed")]
+    assert all(isinstance(event, TELLING) for event in told)
+    assert session_reasons(told) == {1: "go", 2: "it failed"}
+    assert lone_restarts(told) == [(1, first)]
+    assert session_sizes(told) == {}

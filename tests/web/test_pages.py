@@ -314,6 +314,24 @@ def test_events_a_page_at_a_time(app: ASGIApp) -> None:
     assert list(range(1, latest[-1] + 1)) == found
 
 
+def test_events_of_some_kinds(app: ASGIApp) -> None:
+    """They are those that a look at all of them finds, however few are taken at a time."""
+    at = f"/api/v1/jobs/{JOB}/events"
+    everything = fetch(app, f"{at}?most=5000").json()["events"]
+    wanted = ("session-opened", "registered")
+    expected = [each for each in everything if each["event"] in wanted]
+    assert 2 < len(expected) < len(everything)
+    found: list[object] = []
+    after = 0
+    while page := fetch(app, f"{at}?kind=registered,session-opened&most=2&after={after}").json()["events"]:
+        found += page
+        after = page[-1]["seq"]
+    assert expected == found
+    last = fetch(app, f"{at}?kind=registered,session-opened&after=-{len(everything)}").json()["events"]
+    assert expected == last
+    assert [] == fetch(app, f"{at}?kind=register").json()["events"]
+
+
 def test_tasks_are_chosen_and_ordered(tmp_path: Path) -> None:
     """250 tasks: a hundred on a page, by state, by words, by column; the address keeps it all."""
     home = Home(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.cli.text import age, clock_time, safe, table
@@ -13,6 +14,9 @@ from tony.model.layout import JobFolder
 from tony.model.report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
+
+if TYPE_CHECKING:
+    from tony.history.sessions import Told
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid.
@@ -49,24 +53,24 @@ def status_page(
     return lines
 
 
-def further_sessions(folder: JobFolder, report: JobReport) -> dict[int, str]:
+def further_sessions(told: Told, report: JobReport) -> dict[int, str]:
     """Session -> why it began, for every session but the first; nothing is read for a job that has no other."""
     if report.session < 2:
         return {}
     from tony.core.gathered import sizes_text
     from tony.history.sessions import session_reasons, session_sizes
 
-    reasons = session_reasons(folder)
+    reasons = session_reasons(told)
     if report.session_reason:  # who was asked knows it, wherever the log is
         reasons[report.session] = report.session_reason
     found = {number: reasons.get(number, "no reason is known") for number in range(2, report.session + 1)}
     if not report.sizes:
         return found
-    sizes = {number: sizes_text(said.tasks, said.absent) for number, said in session_sizes(folder).items()}
+    sizes = {number: sizes_text(said.tasks, said.absent) for number, said in session_sizes(told).items()}
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 
-def lone_restarts(folder: JobFolder, report: JobReport) -> list[tuple[int, str]]:
+def lone_restarts(told: Told, report: JobReport) -> list[tuple[int, str]]:
     """Session, and which task started again alone in it, and why; nothing is read for a job in which nothing did."""
     if report.restarts is None:
         return []
@@ -74,7 +78,7 @@ def lone_restarts(folder: JobFolder, report: JobReport) -> list[tuple[int, str]]
 
     return [
         (session, f"{said.task} alone: {said.failure} ({said.reason.removeprefix(f'only {said.task}: ')})")
-        for session, said in sessions.lone_restarts(folder)
+        for session, said in sessions.lone_restarts(told)
         if session <= report.session
     ]
 

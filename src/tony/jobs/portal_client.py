@@ -6,14 +6,16 @@ given for and to no other, and never where others could read it on the way, unle
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, field
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
 from tony.history.files import read_json, write_json
@@ -29,6 +31,8 @@ T = TypeVar("T")
 _PATIENCE = 30.0
 #: Bytes of an answer: a report of 10,000 tasks has some four million.
 _LONGEST = 256 << 20
+#: Events that are asked for at one time.
+_EVENTS = 5000
 #: What a portal's API begins with.
 _API = "api/v1"
 
@@ -58,6 +62,15 @@ class RemoteLog:
     try_: int
     stream: str
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EventLine:
+    """What counts of an event as a portal tells it."""
+
+    seq: int
+    event: str
+    data: Json
 
 
 def address_of(text: str) -> str:
@@ -202,6 +215,19 @@ class Portal:
         """How a job stands, with its tasks or without. Raises as `get`."""
         words = {} if tasks else {"tasks": "no"}
         return self._read(JobReport, self.get(f"jobs/{quote(job, safe='')}", words))
+
+    def events(self, job: str, kinds: Sequence[type[Event]]) -> Iterator[Event]:
+        """What happened to a job, of some kinds, in order; what makes no sense is left out. Raises as `get`."""
+        words = {"kind": ",".join(kind.kind for kind in kinds), "most": str(_EVENTS)}
+        after, full = 0, True
+        while full:
+            page = self.get(f"jobs/{quote(job, safe='')}/events", {**words, "after": str(after)})
+            lines = self._read(tuple[_EventLine, ...], page.get("events"))
+            for line in lines:
+                with contextlib.suppress(DecodeError, KeyError):
+                    yield from_plain(EVENTS[line.event], line.data, ignore_unknown=True)
+            full = len(lines) == _EVENTS and lines[-1].seq > after
+            after = lines[-1].seq if lines else after
 
     def advice(self, job: str) -> Mapping[str, Json]:
         """What the portal says could be better about a job. Raises as `get`."""

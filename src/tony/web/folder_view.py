@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -107,10 +107,10 @@ class FolderView:
             self._record = await beside(read_job, self._folder)
         return self._record
 
-    async def events(self, after: int = 0, most: int = 500) -> Sequence[Entry]:
+    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[Entry]:
         """As `JobView`."""
         await self._refresh()
-        return await beside(_events, self._folder, after, most)
+        return await beside(_events, self._folder, after, most, kinds)
 
     async def timeline(self) -> Timeline | None:
         """As `JobView`."""
@@ -272,12 +272,13 @@ def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, Ledger
         return line, ledger(line, marks)
 
 
-def _events(folder: JobFolder, after: int, most: int) -> list[Entry]:
+def _events(folder: JobFolder, after: int, most: int, kinds: Set[str]) -> list[Entry]:
     """Numbers are dense over all segments: what is not wanted is only counted."""
     found: list[Entry] = []
     segments = log.segments(folder.path)
+    words = [kind.encode() for kind in kinds]
     if after < 0:
-        return _latest(segments, -after)[:most]
+        return [entry for entry in _latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
     number = 0
     for attempt, path in enumerate(segments, start=1):
         with log.opened(path) as file:
@@ -285,8 +286,11 @@ def _events(folder: JobFolder, after: int, most: int) -> list[Entry]:
             place = 1
             while log.is_whole(f"{path}:{place + 1}", line := file.readline(log.LONGEST_LINE)):
                 number, place = number + 1, place + 1
-                if number > after:
-                    found.append(log.decode_entry(f"{path}:{place}", line, attempt))
+                if number > after and (not words or any(word in line for word in words)):
+                    entry = log.decode_entry(f"{path}:{place}", line, attempt)
+                    if kinds and entry.event.kind not in kinds:
+                        continue
+                    found.append(entry)
                     if len(found) >= most:
                         return found
     return found

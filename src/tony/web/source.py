@@ -6,7 +6,7 @@ None or empty, and a part that cannot be read raises `TonyError`: that part of a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from typing import Protocol
 
 from tony.dataclass import dataclass
@@ -147,11 +147,12 @@ class JobView(Protocol):
     async def record(self) -> JobRecord | None:
         """Who submitted what, without secrets; None if that was not kept."""
 
-    async def events(self, after: int = 0, most: int = 500) -> Sequence[Entry]:
+    async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[Entry]:
         """What happened, in order: those of numbers (`Entry.seq`) above `after`, at most `most`.
 
         Args:
             after: negative: begin so many before the last one.
+            kinds: of events (`Event.kind`); none for all.
         """
 
     async def timeline(self) -> Timeline | None:

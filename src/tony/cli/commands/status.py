@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +17,11 @@ from tony.cli.text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.layout import Home
 from tony.model.report import JobReport
+
+if TYPE_CHECKING:
+    from tony.core.events import Event
+    from tony.history.sessions import Told
+    from tony.jobs.portal_client import Portal
 
 
 @click.command("status")
@@ -29,10 +36,11 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     if portal is not None:
         with asked(portal) as there:
             report = there.report(there.resolve(job))
+            told = () if as_json else _told_of_restarts(there, report)
         if as_json:
             print_json(report)
         else:
-            say_all(status_page(report, columns_of()))
+            _show(report, told)
         return
     home, name = job_id(job)
     try:
@@ -48,7 +56,23 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
         if not report.state.ended and lacks_restarts(report, alone):
             with contextlib.suppress(InfraError):
                 alone = lone_restarts(record_here(home, name), report)
-        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report), alone))
+        _show(report, home.job(name), alone)
+
+
+def _told_of_restarts(there: Portal, report: JobReport) -> Sequence[Event]:
+    """What a portal can tell of them; of a job without any it is not asked."""
+    from tony.history.sessions import TELLING
+
+    if report.session > 1 or report.restarts is not None:
+        with contextlib.suppress(InfraError):
+            return [*there.events(report.job, TELLING)]
+    return ()
+
+
+def _show(report: JobReport, told: Told, alone: Sequence[tuple[int, str]] | None = None) -> None:
+    if alone is None:
+        alone = lone_restarts(told, report)
+    say_all(status_page(report, columns_of(), further_sessions(told, report), alone))
 
 
 def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:
@@ -58,9 +82,7 @@ def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bo
     from tony.jobs.last_known import last_known, with_way_out
 
     if shown:
-        report = asyncio.run(last_known(home, name))
-        alone = lone_restarts(home.job(name), report)
-        say_all(status_page(report, columns_of(), further_sessions(home.job(name), report), alone))
+        _show(asyncio.run(last_known(home, name)), home.job(name))
     return with_way_out(home, name, error)
 
 

@@ -141,6 +141,7 @@ OPERATIONS: Sequence[Operation] = (
                 kind=Kind.INTEGER,
                 usual=0,
             ),
+            _text("kind", "of these kinds alone, as `event` names them, with commas between them"),
             _most("events on the page", 500, 5000),
         ),
     ),
