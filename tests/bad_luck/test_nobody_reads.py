@@ -29,6 +29,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "metrics": ("metrics {job} --csv", "metrics {job} --json"),
     "compare": ("compare {job} {job}", "compare {job} {job} --json"),
     "kill": ("kill {job}",),
+    **{name: (f"{name} --help",) for name in ("restart", "stacks", "log-level")},
     "proxy": ("proxy --help",),
     **{name: (f"{name} --help",) for name in ("cluster-submit", "local-submit", "notebook-submit")},
     "list": ("list", "list --json"),

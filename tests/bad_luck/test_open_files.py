@@ -117,7 +117,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
         "purge": ("purge", "--keep", "1000"),
         "run": ("run", "--", "true"),
         "completion": ("completion", "bash"),
-        **{name: (name, "--help") for name in ("open",)},
+        **{name: (name, "--help") for name in ("open", "restart", "stacks", "log-level")},
         **{
             name: (name, "--help")
             for name in ("portal", "login", "proxy", "cluster-submit", "local-submit", "notebook-submit")
@@ -155,6 +155,21 @@ def test_what_a_command_says_it_needs_is_enough(lab: Lab) -> None:
     for line in (("status", job), ("logs", "-f", job), ("events", "-f", job), ("list",), ("replay", job)):
         done = lab.tony(*line)
         assert (done.returncode, only_the_end(done.stderr, line)) == (0, True), (line, done.stderr)
+
+
+def test_it_is_enough_to_tell_a_job_something(lab: Lab) -> None:
+    """Of more tasks than are asked at one time, too: all over one connection."""
+    from tony.cli import main
+
+    file = lab.job_file('command = "echo up; exec sleep 1000"\nstop_grace = "0s"\n[roles.worker]\ninstances = 20\n')
+    job = lab.detach(file)
+    for index in range(20):
+        lab.wait_output(job, f"worker:{index}", "up")
+    with_open_files(lab, main._OPEN_FILES)
+    for line in (("stacks", job), ("log-level", job, "debug"), ("restart", job), ("kill", job)):
+        done = lab.tony(*line)
+        assert (done.returncode, done.stderr) == (0, ""), (line, done.stderr)
+    assert lab.wait(job)["state"] == "killed"
 
 
 def test_connections_beyond_the_limit_wait(lab: Lab) -> None:

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 import tony
+from tests.jobs.played_master import TWO_WORKERS, PlayedMaster, recorded, standing
 from tests.web.kept import LONG_AGO, keep
 from tests.web.serving import served
-from tony.client import at_portal
+from tony.client import at_portal, background
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
 from tony.jobs import portal_client, portal_logs
 from tony.jobs.portal_client import KeptToken, keep_token
 from tony.model.layout import Home
 from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
+from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
 from tony.web.door import Door, Terms
 from tony.web.home_source import HomeSource
@@ -180,3 +183,36 @@ def test_threads(portal: tony.Portal) -> None:
     for thread in threads:
         thread.join(120)
     assert sorted(found) == sorted([[OTHER], [JOB]] * 20)
+
+
+def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, here: Home) -> None:
+    """One of its modifiers is named in what its master is told; who may only look is refused."""
+    there = Home(tmp_path / "there")
+    folder, record = recorded(there, JOB, replace(TWO_WORKERS, modifiers=("mo",), viewers=("vic",)))
+    master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+    master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
+    background.run(master.__aenter__())
+    app = create(HomeSource(there, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
+    try:
+        with served(app) as port:
+            url = f"http://127.0.0.1:{port}"
+            with tony.Portal(url, tokens.make("mo")[0]) as portal:
+                job = portal.job(JOB)
+                job.restart()
+                job.set_log_level("debug")
+                assert [*job.stacks("worker:0")] == [master.standing["worker:0"]]
+                assert ["" == each.text for each in job.stacks()] == [False, True]
+                with pytest.raises(UserError, match="one of debug, info, warning, error is expected"):
+                    job.set_log_level("loud")
+            with tony.Portal(url, tokens.make("vic")[0]) as portal:
+                job = portal.job(JOB)
+                for do in (job.restart, lambda: [*job.stacks()], lambda: job.set_log_level("info")):
+                    with pytest.raises(UserError, match=r"You may look at this job, and not change it\. .*modifiers"):
+                        do()
+    finally:
+        background.run(master.die())
+    assert master.orders == [
+        RestartJob(actor="mo"),
+        SetLogLevel(level="debug", actor="mo"),
+        *(GetStacks(actor="mo", task=f"worker:{n}") for n in (0, 0, 1)),
+    ]

@@ -30,8 +30,10 @@ from tony.client.background import iterate, run
 from tony.core.events import Deadline
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.record import write_summary
+from tony.jobs.user import user_name
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
+from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.schedulers import registry
 
 
@@ -226,6 +228,39 @@ class TestJob:
             thread.start()
             assert tony.attach(JOB).wait().state is JobState.SUCCEEDED
             thread.join()
+        finally:
+            run(master.die())
+
+    def test_telling_a_job_something(self, here: Home) -> None:
+        """The next session, where its programs stand, how much it logs; each names who wants it."""
+        folder, record = recorded(here)
+        master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+        master.standing = {"worker:1": Stacks(task="worker:1", text="train", how="py-spy")}
+        run(master.__aenter__())
+        try:
+            job = tony.attach(JOB)
+            job.restart()
+            told = list(job.stacks())
+            assert [(each.task, each.text, each.how) for each in told] == [
+                ("worker:0", "", ""),
+                ("worker:1", "train", "py-spy"),
+            ]
+            assert "no executor" in told[0].problem
+            assert [each.task for each in job.stacks("worker:1")] == ["worker:1"]
+            job.set_log_level("debug")
+            assert master.orders == [
+                RestartJob(actor=user_name()),
+                *(GetStacks(actor=user_name(), task=f"worker:{n}") for n in (0, 1, 1)),
+                SetLogLevel(level="debug", actor=user_name()),
+            ]
+            with pytest.raises(UserError, match="has no task 'chief'; it has worker:0, worker:1"):
+                list(job.stacks("chief"))
+            with pytest.raises(ValueError, match="level='loud': write one of debug"):
+                job.set_log_level("loud")
+            run(master.finish(succeeded(folder, record)))
+            for do in (job.restart, lambda: list(job.stacks()), lambda: job.set_log_level("info")):
+                with pytest.raises(UserError, match="succeeded after 8 s"):
+                    do()
         finally:
             run(master.die())
 

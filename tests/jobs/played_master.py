@@ -26,8 +26,23 @@ from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import AmReport, Failure, FailureClass, JobReport
 from tony.model.states import JobState, TaskState
+from tony.protocol.errors import Code
 from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import Done, GetMetrics, GetReport, KillJob, Measured, Message, Points, Report, Watch
+from tony.protocol.messages import (
+    Done,
+    GetMetrics,
+    GetReport,
+    GetStacks,
+    KillJob,
+    Measured,
+    Message,
+    Points,
+    Report,
+    RestartJob,
+    SetLogLevel,
+    Stacks,
+    Watch,
+)
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
 from tony.testing.jobs import prepared_job
@@ -113,6 +128,11 @@ class PlayedMaster:
         visitors: every connection there ever was.
         on_kill: called for each of them.
         measured: what it says was measured; an answer holds `room` series.
+        orders: every message that came by which it is to restart, to show stacks, or to log otherwise.
+        standing: where tasks stand; of others it says that there is no executor.
+        busy: why it restarts nothing; empty if it does.
+        on_order: called for each of these.
+        deaf: so many of these it does not hear: it goes away instead.
     """
 
     def __init__(self, folder: JobFolder, report: JobReport) -> None:
@@ -121,6 +141,11 @@ class PlayedMaster:
         self.on_kill: Callable[[KillJob], None] = lambda message: None
         self.measured: list[Points] = []
         self.room = 4000
+        self.orders: list[Message] = []
+        self.standing: dict[str, Stacks] = {}
+        self.busy = ""
+        self.on_order: Callable[[Message], None] = lambda message: None
+        self.deaf = 0
         self.asked = 0
         self._report = report
         self._watchers: list[Connection] = []
@@ -202,6 +227,22 @@ class PlayedMaster:
             self.kills.append(message)
             connection.send(Done())
             self.on_kill(message)
+        elif isinstance(message, RestartJob | GetStacks | SetLogLevel):
+            self._obey(connection, message)
+
+    def _obey(self, connection: Connection, message: RestartJob | GetStacks | SetLogLevel) -> None:
+        self.orders.append(message)
+        self.on_order(message)
+        if self.deaf:
+            self.deaf -= 1
+            connection.abort()
+        elif isinstance(message, GetStacks):
+            none = Stacks(task=message.task, problem=f"{message.task} has no executor that could be asked now")
+            connection.send(self.standing.get(message.task, none))
+        elif isinstance(message, RestartJob) and self.busy:
+            connection.refuse(Code.BUSY, self.busy)
+        else:
+            connection.send(Done())
 
     def closed(self, connection: Connection, reason: str) -> None:
         """For the server."""

@@ -5,8 +5,7 @@
         print(head.job, head.reason)
     print(portal.job("last").status().state)
 
-Blocking; from a running event loop call it through `asyncio.to_thread`. It only looks: who has a job changes it, with
-`tony.attach`.
+Blocking; from a running event loop call it through `asyncio.to_thread`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from tony.jobs.home import find
 from tony.jobs.log_names import STREAMS, Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs
+from tony.jobs.portal_stacks import stacks
 from tony.model.head import JobHead
 from tony.model.query import from_words
 from tony.model.report import JobReport
 from tony.model.states import JobState
+from tony.protocol.messages import Stacks
 
 #: Seconds between two questions whether a job has ended.
 _PAUSE = 2.0
@@ -201,6 +202,37 @@ class PortalJob:
     def advice(self) -> Mapping[str, Any]:
         """What could be better about it, as `tony advise --json` prints it."""
         return self.portal._there.advice(self.id)
+
+    def restart(self) -> None:
+        """Ends the job's session and begins the next one, as `Job.restart` does; for whoever may change the job.
+
+        Raises:
+            UserError: you may not change it, it has ended, or there is no session now that could be restarted.
+        """
+        self.portal._there.change(self.id, "restart")
+
+    def stacks(self, task: str | None = None) -> Iterator[Stacks]:
+        """Where the programs stand right now, as `Job.stacks`; for whoever may change the job.
+
+        Args:
+            task: such as `worker:0`, or a role for all of its tasks; None for all whose programs run.
+
+        Raises:
+            UserError: you may not change the job, it has no such task, or it has ended.
+            InfraError: none of its programs runs now.
+        """
+        return stacks(self.portal._there, self.id, () if task is None else (task,))
+
+    def set_log_level(self, level: str) -> None:
+        """How much its application master and executors log from now on; for whoever may change the job.
+
+        Args:
+            level: `debug`, `info`, `warning` or `error`.
+
+        Raises:
+            UserError: you may not change it, it has ended, or there is no such level.
+        """
+        self.portal._there.change(self.id, "log-level", {"level": level})
 
 
 def _kept(address: str) -> KeptToken | None:

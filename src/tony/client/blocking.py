@@ -25,7 +25,7 @@ from tony.client import background
 from tony.client.proxy import Proxy, open_proxy
 from tony.history.log import Entry
 from tony.history.record import record_of
-from tony.jobs import facts
+from tony.jobs import changing, facts
 from tony.jobs.events import events
 from tony.jobs.failure import error_of
 from tony.jobs.following import reports
@@ -35,12 +35,11 @@ from tony.jobs.killing import kill
 from tony.jobs.log_names import STREAMS, Selection, named_tasks
 from tony.jobs.log_reader import Line
 from tony.jobs.log_stream import lines
-from tony.jobs.master import tell_log_level
 from tony.linux.threads import beside
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport
-from tony.protocol.messages import LOG_LEVELS
+from tony.protocol.messages import LOG_LEVELS, Stacks
 
 if TYPE_CHECKING:
     from tony.config.load import Resolved
@@ -241,6 +240,41 @@ class Job:
         """As `proxy`, awaitable; the answer is for `async with`."""
         return await open_proxy(self._home, self.id, task, port, log.warning, address=address, port=local_port)
 
+    def restart(self) -> None:
+        """Ends the job's session and begins the next one; comes back once that is on its way.
+
+        Programs start again, from their checkpoints. No restart is charged for it.
+
+        Raises:
+            UserError: the job has ended, or there is no session now that could be restarted.
+            ConnectionFailed: its application master does not answer.
+        """
+        background.run(self.restart_async())
+
+    async def restart_async(self) -> None:
+        """As `restart`, awaitable."""
+        await changing.restart(self._home, self.id)
+
+    def stacks(self, task: str | None = None) -> Iterator[Stacks]:
+        """Where the programs stand right now, with every thread, one task after the other; they go on.
+
+        Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`), and the `problem`: why
+        there is none, or none better.
+
+        Args:
+            task: such as `worker:0`, or a role for all of its tasks; None for all whose programs run.
+
+        Raises:
+            UserError: the job has no such task, or has ended.
+            InfraError: none of its programs runs now.
+            ConnectionFailed: its application master does not answer.
+        """
+        return background.iterate(self.stacks_async(task))
+
+    def stacks_async(self, task: str | None = None) -> AsyncGenerator[Stacks, None]:
+        """As `stacks`, for `async for`."""
+        return changing.stacks(self._home, self.id, () if task is None else (task,))
+
     def set_log_level(self, level: str) -> None:
         """Has the job's application master and executors say more or less in their own logs, from now on.
 
@@ -250,7 +284,9 @@ class Job:
             level: `debug`, `info`, `warning` or `error`.
 
         Raises:
-            ConnectionFailed: no application master of this job answers.
+            UserError: the job has ended.
+            ConnectionFailed: its application master does not answer.
+            ValueError: there is no such level.
         """
         background.run(self.set_log_level_async(level))
 
@@ -258,7 +294,7 @@ class Job:
         """As `set_log_level`, awaitable."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
-        await tell_log_level(self._home.job(self.id), level)
+        await changing.set_log_level(self._home, self.id, level)
 
     async def _lines(
         self, task: str | None, follow: bool, stream: str | None, tail: int | None

@@ -7,7 +7,8 @@ How a job stands:
     facts, listing          from whoever knows: the living master, the summary, the record
     master                  asks the living application master
     killing                 ends a job
-    portal_client           asks a portal; for output `portal_logs`
+    changing                restarts its session, asks where its programs stand, sets its log level
+    portal_client           asks a portal; for output `portal_logs`, for stacks `portal_stacks`
 
 It is followed:
 

@@ -36,8 +36,9 @@ from tony.rpc.transport import connect
 
 #: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.
 PATIENCE = 10.0
-#: The same where the master has to ask an executor first, and that a sampler.
+#: The same where the master has to ask an executor first, and that a sampler; and of how many tasks at one time.
 _STACKS = 75.0
+_STACKS_AT_ONCE = 16
 
 M = TypeVar("M", bound=Message)
 
@@ -178,6 +179,22 @@ async def ask_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
     async with reach(folder) as connection:
         connection.send(GetStacks(actor=actor, task=task))
         return await _answer(connection, Stacks, _STACKS)
+
+
+async def ask_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
+    """As `ask_stacks`, of one task after the other, over one connection."""
+    async with reach(folder) as connection:
+        for first in range(0, len(tasks), _STACKS_AT_ONCE):
+            some = tasks[first : first + _STACKS_AT_ONCE]
+            for task in some:
+                connection.send(GetStacks(actor=actor, task=task))
+            told: dict[str, Stacks] = {}
+            while len(told) < len(some):
+                answer = await _answer(connection, Stacks, _STACKS)
+                if answer.task in some:
+                    told[answer.task] = answer
+            for task in some:
+                yield told[task]
 
 
 async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Report, None]:

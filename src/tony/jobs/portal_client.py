@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +26,13 @@ from tony.model.json_text import loads
 from tony.model.layout import Home
 from tony.model.query import MOST
 from tony.model.report import JobReport
+from tony.protocol.messages import Stacks
 
 T = TypeVar("T")
 #: Seconds to get a connection, and until an answer has begun.
 _PATIENCE = 30.0
+#: The same where a program is asked: the portal waits for it as well.
+_STACKS = 90.0
 #: Bytes of an answer: a report of 10,000 tasks has some four million.
 _LONGEST = 256 << 20
 #: Events that are asked for at one time.
@@ -234,6 +238,26 @@ class Portal:
         found: Mapping[str, Json] = self.get(f"jobs/{quote(job, safe='')}/advice")
         return found
 
+    def change(self, job: str, what: str, words: Mapping[str, str] | None = None, patience: float = _PATIENCE) -> Any:
+        """Has something done to a job, or its programs asked; never twice. Raises as `get`.
+
+        Args:
+            what: the last part of its address in the API: `restart`.
+            patience: seconds until an answer has begun.
+        """
+        # Who comes without a token of their own is known by the process, and asks for the page's as a page would.
+        token = "" if self._token is not None else str(self.me().get("page_token") or "")
+        body = json.dumps({"token": token}).encode() if token else b""
+        status, answer = self._ask(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
+        found = _plain(answer)
+        if status == 200 and isinstance(found, dict):
+            return found
+        raise self._error(status, found)
+
+    def stacks(self, job: str, task: str) -> Stacks:
+        """Where the program of a task stands. Raises as `get`; `InfraError` also if nothing can be told."""
+        return self._read(Stacks, self.change(job, "stacks", {"task": task}, _STACKS))
+
     def logs(self, job: str, task: str) -> tuple[tuple[RemoteLog, ...], str]:
         """What there is of a task, and what is missing, for people; mostly nothing. Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/logs", {"task": task})
@@ -263,7 +287,10 @@ class Portal:
             return found
         raise self._error(status, found)
 
-    def _ask(self, path: str, words: Mapping[str, str]) -> tuple[int, bytes]:
+    def _ask(
+        self, path: str, words: Mapping[str, str], change: bytes | None = None, patience: float = _PATIENCE
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer; with `change`, the body of a request that changes something."""
         target = f"{urlsplit(self.address).path}/{_API}/{path}" + (f"?{urlencode(words)}" if words else "")
         headers = {"Accept": "application/json", "User-Agent": "tony"}
         if self._token is not None:
@@ -273,11 +300,14 @@ class Portal:
                     f"If that may be: tony login --without-tls --portal {self.address}"
                 )
             headers["Authorization"] = f"Bearer {self._token.token}"
+        if change is not None:
+            self.close()  # a kept connection may have been ended meanwhile, and this is not asked for again
+            headers["Content-Type"] = "application/json"
         for again in (True, False):
             fresh = self._connection is None
             try:
-                connection = self._connection = self._connection or self._connect()
-                connection.request("GET", target, headers=headers)
+                connection = self._connection = self._connection or self._connect(patience)
+                connection.request("GET" if change is None else "PUT", target, change, headers)
                 response = connection.getresponse()
                 body = response.read(_LONGEST + 1)
                 if len(body) > _LONGEST:
@@ -286,18 +316,18 @@ class Portal:
                 return response.status, body
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                # A kept connection may have been ended meanwhile; nothing that is asked here changes anything.
+                # A kept connection may have been ended meanwhile; what is asked again changes nothing.
                 if fresh or not again:
-                    raise ConnectionFailed(f"{self.address} cannot be reached: {_said(error)}") from error
+                    raise ConnectionFailed(f"{self.address} cannot be reached: {_said(error, patience)}") from error
         raise AssertionError
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, patience: float) -> http.client.HTTPConnection:
         parts = urlsplit(self.address)
         host = parts.hostname or ""
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, parts.port, timeout=_PATIENCE, context=context)
-        return http.client.HTTPConnection(host, parts.port, timeout=_PATIENCE)
+            return http.client.HTTPSConnection(host, parts.port, timeout=patience, context=context)
+        return http.client.HTTPConnection(host, parts.port, timeout=patience)
 
     def _error(self, status: int, found: object) -> TonyError:
         facts = found.get("error") if isinstance(found, dict) else None
@@ -326,9 +356,9 @@ def _plain(body: bytes) -> object:
         return None
 
 
-def _said(error: Exception) -> str:
+def _said(error: Exception, patience: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer within {_PATIENCE:g} s"
+        return f"no answer within {patience:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted here: {error.verify_message}. Who vouches for it: SSL_CERT_FILE=ca.pem"
     if isinstance(error, socket.gaierror):

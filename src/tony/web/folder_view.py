@@ -12,11 +12,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from tony import clock
 from tony.config.secrets import is_secret
-from tony.errors import ConnectionFailed, InfraError, TonyError
+from tony.errors import InfraError, TonyError
 from tony.history import log
 from tony.history.event_tail import EventTail
 from tony.history.files import read_json
@@ -32,7 +31,7 @@ from tony.model.codec import DecodeError, from_plain
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
-from tony.protocol.messages import Done, GetStacks, Message, RestartJob, Stacks
+from tony.protocol.messages import Stacks
 from tony.schedulers.base import Link
 from tony.web.folder_logs import FolderLogs, open_plain
 from tony.web.masking import MARGIN, Mask
@@ -43,8 +42,6 @@ from tony.web.source import LOG_PIECE, Held, RecordFile
 _FRESH = 1.0
 #: A timeline holds for so many times the seconds that it took to make it.
 _SHARE = 20.0
-#: Seconds that a living master may take to do what it is told.
-_ANSWER = 30.0
 #: Bytes of an event log that are read at once from its end.
 _BLOCK = 64 << 10
 #: Containers of a task that are told, the last ones.
@@ -53,8 +50,6 @@ _MOST_HELD = 10
 _MOST_FILES = 5000
 #: Files of a record that hold nothing that its readers may not see, and the folder of the logs.
 _SHOWN = ("job.json", "summary.json", "am.log", "metrics.db")
-
-M = TypeVar("M", bound=Message)
 
 
 class FolderView:
@@ -199,27 +194,19 @@ class FolderView:
 
     async def restart(self, actor: str) -> None:
         """As `JobView`."""
-        await self._tell(RestartJob(actor=actor), Done)
+        await master.tell_restart(self._folder, actor)
         self._forget()
 
-    async def stacks(self, task: str, actor: str) -> str:
+    async def stacks(self, task: str, actor: str) -> Stacks:
         """As `JobView`."""
-        told = await self._tell(GetStacks(actor=actor, task=task), Stacks)
-        if told.problem:
+        told = await master.ask_stacks(self._folder, actor, task)
+        if not told.text:
             raise InfraError(told.problem)
-        return told.text
+        return told
 
     async def log_level(self, level: str, actor: str) -> None:
         """As `JobView`."""
         await master.tell_log_level(self._folder, level, actor)
-
-    async def _tell(self, message: Message, kind: type[M]) -> M:
-        async with master.reach(self._folder) as connection, asyncio.timeout(_ANSWER):
-            connection.send(message)
-            while (answer := await connection.receive()) is not None:
-                if isinstance(answer, kind):
-                    return answer
-        raise ConnectionFailed("the application master went away without an answer", gone=True)
 
     def _forget(self) -> None:
         self._asked = float("-inf")

@@ -17,6 +17,7 @@ from tony.history.timeline import Timeline
 from tony.model.query import JobsPage, Query
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
+from tony.protocol.messages import Stacks
 from tony.schedulers.base import Link
 
 #: Bytes of a log that are read at once, at most.
@@ -199,8 +200,8 @@ class JobView(Protocol):
     async def restart(self, actor: str) -> None:
         """Ends this session and begins the next. Raises as `stop` does."""
 
-    async def stacks(self, task: str, actor: str) -> str:
-        """Where every thread of a task's program stands, as text. Raises as `stop` does."""
+    async def stacks(self, task: str, actor: str) -> Stacks:
+        """Where every thread of a task's program stands. Raises as `stop` does, also if nothing can be told."""
 
     async def log_level(self, level: str, actor: str) -> None:
         """How much its application master and executors log from now on. Raises as `stop` does."""

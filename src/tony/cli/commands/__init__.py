@@ -7,7 +7,7 @@ What they are for:
     status, logs, events, history, list             looking
     timeline, metrics, top, compare, open           looking back, at numbers, in a browser
     advise, waste                                   what could be cheaper
-    kill, proxy                                     a job that runs
+    kill, restart, stacks, log_level, proxy         a job that runs
     portal, login                                   pages, and who may see them
     pin, purge                                      records that stay, records that go
     trace                                           a job's life for other tools

@@ -32,7 +32,8 @@ async def stacks(call: Call) -> TaskStacks:
     """Where a task's program stands."""
     view, report = await _changed(call, "stacks")
     task = call.task(report)
-    return TaskStacks(job=report.job, task=task, text=await view.stacks(task, _actor(call)))
+    told = await view.stacks(task, _actor(call))
+    return TaskStacks(job=report.job, task=task, text=told.text, how=told.how, problem=told.problem, name=told.name)
 
 
 async def log_level(call: Call) -> Asked:

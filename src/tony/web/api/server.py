@@ -20,10 +20,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
-from tony.errors import ConnectionFailed, ExitCode, RecordError, TonyError, UnknownJobError
+from tony.errors import ConnectionFailed, ExitCode, ProtocolError, RecordError, TonyError, UnknownJobError
 from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import loads
+from tony.protocol.errors import Code
 from tony.web.api.operations import NO_JOB, ApiError, Call, Operation
 from tony.web.api.shapes import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.api.table import OPERATIONS
@@ -247,6 +248,8 @@ def _of_tony(error: TonyError) -> ApiError:
                 "The job may be ending, or changing hands: ask again.",
                 {"Retry-After": "2"},
             )
+        case ProtocolError(code=Code.BUSY):
+            return ApiError(409, "busy", str(error), "Ask for the job, and then again.")
         case RecordError():
             return ApiError(502, "damaged-record", str(error))
     if error.exit_code is ExitCode.REFUSED:

@@ -249,11 +249,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStacks:
-    """Where every thread of a task's program stands."""
+    """Where every thread of a task's program stands.
+
+    Attributes:
+        how: what has looked: `py-spy`, `faulthandler`, `kernel`.
+        problem: why not better, for people; else empty.
+        name: of the file among the logs in which it is kept.
+    """
 
     job: str
     task: str
     text: str
+    how: str
+    problem: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

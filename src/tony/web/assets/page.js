@@ -171,7 +171,7 @@
           });
           const told = await answer.json().catch(() => ({}));
           if (answer.ok && told.open) { location.assign(`${place.dataset.control}/${told.open}`); return; }
-          said.textContent = answer.ok ? "Done." : `It was not done: ${told.error?.message ?? answer.status}`;
+          said.textContent = answer.ok ? told.problem || "Done." : `It was not done: ${told.error?.message ?? answer.status}`;
           if (answer.ok && told.text !== undefined) { const shown = place.querySelector("pre"); shown.textContent = told.text; shown.hidden = false; }
         } catch (error) { said.textContent = `It was not done: ${error.message}`; }
       };

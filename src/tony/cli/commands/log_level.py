@@ -1,0 +1,46 @@
+"""`tony log-level JOB LEVEL`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tony.cli.at_portal import asked, portal_option
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say
+from tony.model.report import JobReport
+from tony.protocol.messages import LOG_LEVELS
+
+
+@click.command("log-level")
+@job_argument
+@click.argument("level", type=click.Choice(LOG_LEVELS))
+@portal_option
+@json_option("Print what was done as JSON.")
+def command(job: str, level: str, portal: str | None, as_json: bool) -> None:
+    """Have JOB's application master and executors log more or less from now on; programs are not concerned.
+
+    Their logs are am.log and logs/*.executor.log of the job's record, and on YARN those of its containers.
+    """
+    report = _here(job, level) if portal is None else _at_portal(portal, job, level)
+    if as_json:
+        print_json({"job": report.job, "level": level, "state": report.state.value})
+    else:
+        say(f"the application master and the executors of job {report.job} ({report.name}) log from {level} on")
+
+
+def _here(job: str, level: str) -> JobReport:
+    from tony.jobs.changing import set_log_level
+
+    return asyncio.run(set_log_level(*job_id(job), level))
+
+
+def _at_portal(url: str, job: str, level: str) -> JobReport:
+    from tony.jobs.changing import NOTHING_LOGS, refuse_ended
+
+    with asked(url) as there:
+        report = there.report(there.resolve(job), tasks=False)
+        refuse_ended(report, NOTHING_LOGS)
+        there.change(report.job, "log-level", {"level": level})
+    return report

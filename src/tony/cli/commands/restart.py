@@ -1,0 +1,47 @@
+"""`tony restart JOB`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tony.cli.at_portal import asked, portal_option
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.output import print_json, say
+from tony.model.report import JobReport
+
+
+@click.command("restart")
+@job_argument
+@portal_option
+@json_option("Print what was done as JSON.")
+def command(job: str, portal: str | None, as_json: bool) -> None:
+    """End JOB's session and begin the next: its programs start again, from their checkpoints.
+
+    They get SIGTERM, after their grace SIGKILL. No restart is charged for it. Comes back once that is on its way.
+    """
+    report = _here(job) if portal is None else _at_portal(portal, job)
+    if as_json:
+        print_json({"job": report.job, "session": report.session, "state": report.state.value})
+        return
+    say(
+        f"session {report.session} of job {report.job} ({report.name}) ends, and the next one begins; "
+        f"no restart is charged for it; see: tony status {report.job}{f' --portal {portal}' if portal else ''}"
+    )
+
+
+def _here(job: str) -> JobReport:
+    from tony.jobs.changing import restart
+
+    return asyncio.run(restart(*job_id(job)))
+
+
+def _at_portal(url: str, job: str) -> JobReport:
+    from tony.jobs.changing import NOT_RESTARTED, refuse_ended
+
+    with asked(url) as there:
+        report = there.report(there.resolve(job), tasks=False)
+        refuse_ended(report, NOT_RESTARTED)
+        there.change(report.job, "restart")
+    return report

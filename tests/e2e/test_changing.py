@@ -1,0 +1,67 @@
+"""A real job that is told from the terminal what to do: where it stands, how much it logs, the next session."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.lab import Lab
+from tony.jobs.user import user_name
+from tony.model.layout import Home
+
+pytestmark = pytest.mark.e2e
+
+JOB = """
+[roles.worker]
+command = "exec python hangs.py"
+instances = 2
+[roles.keeper]
+command = "echo up; exec sleep 1000"
+kind = "sidecar"
+"""
+#: Hangs as long as nobody starts it again.
+HANGS = """
+import os, time
+
+def waits_for_a_peer():
+    print("up", flush=True)
+    time.sleep(1000)
+
+if os.environ["SESSION_ID"] == "1":
+    waits_for_a_peer()
+print("done", flush=True)
+"""
+
+
+def test_a_job_that_hangs(lab: Lab) -> None:
+    """Its stacks say where, a restart helps and is not charged, and the events say who wanted all that."""
+    job = lab.detach(lab.job_file(JOB, {"hangs.py": HANGS}))
+    for task in ("worker:0", "worker:1", "keeper:0"):
+        lab.wait_output(job, task, "up")
+
+    shown = lab.tony("stacks", job)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.count("waits_for_a_peer") == 2
+    assert "keeper:0: seen by the kernel; kept among the logs as keeper-0.s1.t1.stacks" in shown.stdout
+    told = [json.loads(line) for line in lab.tony("stacks", job, "--task", "worker:1", "--json").stdout.splitlines()]
+    assert [each["task"] for each in told] == ["worker:1"]
+    assert (Home(lab.home).job(job).logs / told[0]["name"]).read_text().count("waits_for_a_peer") == 2
+    assert lab.tony("log-level", job, "debug").returncode == 0
+
+    done = lab.tony("restart", job)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"session 1 of job {job} ")
+    report = lab.wait(job)
+    assert (report["state"], report["session"]) == ("succeeded", 2)
+    assert (report["restarts"]["charged"], report["restarts"]["free"]) == (0, 1)
+    lab.wait_output(job, "worker:1", "done")
+    entries = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+    asked = [each["data"] for each in entries if each["event"] == "user-command"]
+    what = ["stacks of worker:0", "stacks of worker:1", "stacks of keeper:0", "stacks of worker:1"]
+    assert {each["actor"] for each in asked} == {user_name()}
+    assert sorted(each["what"] for each in asked[:4]) == sorted(what)
+    assert [each["what"] for each in asked[4:]] == ["log level debug", "restart"]
+    for line in (("stacks", job), ("restart", job), ("log-level", job, "info")):
+        refused = lab.tony(*line)
+        assert (refused.returncode, "succeeded after" in refused.stderr) == (2, True)
