@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +270,192 @@ def test_a_store_of_fsspec(tmp_path: Path, index: Index) -> None:
     store.remove(f"2026/01/01/{JOBS[0]}")
     scan.full()
     assert states(index) == {"2": "succeeded"}
+
+
+class Counting(FsspecStore):
+    """One in memory that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__(f"memory://history-{uuid.uuid4()}")
+        self.listed: list[str] = []
+        self.found: list[str] = []
+        self.opened: list[str] = []
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        self.listed.append(path)
+        return super().list(path)
+
+    def find(self, path: str) -> Item | None:
+        self.found.append(path)
+        return super().find(path)
+
+    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        self.opened.append(path)
+        return super().pieces(path, offset)
+
+    def asked_by(self, look: Callable[[], None]) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        """What a look listed, looked for and opened."""
+        self.listed, self.found, self.opened = [], [], []
+        look()
+        return [*self.listed], [*self.found], [*self.opened]
+
+
+class Bucket:
+    """A store in which folders have no times, with records made here."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.store = Counting()
+        self._home = Home(tmp_path / "elsewhere")
+        self._records: dict[bool, JobFolder] = {}
+
+    def lay_down(self, parent: str, *jobs: str, over: bool = True) -> None:
+        """Jobs that run, or are over."""
+        if over not in self._records:
+            folder = ended(self._home, JOBS[0]) if over else recorded(self._home, JOBS[1])[0]
+            logged(folder, [Started(task=TaskId("worker", 0), session=1, try_=1, pid=1)])
+            self._records[over] = folder
+        for job in jobs:
+            for file in self._records[over].path.iterdir():
+                if file.is_file():
+                    self.store.write(f"{parent}/{job}/{file.name}", file)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty one. That time passes is no reason to look for days in it."""
+    monkeypatch.setattr(scanner, "_DAYS_KNOWN", 1e9)
+    return Bucket(tmp_path)
+
+
+def all_states(index: Index) -> dict[str, str]:
+    """Job -> how it stands."""
+    heads = index.page(Query(most=1000)).heads
+    return {head.job: "damaged" if head.damaged else head.state.value for head in heads}
+
+
+def many(number: int, day: int = 1) -> list[str]:
+    """Names of jobs of one day."""
+    return [f"local-202601{day:02d}-{each:06d}-0a1b2c" for each in range(number)]
+
+
+def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, index: Index) -> None:
+    """Where requests cost money: one for each folder in which something new can be, and a few for those that run."""
+    bucket.lay_down("jobs", *many(2))
+    bucket.lay_down("jobs", *many(2, day=20), over=False)
+    bucket.lay_down("2025/12/31", *many(2, day=2))
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    scan.quick()
+    few = bucket.store.asked_by(scan.quick)
+    assert sorted(few[0]) == ["", "2025/12/31", "jobs", *(f"jobs/{job}" for job in many(2, day=20))]
+    bucket.lay_down("jobs", *many(60))
+    bucket.store.write(f"jobs/{many(1, day=25)[0]}/am.log", b"its job.json is missing")
+    for day in range(10, 20):
+        bucket.lay_down(f"2025/11/{day}", *many(3, day=day))
+    scan.full()
+    scan.quick()
+    before = scan.requests
+    listed, found, opened = bucket.store.asked_by(scan.quick)
+    assert sorted(listed) == sorted([*few[0], f"jobs/{many(1, day=25)[0]}"])  # which may become whole yet
+    assert (found, opened) == ([], [])
+    assert scan.requests - before == len(listed)
+
+
+def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: Index) -> None:
+    """Running or over, in a home or a day's folder; each is read once."""
+    bucket.lay_down("jobs", *many(3))
+    bucket.lay_down("2026/01/01", *many(2, day=5))
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    (new,), (moved,), (late,) = many(1, day=8), many(1, day=9), many(1, day=10)
+    bucket.lay_down("jobs", new, over=False)
+    bucket.lay_down("2026/01/01", moved)
+    listed, _, opened = bucket.store.asked_by(scan.quick)
+    assert (listed.count(f"jobs/{new}"), opened.count(f"jobs/{new}/job.json")) == (1, 1)
+    assert all_states(index) == dict.fromkeys([*many(3), *many(2, day=5), moved], "succeeded") | {new: "running"}
+    assert bucket.store.asked_by(scan.quick)[2] == []
+    bucket.lay_down("jobs", new)
+    bucket.lay_down("intermediate", late, over=False)
+    scan.quick()
+    assert (all_states(index)[new], all_states(index)[late]) == ("succeeded", "running")
+
+
+def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: Index) -> None:
+    """Its folders are there at once."""
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    scan.quick()
+    bucket.lay_down("jobs", JOBS[0], over=False)
+    scan.quick()
+    assert states(index) == {"1": "running"}
+
+
+def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: Index) -> None:
+    """It is damaged, and looked at again, but read again only when there is more of it."""
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    bucket.store.write(f"jobs/{JOBS[0]}/work/model", b"of no record yet")
+    scan.quick()
+    assert states(index) == {}
+    bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
+    scan.quick()
+    assert states(index) == {"1": "damaged"}
+    bucket.store.write(f"jobs/{JOBS[0]}/job.json", b"{")
+    assert bucket.store.asked_by(scan.quick)[2] == [f"jobs/{JOBS[0]}/job.json"]
+    assert bucket.store.asked_by(scan.quick)[2] == []
+    bucket.lay_down("jobs", JOBS[0], over=False)
+    scan.quick()
+    assert states(index) == {"1": "running"}
+    assert bucket.store.asked_by(scan.quick)[2] == []
+
+
+def test_many_that_run_take_turns(bucket: Bucket, index: Index) -> None:
+    """None is forgotten, and one look asks for a few."""
+    jobs = many(25)
+    bucket.lay_down("jobs", *jobs, over=False)
+    for job in many(25, day=2):
+        bucket.store.write(f"jobs/{job}/work/model", b"of no record")
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    for _ in range(5):
+        scan.quick()
+    bucket.lay_down("jobs", *jobs)
+    for _ in range(5):
+        listed, *_ = bucket.store.asked_by(scan.quick)
+        assert len(listed) == 2 + 10
+    assert all_states(index) == dict.fromkeys(jobs, "succeeded")
+
+
+def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: Index) -> None:
+    """Of which nobody knew: it is found as soon as it is missed, without a look at everything."""
+    bucket.lay_down("finished/2026/01/01", JOBS[5])
+    bucket.lay_down("intermediate", JOBS[0], over=False)
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    scan.quick()
+    bucket.store.remove(f"intermediate/{JOBS[0]}")
+    bucket.lay_down("finished/2026/01/02", JOBS[0])
+    scan.quick()
+    scan.quick()
+    assert states(index) == {"1": "succeeded", "6": "succeeded"}
+
+
+def test_a_new_job_does_not_wait_for_the_end_of_a_look_at_everything(bucket: Bucket, index: Index) -> None:
+    """Nor is it forgotten at that end."""
+    bucket.lay_down("jobs", JOBS[0])
+    bucket.lay_down("2026/01/01", JOBS[1])
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    seen = []
+
+    def between() -> None:
+        bucket.lay_down("jobs", JOBS[2], over=False)
+        scan.quick()
+        seen.append(states(index).get("3"))
+
+    scan.full(between)
+    assert seen == ["running", "running"]
+    assert states(index) == {"1": "succeeded", "2": "succeeded", "3": "running"}
 
 
 def test_one_job_in_two_locations(tmp_path: Path, index: Index) -> None:

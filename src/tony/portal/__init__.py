@@ -13,7 +13,7 @@ Who may come in:
 What there is, is found out:
 
     watching, scanner       one thread for each location: all of it now and then, what is new at once
-    layouts                 where in a location records are
+    layouts, listings       where in a location records are; its folders' names, asked for once
     record, readers         reads one record, in bounds; many at once, each for a bounded time
     jhist, avro             records of the original
     retention, pins         which records go, and which are kept

@@ -23,6 +23,8 @@ from tony.storage.store import Item, Store, joined
 MOST_JOB, MOST_SUMMARY = 16 << 20, 64 << 20
 #: Bytes of the end of an event log that tell how a job stands.
 _TAIL = 64 << 10
+#: Files that tell how a job stands, besides its event log.
+_TELLING = frozenset(("job.json", "summary.json", "pinned.json"))
 _SEGMENT = re.compile(r"events\.(\d{1,9})\.(?:closed\.)?jsonl", re.ASCII)
 _KIND = re.compile(rb'"event":"([a-z-]{1,40})"')
 #: What the end of a log says: kind of event -> where the job stands after it.
@@ -43,8 +45,12 @@ def stamp_of(store: Store, item: Item) -> str:
 
 def open_stamp(store: Store, place: Place) -> str:
     """The same for a job that has not ended: its event log grows without that its folder changes."""
-    segments = _segments(store.list(place.path)) if store.dated else []
-    return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
+    there = store.list(place.path)
+    segments = _segments(there)
+    if store.dated:
+        return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
+    telling = [item for item in there if item.name in _TELLING] + segments[-1:]
+    return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
 
 
 def read(store: Store, place: Place) -> Entry | None:
@@ -62,7 +68,7 @@ def read(store: Store, place: Place) -> Entry | None:
         head = damaged(place, " ".join(str(error).split()) or type(error).__name__)
     if head is None:
         return None
-    if head.ended is None and not head.damaged:
+    if head.ended is None and not (head.damaged and store.dated):
         stamp = open_stamp(store, place)
     if store.find(joined(place.path, "pinned.json")):
         head = replace(head, pinned=True)
