@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,16 @@ from tests.e2e.lab import TONY, Lab
 
 #: Nobody has it: Debian gives out none between its system users and 60000 but to people, who begin at 1000.
 UID = 12345
+#: In file systems of its own, puts the folder $1 alone in place of $2, open to everybody; then runs the rest.
+_OPEN = """set -e
+exec 9<"$1"
+mount -t tmpfs -o mode=755 none "$2"
+mkdir -p "$1"
+mount --no-canonicalize --bind /proc/self/fd/9 "$1"
+exec 9<&-
+shift 2
+exec "$@"
+"""
 
 
 def become_stranger(lab: Lab, uid: int = UID) -> Lab:
@@ -24,13 +36,22 @@ def become_stranger(lab: Lab, uid: int = UID) -> Lab:
         pytest.skip("only root can become another user")
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv (util-linux) is not installed")
-    become = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-    probe = subprocess.run([*become, TONY, "version"], cwd="/", capture_output=True, text=True, check=False)
+    become = (*_see_python(), "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    # Through a shell: what setpriv itself starts may lie where only its rights, which it gives up with that, lead.
+    probe_command = [*become, "sh", "-c", '"$0" version', TONY]
+    probe = subprocess.run(probe_command, cwd="/", capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         pytest.skip(f"another user cannot run {TONY}: {probe.stderr.strip()[-200:]}")
     own(lab.root, uid)
     lab.prefix = become
     return lab
+
+
+def _see_python() -> Sequence[str]:
+    """What stands before a command so that Python may lie in somebody's home, which is closed to others."""
+    base = Path(sys.base_prefix).resolve()
+    closed = next((above for above in reversed(base.parents) if not above.stat().st_mode & 0o001), None)
+    return ("unshare", "--mount", "sh", "-c", _OPEN, "sh", str(base), str(closed)) if closed else ()
 
 
 def own(folder: Path, uid: int = UID) -> None:
