@@ -44,16 +44,23 @@ def test_an_unknown_field_is_passed_over(tmp_path: Path) -> None:
     assert read_job(folder) == record
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"version": "1"}', '{"version": true}', "null"])
+@pytest.mark.parametrize("content", ["[]", "{}", '{"version": "1"}', '{"version": true}'])
 def test_something_else_is_refused(tmp_path: Path, content: str) -> None:
     """A file without a version is no record."""
     folder, _ = recorded(Home(tmp_path))
     folder.job.write_text(content)
-    if content == "null":
-        assert read_job(folder) is None
-        return
     with pytest.raises(RecordError, match="is not a job's record: it says no version"):
         read_job(folder)
+
+
+def test_a_file_that_is_there_is_not_missing(tmp_path: Path) -> None:
+    """One that says nothing is damaged: nobody takes the job for one that does not exist, or that still runs."""
+    folder, record = recorded(Home(tmp_path))
+    write_summary(folder, succeeded(folder, record))
+    for path, read in ((folder.summary, read_summary), (folder.job, read_job)):
+        path.write_text("null\n")
+        with pytest.raises(RecordError, match=rf"{path.name} holds nothing but null"):
+            read(folder)
 
 
 def test_a_damaged_record_is_refused(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def read_json(path: Path) -> Json | None:
     """The content of a JSON file, or None if there is no such file.
 
     Raises:
-        RecordError: the content is not JSON, or longer than `LONGEST`.
+        RecordError: the content is not JSON, or `null`, which is none of ours, or longer than `LONGEST`.
         StorageError: the file system refused, or it is no plain file.
     """
     try:
@@ -78,10 +78,13 @@ def read_json(path: Path) -> Json | None:
             size = os.fstat(file.fileno()).st_size
             if size > LONGEST:
                 raise RecordError(f"{path} is longer than {LONGEST >> 20} MiB")
-            return loads(file.read(size + 1), halves=True)  # room is taken for as much as is asked for
+            data = loads(file.read(size + 1), halves=True)  # room is taken for as much as is asked for
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except BadJson as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
+    if data is None:
+        raise RecordError(f"{path} holds nothing but null")
+    return data
