@@ -240,7 +240,7 @@ def test_completion(home: Home) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert b"_TONY_COMPLETE" in in_shell(f"tony completion {shell}", home).stdout
     commands = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony st' COMP_CWORD=1 tony", home).stdout
-    assert commands == b"plain,status\n"
+    assert commands == b"plain,status\nplain,stacks\n"
     jobs = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony status lo' COMP_CWORD=2 tony", home).stdout
     assert jobs == b"plain,local-1\n"
     frameworks = in_shell(
