@@ -18,10 +18,11 @@ from types import TracebackType
 from typing import Any
 
 from tony import clock
+from tony.client.printed import streams_of, text_of
 from tony.jobs import portal_client
 from tony.jobs.failure import error_of
 from tony.jobs.home import find
-from tony.jobs.log_names import STREAMS, Selection
+from tony.jobs.log_names import Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs
 from tony.jobs.portal_stacks import stacks
@@ -176,28 +177,17 @@ class PortalJob:
     def logs(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
     ) -> Iterator[str]:
-        """The lines that programs printed, what looks like a secret masked; of several tasks with the task in front.
-
-        Args:
-            task: such as `worker:0`, or a role for all of its tasks; None for all.
-            follow: go on with what is printed, until the job has ended.
-            stream: `out` or `err`; None for both.
-            tail: begin with so many lines of each stream; None for all.
+        """The lines that programs printed, as `Job.logs` gives them for the same arguments; what looks like a secret is
+        masked.
 
         Raises:
             UserError: the job has no such task.
             ValueError: there is no such stream.
         """
-        if stream is not None and stream not in STREAMS:
-            raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
+        selection = Selection(streams=streams_of(stream))
         logs = PortalLogs(self.portal._there, self.id, () if task is None else (task,))
-        selection = Selection(streams=STREAMS if stream is None else (stream,))
         prefix = len(logs.tasks) != 1
-        return (
-            f"{line.name.task} | {line.text}" if prefix else line.text
-            for lines in logs.lines(selection, tail, follow=follow)
-            for line in lines
-        )
+        return (text_of(line, prefix=prefix) for lines in logs.lines(selection, tail, follow=follow) for line in lines)
 
     def advice(self) -> Mapping[str, Any]:
         """What could be better about it, as `tony advise --json` prints it."""

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tony.client import background
+from tony.client.printed import streams_of, text_of
 from tony.client.proxy import Proxy, open_proxy
 from tony.history.log import Entry
 from tony.history.record import record_of
@@ -32,8 +33,7 @@ from tony.jobs.following import reports
 from tony.jobs.home import find
 from tony.jobs.job_ids import resolve
 from tony.jobs.killing import kill
-from tony.jobs.log_names import STREAMS, Selection, named_tasks
-from tony.jobs.log_reader import Line
+from tony.jobs.log_names import Selection, named_tasks
 from tony.jobs.log_stream import lines
 from tony.linux.threads import beside
 from tony.model.job import JobSpec
@@ -299,15 +299,14 @@ class Job:
     async def _lines(
         self, task: str | None, follow: bool, stream: str | None, tail: int | None
     ) -> AsyncGenerator[list[str], None]:
-        if stream is not None and stream not in STREAMS:
-            raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
+        streams = streams_of(stream)
         tasks = record_of(self._home, self.id).spec.task_ids
         chosen = named_tasks(self.id, tasks, () if task is None else (task,))
-        selection = Selection(tasks=chosen, streams=STREAMS if stream is None else (stream,))
+        selection = Selection(tasks=chosen, streams=streams)
         prefix = len(chosen or tasks) != 1
         async with aclosing(lines(self._home, self.id, selection, follow=follow, keep=tail)) as portions:
             async for portion in portions:
-                yield [_text(line, prefix=prefix) for line in portion]
+                yield [text_of(line, prefix=prefix) for line in portion]
 
 
 class LocalPort:
@@ -333,10 +332,6 @@ class LocalPort:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _text(line: Line, *, prefix: bool) -> str:
-    return f"{line.name.task} | {line.text}" if prefix else line.text
 
 
 def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:

@@ -1,0 +1,24 @@
+"""What programs print, as both doors give it to scripts: which streams are meant, and a line as text."""
+
+from __future__ import annotations
+
+from tony.jobs.log_names import STREAMS
+from tony.jobs.log_reader import Line
+
+
+def streams_of(stream: str | None) -> tuple[str, ...]:
+    """The streams that a caller means; None: both.
+
+    Raises:
+        ValueError: there is no such stream.
+    """
+    if stream is None:
+        return STREAMS
+    if stream not in STREAMS:
+        raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
+    return (stream,)
+
+
+def text_of(line: Line, *, prefix: bool) -> str:
+    """A line, with its task in front if there are several: `worker:0 | loss 0.1`."""
+    return f"{line.name.task} | {line.text}" if prefix else line.text
