@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message
 
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
 from bench.lives import ordinary, ordinary_spec
+from tony.bootstrap import settle
 from tony.core.machine import Application
 from tony.core.view import Surroundings, report
 from tony.dataclass import replace
@@ -71,6 +72,7 @@ def measure(quick: bool) -> Result:
         job = f"/job/{_JOB}"
         with contextlib.closing(asyncio.new_event_loop()) as loop:
             ask = _asker(loop, create(HomeSource(home, "ann"), _Anybody()))
+            settle()  # as the portal does
             first = ask(job)
             picture = ask(f"{job}/timeline")
             ways: dict[str, Callable[[], Figures]] = {

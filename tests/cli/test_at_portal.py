@@ -221,6 +221,7 @@ def test_what_a_portal_cannot_have_is_said(
     FarScheduler.theirs = Far()
     FarScheduler.theirs.error = SchedulerError("it was removed")
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     home = Home(tmp_path / "there")
     folder = keep(home, JOB, scheduler="far")
     first = sorted(path.name for path in folder.logs.glob("*.out"))[0]

@@ -32,6 +32,7 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away; what fails may be tried again at once."""
     FarScheduler.theirs = Scheduler()
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     monkeypatch.setattr(far_module, "_AGAIN", 0.0)
     monkeypatch.setattr(far_module, "_FRESH", 0.0)
     folder, record = recorded(home)

@@ -171,6 +171,7 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away."""
     FarScheduler.theirs = Far()
     monkeypatch.setitem(registry._HOMES, "far", f"{__name__}:FarScheduler")
+    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     folder, record = recorded(home)
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum, IntEnum
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tests.plain_values import PLAIN, values
 from tony.core import events
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, field
+from tony.model import codec
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
@@ -26,6 +27,16 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES, Message
 
 NOUNS: list[type[Any]] = [JobSpec, JobReport, JobRecord, LaunchContext, *EVENTS.values(), *MESSAGES.values()]
+
+
+@pytest.fixture(autouse=True, scope="module", params=["seldom", "often"])
+def _read(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test twice: of classes that are seldom read, and of those for which reading was compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "_OFTEN", 0 if request.param == "often" else 10**9)
+        codec._decoder.cache_clear()
+        yield
+    codec._decoder.cache_clear()
 
 
 class Colour(Enum):
@@ -227,10 +238,30 @@ def test_hostile_data_gives_a_value_that_fits_or_a_short_error(
     ],
 )
 def test_an_error_says_where_and_what(change: dict[str, Any], text: str) -> None:
-    """The text names the place inside the value, what was expected there, and what was found."""
-    with pytest.raises(DecodeError) as caught:
-        from_plain(Outer, {"name": "a", **change})
-    assert str(caught.value) == text
+    """The text names the place inside the value, what was expected there, and what was found; in whole data, too."""
+    for rest in ({"name": "a"}, to_plain(Outer(name="a"))):
+        with pytest.raises(DecodeError) as caught:
+            from_plain(Outer, {**rest, **change})
+        assert str(caught.value) == text
+
+
+def test_of_several_mistakes_the_first_one_is_told() -> None:
+    """In the order of the data, whether they stand in the order of the class or not."""
+    good = to_plain(FULL)
+    assert from_plain(Outer, good) == FULL
+    wrong = {**good, "try": "x", "colour": "green", "many": [{"size": 1}, {"size": "x"}]}
+    for data, text in (
+        (wrong, ".try: expected a whole number, not text"),
+        (dict(reversed(wrong.items())), ".many[1].size: expected a whole number, not text"),
+        ({**wrong, "new": 1}, ".try: expected a whole number, not text"),
+        ({"new": 1, **wrong}, "unknown field 'new' in Outer"),
+        ({**good, "many": [{"size": 1}, {"size": -1}]}, r".many[1]: 'size\nis below zero'"),
+    ):
+        with pytest.raises(DecodeError) as caught:
+            from_plain(Outer, data)
+        assert str(caught.value) == text
+    for same in (dict(reversed(good.items())), MappingProxyType(good)):
+        assert from_plain(Outer, same) == FULL
 
 
 def test_all_missing_fields_are_named() -> None:

@@ -43,6 +43,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     to its last line."""
     cluster = FarScheduler.theirs = Cluster()
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     monkeypatch.setattr(far, "_AGAIN", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
@@ -73,6 +74,7 @@ def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """On each page of the job, and of a task those of each container that it had."""
     FarScheduler.theirs = Cluster()
     monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     report = read_summary(folder)

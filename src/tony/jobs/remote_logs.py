@@ -30,6 +30,7 @@ from tony.protocol.errors import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import Connection
 from tony.schedulers.base import LogSink, Submitter
+from tony.schedulers.registry import is_elsewhere
 
 #: Bytes that all open requests together may bring, and more for those whose programs print much.
 _CREDIT, _EXTRA = 8 << 20, 4 << 20
@@ -415,6 +416,8 @@ class _Sink:
 
 def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
     """Who knows where a job's output is; None if it is here, or nobody knows."""
+    if not is_elsewhere(record.spec.scheduler):
+        return None
     try:
         submitter = facts.submitter_of(home, record)
     except InfraError:

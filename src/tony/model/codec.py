@@ -25,11 +25,16 @@ Json = Any
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
+#: A field's name, types of values that are read as they are, and how others are read.
+_Field = tuple[str, frozenset[type], _Convert]
 
 #: What is its own plain form. Compared by exact type: an IntEnum is an int, too, but not this.
 _PLAIN = frozenset({str, int, bool, type(None)})
 #: Characters of a foreign key or value that an error shows.
 _SHOWN = 80
+#: From this many records of a class on it pays to compile how they are read: half a millisecond, two microseconds less
+#: for each.
+_OFTEN = 250
 
 
 class DecodeError(ValueError):
@@ -331,7 +336,7 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
     )
     # Filled at the first use, not now: a class may hold itself. Most values of most records are what they should be
     # and stay it: for those nothing is called.
-    decoders: dict[str, tuple[str, frozenset[type], _Convert]] = {}
+    decoders: dict[str, _Field] = {}
 
     def resolve() -> None:
         if decoders:
@@ -345,8 +350,19 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
         )
 
     _unresolved.append(resolve)
+    left = _OFTEN
+    compiled: _Convert | None = None
 
     def convert(data: Json) -> Any:
+        nonlocal left, compiled
+        if compiled is not None:
+            return compiled(data)
+        left -= 1
+        if left < 0 and decoders:
+            compiled = _compiled(cls, decoders, by_name)
+        return by_name(data)
+
+    def by_name(data: Json) -> Any:
         if not isinstance(data, Mapping):
             raise DecodeError(f"expected a table for {cls.__name__}, not {_kind(data)}")
         if not decoders:
@@ -374,6 +390,33 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
             raise DecodeError(_one_line(error)) from None
 
     return convert
+
+
+def _compiled(cls: type[Any], decoders: Mapping[str, _Field], otherwise: _Convert) -> _Convert:
+    """The same for records as `to_plain` writes them, with every field in its place: without a loop, and no table."""
+    known: dict[str, Any] = {"cls": cls, "new": cls.__new__, "otherwise": otherwise, "keys": tuple(decoders)}
+    known |= {"DecodeError": DecodeError, "at": _at, "place": _place, "one_line": _one_line}
+    lines: list[str] = []
+    for number, (key, (_, kept, decode)) in enumerate(decoders.items()):
+        value, known[f"decode{number}"] = f"v{number}", decode
+        others = [f"type({value}) is not {each.__name__}" for each in kept - {type(None)}]
+        others += [f"{value} is not None"] if type(None) in kept else []
+        lines.append(f"  if {' and '.join(others) or True}: key = {key!r}; {value} = decode{number}({value})")
+    given = ", ".join(f"{name}=v{number}" for number, (name, _, _) in enumerate(decoders.values()))
+    source = f"""
+def read(data):
+ if type(data) is not dict or tuple(data) != keys: return otherwise(data)
+ {"".join(f"v{number}, " for number in range(len(decoders)))} = data.values()
+ try:
+{chr(10).join(lines)}
+ except DecodeError as error: raise at(place(key), error) from None
+ it = new(cls)
+ try: cls.__init__(it, {given})
+ except ValueError as error: raise DecodeError(one_line(error)) from None
+ return it
+"""
+    exec(source, known)
+    return cast(_Convert, known["read"])
 
 
 class _Unknown(Exception):  # noqa: N818 - it never leaves this module

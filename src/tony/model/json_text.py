@@ -34,7 +34,8 @@ def loads(data: bytes | str, *, halves: bool = False) -> Json:
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
-        plain = _DECODER.decode(text)
+        careful = len(text) < _SHORT or _may_be_refused(data)
+        plain = (_CAREFUL if careful else _DECODER).decode(text)
         # Only an escape can smuggle in half a character.
         if not halves and "\\u" in text:
             _ENCODER.encode(plain).encode()
@@ -63,5 +64,22 @@ def _whole(text: str) -> int:
     return number
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+def _may_be_refused(data: bytes | str) -> bool:
+    """Whether a long text may hold a number that `_finite` or `_whole` refuse.
+
+    To ask them about each number takes half as long as all the rest. What they refuse has many digits, or many of them
+    in its exponent; to look for these takes little. Those of names and digests count, too: they cost time, no more.
+    """
+    digits = (data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).translate(_DIGITS, b"+")
+    return _LONG in digits or _HIGH in digits
+
+
+#: Letters of a text in which each number is looked at: for a message that is quicker.
+_SHORT = 2000
+#: Every digit becomes 0, E becomes e, and all else a point; `+` is left out, as it may be in an exponent.
+_DIGITS = bytes(ord("0") if chr(n) in "0123456789" else ord("e") if chr(n) in "eE" else ord(".") for n in range(256))
+#: As many digits as 2**63 has, and the exponent that it takes to go beyond a double with fewer.
+_LONG, _HIGH = b"0" * 19, b"e000"
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False)

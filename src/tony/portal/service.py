@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
+from tony.bootstrap import settle
 from tony.errors import InfraError
 from tony.jobs.portals import noted
 from tony.linux.peers import peer_uid
@@ -63,6 +64,7 @@ async def run(
     boarding = Boarding(home, portal, door)
     app = create(portal, door, login=True, more=[*login.routes(), *boarding.routes()])
     app.state.boards = True
+    settle()  # or the first large job that is read has the collector look at all that was loaded
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
