@@ -157,6 +157,17 @@ def test_what_cannot_be_gone_on_with_is_begun_anew(path: Path, content: bytes) -
         assert metrics.tasks() == ("worker:0",)
 
 
+def test_what_sqlite_cannot_even_tell_is_begun_anew(path: Path) -> None:
+    """Its words repeat what is damaged, which is no text: that is another error than all others."""
+    written(path, part(cpu=[1.0]))
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE series", b"CRE\x80TE TABLE series"))
+    with open_metrics(path) as metrics:
+        assert not metrics.known
+    writer = MetricsWriter(path, "job-1", 5.0)
+    assert not writer.went_on
+    writer.close()
+
+
 def test_what_is_missing_is_not_known(path: Path) -> None:
     """No file, no numbers, no error, and no file made by who asked."""
     with open_metrics(path) as metrics:

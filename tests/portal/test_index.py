@@ -213,6 +213,21 @@ def test_a_file_that_is_no_index_is_put_aside(tmp_path: Path, content: bytes) ->
     index.close()
 
 
+def test_one_of_which_sqlite_cannot_tell_what_is_wrong_is_made_anew(tmp_path: Path) -> None:
+    """Its words repeat what is damaged, which is no text: that is another error than all others."""
+    path = tmp_path / "index.db"
+    index = Index(path)
+    assert index.claim()
+    index.put([entry(1)])
+    index.close()
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE job", b"CRE\x80TE TABLE job"))
+    index = Index(path)
+    assert index.claim()
+    assert index.page(Query()).total == 0
+    assert len(list(tmp_path.glob("*.damaged-*"))) == 1
+    index.close()
+
+
 def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
     """Its tables may be others."""
     path = tmp_path / "index.db"

@@ -152,7 +152,7 @@ class MetricsWriter:
             self._series = {name: number for number, name in self._database.execute("SELECT id, name FROM series")}
             rows = self._database.execute("SELECT id, task, width FROM task")
             self._tasks = {task: (number, width) for number, task, width in rows}
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite repeats damaged text
             log.warning("%s is of no use (%s) and begun anew", self._path, error)
         else:
             if (application, version) == (layout.APPLICATION, layout.VERSION) and about.get("interval") == interval:

@@ -322,7 +322,7 @@ class Index:
     def _told(self, what: Callable[[], T]) -> T:
         try:
             return what()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                 raise StorageError(f"looking in the index took longer than {SLOWEST:.0f} s; ask for less") from error
             raise StorageError(f"the index {self.path} cannot be used: {error}") from error
@@ -336,9 +336,9 @@ class Index:
         except _Damaged as error:
             damage: Exception = error
         except StorageError as error:
-            if not (isinstance(error.__cause__, sqlite3.Error) and schema.is_damage(error.__cause__)):
+            if not schema.is_damage(error.__cause__):
                 raise
-            damage = error.__cause__
+            damage = error.__cause__ or error
         with self._mutex:
             self._put_aside(damage)
             self._begin()

@@ -66,8 +66,10 @@ def is_made(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("pragma user_version").fetchone()[0] == VERSION)
 
 
-def is_damage(error: sqlite3.Error) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether the file itself is broken, and not only locked, or its disk full."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite repeats damaged text, and Python cannot tell it
+        return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (_CORRUPT, _NOT_A_DATABASE)
 
