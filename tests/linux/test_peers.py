@@ -79,12 +79,14 @@ def test_another_users_process() -> None:
         assert not is_ours(STRANGER)
         return
     code = (
-        f"import os, socket, sys; os.setuid({STRANGER}); s = socket.create_connection(('127.0.0.1', int(sys.argv[1])));"
-        "print('there', flush=True); s.recv(1)"
+        # By `connect` alone: nothing is imported as that user, who may not enter the folder where Python is.
+        f"import os, socket, sys; os.setuid({STRANGER}); s = socket.socket(); "
+        "s.connect(('127.0.0.1', int(sys.argv[1]))); print('there', flush=True); s.recv(1)"
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
+        listener.settimeout(60)
         command = [sys.executable, "-I", "-S", "-c", code, str(listener.getsockname()[1])]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             served, _ = listener.accept()
