@@ -334,7 +334,7 @@ class Index:
         try:
             return self._told(what)
         except _Damaged as error:
-            damage: Exception = error
+            damage: BaseException = error
         except StorageError as error:
             if not schema.is_damage(error.__cause__):
                 raise
@@ -344,7 +344,7 @@ class Index:
             self._begin()
         return self._told(what)
 
-    def _put_aside(self, why: Exception) -> None:
+    def _put_aside(self, why: BaseException) -> None:
         self._generation += 1  # readers that are in the midst of something leave the old file by themselves
         self._drop_readers()
         self._drop_writer()
