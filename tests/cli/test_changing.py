@@ -14,9 +14,10 @@ from tests.cli.living import Beside, living
 from tests.jobs.played_master import JOB, failed, recorded, standing
 from tests.web.serving import served
 from tony import clock
+from tony.errors import ConnectionFailed
 from tony.history.record import write_summary
 from tony.jobs import changing
-from tony.jobs.portal_client import KeptToken, keep_token
+from tony.jobs.portal_client import KeptToken, Portal, keep_token
 from tony.jobs.user import user_name
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home
@@ -287,6 +288,19 @@ class TestThroughAPortal:
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.out) == (3, "")
         assert "worker:1 has no executor that could be asked now" in answer.err
+
+    def test_that_goes_away(self, tony: Tony, running: Running, portal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not asked of one task after the other."""
+        asked: list[str] = []
+
+        def gone(self: Portal, job: str, task: str) -> Stacks:
+            asked.append(task)
+            raise ConnectionFailed(f"{portal} cannot be reached")
+
+        monkeypatch.setattr(Portal, "stacks", gone)
+        answer = tony("stacks", "--portal", portal, JOB)
+        assert (answer.code, answer.err) == (3, f"tony: {portal} cannot be reached\n")
+        assert asked == ["worker:0"]
 
     def test_of_an_ended_job(self, tony: Tony, ended: str, portal: str) -> None:
         """As of one that is recorded here."""

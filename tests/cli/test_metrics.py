@@ -187,6 +187,17 @@ def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
     assert (answer.code, answer.out) == (2, "")
     assert "none of these series was measured of worker:0; what was: tony metrics " in answer.err
     assert tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--json").json["error"]["exit_code"] == 2
+    answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--csv")
+    assert (answer.code, answer.out) == (2, "")
+
+
+def test_a_series_of_which_nobody_can_be_asked(tony: Tony, home: Home) -> None:
+    """The application master knows what is not written down, and does not answer: nobody says that it is not there."""
+    folder, _ = running(home)
+    measure(folder)
+    answer = tony("metrics", JOB, "--series", "step")
+    assert answer.code == 0
+    assert "has no series 'step'; it has cpu, rss, threads, as far as it is written down" in answer.err
 
 
 def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:

@@ -119,6 +119,11 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
     monkeypatch.setattr(far_module, "_PATIENCE", 60.0)
     assert await Far(home, folder, first=refuses).bring("worker:0") == "the store refuses"
 
+    async def fails(task: str) -> None:
+        raise KeyError("a bug of ours")
+
+    assert "could not be brought" in await Far(home, folder, first=fails).bring("worker:0")
+
 
 async def test_output_of_a_running_job(home: Home, played: Played) -> None:
     """Its application master is asked each time."""

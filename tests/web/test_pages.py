@@ -329,7 +329,10 @@ def test_events_of_some_kinds(app: ASGIApp) -> None:
     assert expected == found
     last = fetch(app, f"{at}?kind=registered,session-opened&after=-{len(everything)}").json()["events"]
     assert expected == last
-    assert [] == fetch(app, f"{at}?kind=register").json()["events"]
+    refused = fetch(app, f"{at}?kind=registered,register")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad-parameter")
+    assert "registered,register" in refused.text
+    assert "session-opened" in refused.text
 
 
 def test_tasks_are_chosen_and_ordered(tmp_path: Path) -> None:

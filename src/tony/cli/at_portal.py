@@ -1,4 +1,4 @@
-"""What `--portal URL` does: the commands that look at jobs ask a portal."""
+"""What `--portal URL` does: the commands that look at jobs, and some that change one, ask a portal."""
 
 from __future__ import annotations
 

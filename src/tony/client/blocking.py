@@ -258,8 +258,8 @@ class Job:
     def stacks(self, task: str | None = None) -> Iterator[Stacks]:
         """Where the programs stand right now, with every thread, one task after the other; they go on.
 
-        Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`), and the `problem`: why
-        there is none, or none better.
+        Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`, or several of them),
+        and the `problem`: why there is none, or none better.
 
         Args:
             task: such as `worker:0`, or a role for all of its tasks; None for all whose programs run.

@@ -91,6 +91,9 @@ class Far:
                 await self._bring_far(*found, task, notes.append, ended=one.ended)
         except (TonyError, OSError) as error:
             notes.append(" ".join(str(error).split()))
+        except Exception:  # nobody waits for this piece of work: whoever looks must hear of it
+            _log.exception("bringing the output of %s", task)
+            notes.append("it could not be brought; the log of whoever shows this says why")
         finally:
             one.note, one.at, one.work = "; ".join(dict.fromkeys(notes)), clock.monotonic(), None
         return one.note

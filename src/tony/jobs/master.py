@@ -189,11 +189,10 @@ async def ask_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) ->
             for task in some:
                 connection.send(GetStacks(actor=actor, task=task))
             told: dict[str, Stacks] = {}
-            while len(told) < len(some):
-                answer = await _answer(connection, Stacks, _STACKS)
-                if answer.task in some:
-                    told[answer.task] = answer
             for task in some:
+                while task not in told:
+                    answer = await _answer(connection, Stacks, _STACKS)
+                    told[answer.task] = answer
                 yield told[task]
 
 

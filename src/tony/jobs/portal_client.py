@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: Seconds to get a connection, and until an answer has begun.
 _PATIENCE = 30.0
 #: The same where a program is asked: the portal waits for it as well.
-_STACKS = 90.0
+_STACKS = 100.0
 #: Bytes of an answer: a report of 10,000 tasks has some four million.
 _LONGEST = 256 << 20
 #: Events that are asked for at one time.

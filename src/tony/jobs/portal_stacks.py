@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tony.errors import InfraError
+from tony.errors import ConnectionFailed, InfraError
 from tony.jobs.changing import whose
 from tony.jobs.log_names import named_tasks
 from tony.jobs.portal_client import Portal
@@ -23,5 +23,7 @@ def stacks(portal: Portal, job: str, words: Sequence[str] = ()) -> Iterator[Stac
     for task in whose(report, named_tasks(job, [TaskId.parse(each.task) for each in report.tasks], words)):
         try:
             yield portal.stacks(job, task)
+        except ConnectionFailed:  # the portal itself is gone
+            raise
         except InfraError as error:
             yield Stacks(task=task, problem=str(error))

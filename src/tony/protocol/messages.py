@@ -185,7 +185,7 @@ class Stacks(Message):
     Attributes:
         request: of `DumpStacks`; empty for clients.
         text: as `faulthandler` or a sampler writes it; empty if there is none.
-        how: what has made it, `py-spy`, `faulthandler`.
+        how: what has made it: `py-spy`, `faulthandler`, `kernel`, with commas between several.
         problem: why there is none, for people; else empty.
         name: of the file among the logs in which it is kept.
     """

@@ -263,7 +263,7 @@ def _events(folder: JobFolder, after: int, most: int, kinds: Set[str]) -> list[E
     """Numbers are dense over all segments: what is not wanted is only counted."""
     found: list[Entry] = []
     segments = log.segments(folder.path)
-    words = [kind.encode() for kind in kinds]
+    words = [f'"{kind}"'.encode() for kind in kinds]
     if after < 0:
         return [entry for entry in _latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
     number = 0

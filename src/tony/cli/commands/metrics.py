@@ -67,6 +67,8 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     measures = [] if as_csv else asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
     if not (_print_csv(home.job(name), mine, wanted, points, live=live) if as_csv else measures):
         _say_why(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
+        if as_csv:
+            print(csv_heading())
     if as_json and not as_csv:
         print_json([{"unit": unit_of(each.series).value, **_plain(each)} for each in measures])
     elif measures:
@@ -83,11 +85,11 @@ def _plain(points: Points) -> Mapping[str, Json]:
 def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], most: int, *, live: bool) -> bool:
     """Some tasks after others: ten thousand have more points than memory should hold."""
     since = accepted(folder)
-    heading = csv_heading()
     any_line = False
-    print(heading)
     for first in range(0, len(tasks), _BATCH):
         found = asyncio.run(measured(folder, tasks[first : first + _BATCH], wanted, most, live=live))
+        if found and not any_line:
+            print(csv_heading())
         for line in csv_lines(found, since):
             print(line)
         any_line = any_line or bool(found)
@@ -128,12 +130,16 @@ def _check(folder: JobFolder, tasks: Sequence[str], named: Sequence[str], *, liv
     def lacking() -> list[str]:
         return [each for each in named if not any(takes((each,), name) for name in there)]
 
+    sure = not live
     if lacking() and live:  # something may be too new to be written down
-        there |= {points.series for points in asyncio.run(newest(folder, tasks, (), 1))}
+        recent = {points.series for points in asyncio.run(newest(folder, tasks, (), 1))}
+        there, sure = there | recent, bool(recent)
     if not there or not (missing := lacking()):
         return
     said = f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(ordered(there))}"
-    if len(missing) == len(named):
+    if not sure:
+        said = f"{said}, as far as it is written down: its application master does not answer"
+    elif len(missing) == len(named):
         raise UserError(said)
     warn(said)
 

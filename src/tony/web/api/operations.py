@@ -51,6 +51,7 @@ class Kind(Enum):
     NUMBER = "number"
     TRUTH = "truth"  #: `yes` or `no`
     TASK = "task"  #: `worker:0`
+    WORDS = "words"  #: some of the choices, with commas between them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Parameter:
         in_path: part of the path; else it stands behind the question mark.
         usual: its value where nothing is said.
         least, most: bounds of a number, both included.
-        choices: what a text may be; empty for anything.
+        choices: what a text, or each of its words, may be; empty for anything.
     """
 
     name: str
@@ -83,9 +84,12 @@ class Parameter:
         """
         if len(text) > LONGEST:
             raise ValueError(f"more than {LONGEST} characters")
-        if self.choices and text not in self.choices:
+        words = text.split(",") if self.kind is Kind.WORDS else [text]
+        if self.choices and not set(words) <= set(self.choices):
             raise ValueError(f"one of {', '.join(self.choices)} is expected")
         match self.kind:
+            case Kind.WORDS:
+                return frozenset(words)
             case Kind.TRUTH:
                 if text not in ("yes", "no"):
                     raise ValueError("yes or no is expected")

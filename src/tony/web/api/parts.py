@@ -44,7 +44,7 @@ async def events(call: Call) -> EventList:
     """What happened to it."""
     view, report = await call.job()
     after, most = call.values["after"], call.values["most"]
-    entries = await view.events(after, most, frozenset(filter(None, call.values["kind"].split(","))))
+    entries = await view.events(after, most, call.values["kind"])
     lines = tuple(
         EventLine(
             seq=entry.seq,

@@ -153,10 +153,13 @@ def _of_parameter(parameter: Parameter) -> Json:
         schema["enum"] = ["yes", "no"]
     elif parameter.kind is Kind.TASK:
         schema["pattern"] = _TASK
+    elif parameter.kind is Kind.WORDS:
+        word = f"({'|'.join(parameter.choices)})"
+        schema |= {"pattern": f"^{word}(,{word})*$", "maxLength": LONGEST}
     elif parameter.choices:
         schema["enum"] = list(parameter.choices)
     else:
         schema |= {"minLength": 1 if parameter.required else 0, "maxLength": LONGEST}
-    if parameter.usual not in (None, ""):
+    if parameter.usual not in (None, "", frozenset()):
         schema["default"] = ("yes" if parameter.usual else "no") if parameter.kind is Kind.TRUTH else parameter.usual
     return schema

@@ -252,7 +252,7 @@ class TaskStacks:
     """Where every thread of a task's program stands.
 
     Attributes:
-        how: what has looked: `py-spy`, `faulthandler`, `kernel`.
+        how: what has looked: `py-spy`, `faulthandler`, `kernel`, with commas between several.
         problem: why not better, for people; else empty.
         name: of the file among the logs in which it is kept.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony.advice.finding import Advice
+from tony.core.events import EVENTS
 from tony.history.goodput import Ledger
 from tony.history.metrics import RolePoints
 from tony.jobs.comparing import Comparison
@@ -141,7 +142,13 @@ OPERATIONS: Sequence[Operation] = (
                 kind=Kind.INTEGER,
                 usual=0,
             ),
-            _text("kind", "of these kinds alone, as `event` names them, with commas between them"),
+            Parameter(
+                name="kind",
+                what="of these kinds alone, as `event` names them, with commas between them",
+                kind=Kind.WORDS,
+                usual=frozenset(),
+                choices=tuple(EVENTS),
+            ),
             _most("events on the page", 500, 5000),
         ),
     ),
