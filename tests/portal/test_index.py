@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -275,6 +276,17 @@ def test_what_is_known_of_a_location(index: Index) -> None:
     assert [each.head.job[-1] for each in index.entries("/here")] == ["2", "1"]
     index.note("/here", seen=3.0, problem="away")
     assert index.places()["/here"] == (3.0, "away")
+
+
+def test_damaged_records(index: Index) -> None:
+    """They are told by themselves; also one of which nobody knows the time can be taken out again."""
+    broken: dict[str, Any] = {"state": JobState.FAILED, "ended": None, "damaged": "job.json is missing"}
+    index.put([entry(1, submitted=0.0, **broken), entry(2, **broken), entry(3, state=JobState.RUNNING, ended=None)])
+    assert [*index.still_open("/here", 10, damaged=True)] == [head(2).job, head(1).job]
+    assert [*index.still_open("/here", 1, damaged=True)] == [head(2).job]
+    assert [*index.still_open("/here", 10)] == [head(3).job]
+    index.remove([head(1).job])
+    assert [*index.ids("/here")] == [head(3).job, head(2).job]
 
 
 def test_threads_read_while_one_writes(index: Index) -> None:

@@ -273,17 +273,21 @@ def test_a_store_of_fsspec(tmp_path: Path, index: Index) -> None:
 
 
 class Counting(FsspecStore):
-    """One in memory that notes what is asked of it."""
+    """One in memory that notes what is asked of it. A folder `goes` as soon as somebody has seen what is in it."""
 
     def __init__(self) -> None:
         super().__init__(f"memory://history-{uuid.uuid4()}")
         self.listed: list[str] = []
         self.found: list[str] = []
         self.opened: list[str] = []
+        self.goes = ""
 
     def list(self, path: str = "") -> Sequence[Item]:
         self.listed.append(path)
-        return super().list(path)
+        found = super().list(path)
+        if path and path == self.goes:
+            self.remove(path)
+        return found
 
     def find(self, path: str) -> Item | None:
         self.found.append(path)
@@ -424,6 +428,70 @@ def test_many_that_run_take_turns(bucket: Bucket, index: Index) -> None:
         listed, *_ = bucket.store.asked_by(scan.quick)
         assert len(listed) == 2 + 10
     assert all_states(index) == dict.fromkeys(jobs, "succeeded")
+
+
+def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: Index) -> None:
+    """By looks for what is new alone, though all newer ones still run."""
+    jobs = many(scanner._MOST_OPEN_FAR + 5)
+    bucket.lay_down("jobs", *jobs, over=False)
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    oldest = set(jobs) - set(index.still_open(bucket.store.address, scanner._MOST_OPEN_FAR))
+    assert len(oldest) == 5
+    bucket.lay_down("jobs", *oldest)
+    for _ in range(-(-len(jobs) // scanner._IN_TURN)):
+        listed, *_ = bucket.store.asked_by(scan.quick)
+        assert len(listed) <= 2 + scanner._IN_TURN
+    assert all_states(index) == dict.fromkeys(jobs, "running") | dict.fromkeys(oldest, "succeeded")
+
+
+def test_one_that_becomes_whole_does_not_wait_for_those_that_run(bucket: Bucket, index: Index) -> None:
+    """Its turn comes before all of them had theirs."""
+    bucket.lay_down("jobs", *many(60), over=False)
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    (new,) = many(1, day=8)
+    bucket.store.write(f"jobs/{new}/am.log", b"its job.json is missing")
+    scan.quick()
+    assert all_states(index)[new] == "damaged"
+    bucket.lay_down("jobs", new, over=False)
+    scan.quick()
+    assert all_states(index)[new] == "running"
+
+
+def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: Index) -> None:
+    """A portal that begins looks for a while whether it has been mended."""
+    bucket.lay_down("jobs", JOBS[0])
+    bucket.store.write(f"jobs/{JOBS[1]}/job.json", b"{")
+    Scanner(bucket.store, index).full()
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    scan.quick()
+    assert states(index) == {"1": "succeeded", "2": "damaged"}
+    bucket.lay_down("jobs", JOBS[1])
+    scan.quick()
+    assert states(index) == {"1": "succeeded", "2": "succeeded"}
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: Index, over: bool) -> None:
+    """It is gone, not damaged, whatever else lay in it."""
+    bucket.lay_down("jobs", *JOBS[:2], over=over)
+    bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
+    bucket.store.goes = f"jobs/{JOBS[0]}"
+    Scanner(bucket.store, index).full()
+    assert states(index) == {"2": "succeeded" if over else "running"}
+
+
+def test_what_another_look_asks_for_again(bucket: Bucket, index: Index) -> None:
+    """Folders, and what runs or is damaged, but none of what has ended."""
+    bucket.lay_down("jobs", *many(30))
+    bucket.lay_down("jobs", *many(3, day=2), over=False)
+    scan = Scanner(bucket.store, index)
+    scan.full()
+    first, lasting = scan.requests, scan.lasting
+    scan.full()
+    assert (first - 30, scan.requests - first) == (lasting, lasting)
 
 
 def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: Index) -> None:

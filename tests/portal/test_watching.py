@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tony.portal.watching import FULL, full_pause, quick_pause
+from tony.errors import StorageError
+from tony.portal import watching
+from tony.portal.index import Index
+from tony.portal.scanner import Scanner
+from tony.portal.watching import FULL, Watching, failed_pause, full_pause, quick_pause
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
-from tony.storage.store import Store
+from tony.storage.store import Item, Store
+
+#: Seconds that a test waits for what must happen.
+CEILING = 30.0
+
+
+class Refusing(FsspecStore):
+    """One of whose folders may not be read. It knows how often it was asked for that, and for everything's top."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__(f"memory://watched-{uuid.uuid4()}")
+        self.refused = refused
+        self.tries = self.looks = 0
+        self.looked = threading.Condition()
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        with self.looked:
+            self.tries += path == self.refused
+            self.looks += not path
+            self.looked.notify_all()
+        if path == self.refused:
+            raise StorageError("AccessDenied")
+        return super().list(path)
+
+    def wait_looks(self, number: int) -> None:
+        """Until so many more have begun: then all but the last are over."""
+        with self.looked:
+            wanted = self.looks + number
+            assert self.looked.wait_for(lambda: self.looks >= wanted, CEILING)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """An empty one."""
+    made = Index(tmp_path / "index.db")
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -38,3 +80,45 @@ def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: Store) -> None:
 def test_looks_that_take_long_leave_time_for_others(tmp_path: Path, paid: Store) -> None:
     """A folder here is read with our processor, so it rests longer than one that is waited for."""
     assert quick_pause(LocalStore(tmp_path), 10.0, 0) > quick_pause(paid, 10.0, 0) > 10.0
+
+
+def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests have a price then, too. What is new is seen meanwhile, and people are told why not all is known."""
+    store = Refusing("2026/01/01")
+    for day in range(1, 6):
+        store.write(f"2026/01/0{day}/local-2026010{day}-000000-0a1b2c/am.log", b"x")
+    monkeypatch.setattr(watching, "_AGAIN", 0.0)
+    monkeypatch.setattr(watching, "_COSTLY", 0.0)
+    monkeypatch.setattr(watching, "_QUICK_RATE", 1e9)
+    monkeypatch.setattr(watching, "_FULL_RATE", 1e-9)
+    watches = Watching(index, [store])
+    watches.start()
+    try:
+        store.wait_looks(4)
+        store.write("2026/01/05/local-20260105-000001-0a1b2c/am.log", b"x")
+        store.wait_looks(4)
+        assert store.tries == 1
+        assert len([*index.ids(store.address)]) == 5
+        assert watches.problems == (f"{store.address}: AccessDenied",)
+    finally:
+        watches.close()
+
+
+def test_a_look_for_what_is_new_that_fails_has_its_price(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other, at a folder on the way to which others were asked for."""
+    monkeypatch.setattr(watching, "_QUICK_RATE", 1e-9)
+    store = Refusing("intermediate")
+    store.write("jobs/x/am.log", b"x")
+    store.write("intermediate/x/am.log", b"x")
+    assert index.claim()
+    watch = watching._Watch(Scanner(store, index))
+    with pytest.raises(StorageError, match="AccessDenied"):
+        Watching(index, [])._quick(watch)
+    assert watch.quick_at > 1e8
+
+
+def test_what_fails_is_tried_again_as_soon_as_its_price_allows(tmp_path: Path, paid: Store) -> None:
+    """At once, if it asked for little: the whole store may have been away for a moment."""
+    assert failed_pause(paid, 1) == failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
+    assert failed_pause(paid, 4_000) == 4_000.0
+    assert failed_pause(paid, 1_000_000) < 86_400.0

@@ -84,6 +84,23 @@ def test_what_is_larger_is_refused(store: Store) -> None:
         store.read("a", 4)
 
 
+def test_what_goes_after_it_was_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not there: who finds may know that from before, and nothing is no content of it."""
+    store.write("a", b"12345")
+    found = store.find("a")
+    store.remove("a")
+    monkeypatch.setattr(store, "find", lambda _: found)
+    assert store.read("a", 5) is None
+    with pytest.raises(ValueError, match="larger than"):
+        store.read("a", 4)
+
+
+def test_an_empty_file(store: Store) -> None:
+    """It is there."""
+    store.write("a", b"")
+    assert store.read("a", 5) == b""
+
+
 @pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc/passwd", "a\0b", "./a"])
 def test_no_path_leads_outside(store: Store, path: str) -> None:
     """Whatever asks for it."""

@@ -148,12 +148,12 @@ class Index:
 
         return self._ask(look, {})
 
-    def still_open(self, place: str, most: int) -> Mapping[str, Known]:
-        """What is known of the jobs of a location that have not ended, of the newest."""
+    def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, Known]:
+        """What is known of the jobs of a location that have not ended, of the newest; or of the damaged records."""
 
         def look(connection: sqlite3.Connection) -> dict[str, Known]:
-            where = "where p.address = ? and j.ended is null and d.damaged = '' order by d.rid desc limit ?"
-            return _known(connection.execute(f"{_KNOWN} {where}", (place, most)))
+            where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
+            return _known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
 
         return self._ask(look, {})
 

@@ -117,6 +117,8 @@ def _without_job(store: Store, place: Place) -> JobHead | None:
 
     there = store.list(place.path)
     names = {item.name for item in there if not item.folder}
+    if "job.json" in names:  # it came, or went, since we looked: the next look sees what is left
+        return None
     if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
         return original(store, place, there)
     if names & {"summary.json", "am.log"} or any(map(_SEGMENT.fullmatch, names)):

@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 _BATCH, _SOON = 500, 1.0
 #: Records that are read at the same time, and seconds for one.
 _THREADS, LONGEST = 4, 20.0
-#: Jobs that have not ended that are looked at again and again, the newest; elsewhere each look is a call.
+#: Jobs that have not ended that are looked at again and again, the newest: here, and in HDFS, where each is a call.
 _MOST_OPEN, _MOST_OPEN_FAR = 2_000, 200
-#: How many of them each time where a call costs money: they take turns.
+#: How many each time where a call costs money: they take turns, so that it may be as many as here.
 _IN_TURN = 10
 #: Seconds for which we know, where folders have no times, which days there are. Jobs do not run in these.
 _DAYS_KNOWN = 60.0
@@ -98,13 +98,18 @@ class Scanner:
         self._names: dict[str, array[int]] = {}
         self._turns: dict[str, int] = {}
         self._round = 0
-        self._requests = 0
+        self._requests = self._settled = 0
         self._found = array("q")
 
     @property
     def requests(self) -> int:
         """For names, so far, as S3 counts them."""
         return self._requests + self._days.asked
+
+    @property
+    def lasting(self) -> int:
+        """Those of them that another look makes again: what is known of a job that has ended is not asked for twice."""
+        return self.requests - self._settled
 
     def full(self, between: Callable[[], None] = lambda: None) -> None:
         """Looks at every record that is not known as it is, and forgets those that are gone.
@@ -144,6 +149,10 @@ class Scanner:
         """
         if self.store.dated or clock.monotonic() - self._days_at > _DAYS_KNOWN:
             self._learn_days()
+        if not self.store.dated and self._round == 0:
+            # Damaged before we came: they may become whole as any other. Half of the room is left for new ones.
+            broken = self._index.still_open(self.store.address, _MOST_OPEN_FAR // 2, damaged=True)
+            self._young = {each.path: clock.monotonic() for each in broken.values()} | self._young
         self._days.forget("")
         self._found = array("q")
         self._round += 1
@@ -159,9 +168,10 @@ class Scanner:
                     self._forget(array("q", sorted(_short(place.job) for place in found)))
         self._names = {parent: names for parent, names in self._names.items() if parent in parents}
         self._young = {path: since for path, since in self._young.items() if clock.monotonic() - since < _YOUNG}
+        most = _MOST_OPEN_FAR if self.store.dated and not self.store.local else _MOST_OPEN
         known = {
             **self._index.known(path.rpartition("/")[2] for path in self._young),
-            **self._index.still_open(self.store.address, _MOST_OPEN if self.store.local else _MOST_OPEN_FAR),
+            **self._index.still_open(self.store.address, most),
         }
         before = {each.path: each for each in known.values() if each.place == self.store.address}
         open_ = (path for path, each in before.items() if not each.ended)
@@ -196,12 +206,16 @@ class Scanner:
         return new
 
     def _in_turn(self, paths: Sequence[str]) -> Sequence[str]:
-        """As many of them as one look may cost: first those that were looked at the longest ago, never twice in one."""
+        """As many of them as one look may cost: first those that were looked at the longest ago, never twice in one.
+
+        Half of the places are for young ones: among very many that run their time would be over before their turn.
+        """
         if self.store.dated:
             return paths
         self._turns = {path: self._turns.get(path, 0) for path in paths}
-        waiting = [path for path in paths if self._turns[path] < self._round]
-        chosen = sorted(waiting, key=self._turns.__getitem__)[:_IN_TURN]
+        waiting = sorted((path for path in paths if self._turns[path] < self._round), key=self._turns.__getitem__)
+        young = islice((path for path in waiting if path in self._young), _IN_TURN // 2)
+        chosen = [*dict.fromkeys([*young, *waiting])][:_IN_TURN]
         self._turns.update((path, self._round) for path in chosen)
         return chosen
 
@@ -276,6 +290,7 @@ class Scanner:
                 continue
             batch.append(entry)
             self._found.append(_short(entry.head.job))
+            self._settled += self.store.local is None and entry.head.ended is not None
             if clock.monotonic() - since > _SOON:
                 self._index.put(self._ours(batch))
                 batch, since = [], clock.monotonic()

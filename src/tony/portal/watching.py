@@ -25,10 +25,19 @@ _QUICK_RATE, _FULL_RATE = 4.0, 1.0
 _AGAIN, _OTHERS = 5.0, 2.0
 #: A look that takes long is not begun anew before so many times that long: here it works, elsewhere it waits.
 _RESTS, _RESTS_FAR = 4.0, 1.0
+#: What is said where the reason is no message for people.
+_BROKEN = "it could not be looked through; the portal's log says why"
 
 
 @dataclass(slots=True)
 class _Watch:
+    """One location.
+
+    Attributes:
+        problem: what people are told: why the last look failed, else `missed`.
+        missed: why the last look at everything failed; empty if it did not.
+    """
+
     scanner: Scanner
     thread: threading.Thread | None = None
     full_at: float = float("-inf")
@@ -36,6 +45,7 @@ class _Watch:
     generation: int = -1
     first: bool = True
     problem: str = ""
+    missed: str = ""
     woken: threading.Event = field(default_factory=threading.Event)
 
 
@@ -107,25 +117,38 @@ class Watching:
                 self._look(watch)
                 pause = max(0.0, watch.quick_at - clock.monotonic())
             except TonyError as error:
-                watch.problem = " ".join(str(error).split())
-                pause = _AGAIN
+                watch.problem = _said(error)
+                pause = max(_AGAIN, watch.quick_at - clock.monotonic())
             except Exception:  # the outermost place of this thread: the portal goes on with what it knows
                 _log.exception("looking through %s", watch.scanner.store.address)
-                watch.problem = "it could not be looked through; the portal's log says why"
-                pause = _AGAIN
+                watch.problem = _BROKEN
+                pause = max(_AGAIN, watch.quick_at - clock.monotonic())
 
     def _look(self, watch: _Watch) -> None:
-        generation, scanner = self._index.generation, watch.scanner
-        if generation == watch.generation and clock.monotonic() < watch.full_at:
+        if self._index.generation == watch.generation and clock.monotonic() < watch.full_at:
             self._quick(watch)
         else:
-            before = scanner.requests
+            self._full(watch)
+        watch.problem = watch.missed
+
+    def _full(self, watch: _Watch) -> None:
+        """Looks at everything. One that fails has its price, too; till the next try we look for what is new."""
+        generation, scanner = self._index.generation, watch.scanner
+        requests, lasting = scanner.requests, scanner.lasting
+        watch.missed = _BROKEN
+        try:
             scanner.full((lambda: self._meanwhile(watch)) if generation == watch.generation else (lambda: None))
-            if self._ending.is_set():
-                return
-            watch.full_at = clock.monotonic() + full_pause(scanner.store, scanner.requests - before)
-            watch.generation, watch.first = generation, False
-        watch.problem = ""
+            watch.missed = ""
+        except TonyError as error:
+            watch.missed = _said(error)
+            raise
+        finally:
+            if watch.missed:
+                pause = failed_pause(scanner.store, scanner.lasting - lasting)
+            else:
+                pause = full_pause(scanner.store, scanner.requests - requests)
+            watch.full_at, watch.generation = clock.monotonic() + pause, generation
+        watch.first = watch.first and self._ending.is_set()
 
     def _meanwhile(self, watch: _Watch) -> None:
         """A look at everything takes its time; what is new does not wait for its end."""
@@ -133,10 +156,12 @@ class Watching:
             self._quick(watch)
 
     def _quick(self, watch: _Watch) -> None:
-        began, before = clock.monotonic(), watch.scanner.requests
-        watch.scanner.quick()
-        ended = clock.monotonic()
-        watch.quick_at = began + quick_pause(watch.scanner.store, ended - began, watch.scanner.requests - before)
+        began, before, took = clock.monotonic(), watch.scanner.requests, 0.0
+        try:
+            watch.scanner.quick()
+            took = clock.monotonic() - began
+        finally:  # one that fails is tried again as soon as its price allows
+            watch.quick_at = began + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
 
 
 def quick_pause(store: Store, took: float, requests: int) -> float:
@@ -159,3 +184,16 @@ def full_pause(store: Store, requests: int) -> float:
         requests: for names that it made.
     """
     return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _RARELY)
+
+
+def failed_pause(store: Store, requests: int) -> float:
+    """Seconds from the end of a look at everything that failed to the next.
+
+    Args:
+        requests: for names that it made, and that the next makes again.
+    """
+    return _AGAIN if store.dated else min(max(_AGAIN, requests / _FULL_RATE), _RARELY)
+
+
+def _said(error: TonyError) -> str:
+    return " ".join(str(error).split())

@@ -88,6 +88,8 @@ class Store(ABC):
             parts.append(piece)
         if left < 0 or found.size > most:
             raise ValueError(f"{posixpath.basename(path)} is larger than {most >> 20} MiB")
+        if found.size and not parts:  # removed since it was found, which may be a while ago
+            return None
         return b"".join(parts)
 
 
