@@ -11,12 +11,18 @@ from tests.e2e.lab import Lab
 pytestmark = pytest.mark.e2e
 
 SEE = """
-import json, os, sys
+import json, os, pathlib, sys, time
 names = ("MODEL_PARAMS", "TASK_NUM", "WORLD_SIZE", "RANK", "TB_PORT")
-print(json.dumps({name: os.environ.get(name) for name in names}))
-sys.exit(os.environ["JOB_NAME"] == "worker" and os.environ["SESSION_ID"] == "1")
+print(json.dumps({name: os.environ.get(name) for name in names}), flush=True)
+if os.environ["JOB_NAME"] == "worker":
+    out, session = pathlib.Path(os.environ["OUT"]), os.environ["SESSION_ID"]
+    (out / f"{session}-{os.environ['TASK_INDEX']}").touch()
+    while not all((out / f"{session}-{index}").exists() for index in range(2)):
+        time.sleep(0.01)
+    sys.exit(session == "1")
 """
-#: The sidecar is ended with the workers, so they wait until it has printed.
+#: The first worker that fails ends its session, so each waits until both have printed. The sidecar is ended with the
+#: workers, so they wait until it has printed as well.
 JOB = """
 framework = "pytorch"
 failure_policy = "any-task"
