@@ -97,7 +97,7 @@ def trained(clusters: Clusters) -> Iterator[Trained]:
 async def _running(lab: YarnLab, job: str) -> tuple[str, str, str, str]:
     async with seen(lab.home) as portal, seen(lab.root / "far", [history()]) as far:
         return (
-            await portal.page(f"/job/{job}", "ResourceManager"),
+            await portal.page(f"/job/{job}", "own pages"),
             await portal.page(f"/job/{job}/task/worker:0", "NodeManager"),
             await portal.page(f"/job/{job}/log/worker:0/out", f"line {LINES - 1:06d} of what"),
             await far.page(f"/job/{job}/log/worker:0/out", "is missing"),
@@ -140,12 +140,12 @@ def test_links_lead_to_pages_of_the_cluster(trained: Trained) -> None:
     assert [200] * 3 == [status for status, _ in trained.linked.values()]
     assert trained.job in trained.linked["ResourceManager"][1]
     assert "worker-0.s1.t1.out" in trained.linked["NodeManager"][1]
-    afterwards = links(fetch(f"{trained.base}/job/{trained.job}")[1])
+    # A page does not wait for long for what the cluster says.
+    afterwards = until(lambda: links(fetch(f"{trained.base}/job/{trained.job}")[1]), "there are links")
     assert [("ResourceManager", f"http://{trained.lab.page('rm')}/cluster/app/{trained.job}")] == afterwards
     status, text, _ = fetch(afterwards[0][1])
     assert (status, trained.job in text) == (200, True)
     task = f"{trained.base}/job/{trained.job}/task/worker:0"
-    # A page does not wait for long for what the cluster says.
     until(lambda: re.search(r"<code>container_[0-9_]+</code>", fetch(task)[1]), "its container is named")
 
 
