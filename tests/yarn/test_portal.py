@@ -146,7 +146,7 @@ def test_links_lead_to_pages_of_the_cluster(trained: Trained) -> None:
     status, text, _ = fetch(afterwards[0][1])
     assert (status, trained.job in text) == (200, True)
     task = f"{trained.base}/job/{trained.job}/task/worker:0"
-    until(lambda: re.search(r"<code>container_[0-9_]+</code>", fetch(task)[1]), "its container is named")
+    until(lambda: re.search(r"<code>container_(e[0-9]+_)?[0-9_]+</code>", fetch(task)[1]), "its container is named")
 
 
 def test_output_that_is_gone(trained: Trained, tmp_path: Path) -> None:
