@@ -33,6 +33,7 @@ ROWS = (
     "portal_index",
     "advice",
     "job_page",
+    "crowded_portal",
 )
 
 

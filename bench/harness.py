@@ -142,9 +142,11 @@ class Rounds:
         """The median over the rounds."""
         return statistics.median(self.values(way, figure))
 
-    def ratio(self, way: str, figure: str, other: str, other_figure: str) -> float:
-        """The median of the rounds' own ratios."""
-        pairs = zip(self.values(way, figure), self.values(other, other_figure), strict=True)
+    def ratio(self, way: str, figure: str, other: str, other_figure: str) -> float | None:
+        """The median of the rounds' own ratios; None where a round of the other was too short to be measured (0)."""
+        pairs = list(zip(self.values(way, figure), self.values(other, other_figure), strict=True))
+        if any(theirs == 0 for _, theirs in pairs):
+            return None
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
     def line(

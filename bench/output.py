@@ -21,6 +21,12 @@ from tony.linux.process import descendants
 
 _MB = 1_000_000
 _PIECE = 1_000_000
+#: Three secrets of usual length, none of which is printed.
+_SECRETS = tuple(
+    word
+    for name in ("HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD")
+    for word in ("--set", f"env.{name}={name.lower() * 3}-1")
+)
 _FILES = ("begin", "go", "took", "end", "quit")
 _TICKS = os.sysconf("SC_CLK_TCK")
 #: A hundred pieces of a megabyte a second, all different. It makes the files `begin` and `end`, and waits for `go` and
@@ -54,7 +60,11 @@ def measure(quick: bool) -> Result:
         program = [interpreter(), str(script), str(shop.path), str(count)]
         wanted = _printed(count)
         rounds = interleaved(
-            {"tony": lambda: _tony(shop, program, count, wanted), "cat": lambda: _cat(shop, program, count, wanted)},
+            {
+                "tony": lambda: _tony(shop, program, count, wanted),
+                "secrets": lambda: _tony(shop, program, count, wanted, *_SECRETS),
+                "cat": lambda: _cat(shop, program, count, wanted),
+            },
             1 if quick else 3,
             discard=0,
         )
@@ -65,6 +75,9 @@ def _lines(rounds: Rounds) -> tuple[Line, ...]:
     percent, rate = Unit.PERCENT, Unit.PER_SECOND
     return (
         rounds.line("executor, of a core", "tony", "load", against="cat", unit=percent, target=at_most(30)),
+        rounds.line(
+            "executor, of a core, while it masks three secrets", "secrets", "load", against="cat", unit=percent
+        ),
         rounds.line("bytes lost", "tony", "lost", unit=Unit.COUNT, target=at_most(0)),
         rounds.line("bytes printed", "tony", "rate", against="cat", unit=rate),
     )
@@ -79,7 +92,7 @@ def _printed(count: int) -> str:
     return whole.hexdigest()
 
 
-def _tony(shop: Workshop, program: Sequence[str], count: int, wanted: str) -> Figures:
+def _tony(shop: Workshop, program: Sequence[str], count: int, wanted: str, *options: str) -> Figures:
     def executor() -> Sequence[int]:
         task = shop.ask("status", "--json", "last")["tasks"][0]
         pids = {task["executor_pid"], *descendants(task["executor_pid"])}
@@ -87,7 +100,7 @@ def _tony(shop: Workshop, program: Sequence[str], count: int, wanted: str) -> Fi
 
     # The limit is above what is printed, so that all of it can be compared.
     _forget(shop)
-    folder = shop.submit("--set", "log_limit=8g", "--", *program)
+    folder = shop.submit("--set", "log_limit=8g", *options, "--", *program)
     figures = _while_it_prints(shop, executor, count)
     wait_all()
     log = folder / "logs" / "main-0.s1.t1.out"

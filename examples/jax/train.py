@@ -1,12 +1,10 @@
 """Train on handwritten digits with JAX; every process runs this same program.
 
-JAX finds the coordinator by JAX_COORDINATOR_ADDRESS alone, but it has to be told how many processes there are
-and which one this is: the one line below that a program needs. The rest is ordinary JAX: a mesh over the
-devices of all processes, batches split along it, weights copied to each.
+With framework = "jax", jax.distributed.initialize() finds the other processes without arguments. The rest is ordinary
+JAX: a mesh over the devices of all processes, batches split along it, weights copied to each.
 """
 
 import argparse
-import os
 from functools import partial
 
 import jax
@@ -29,9 +27,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", default="", help="where to keep them, see checkpoints.py; none if empty")
     options = parser.parse_args()
 
-    jax.distributed.initialize(
-        num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
-    )
+    jax.distributed.initialize()
     me, world = jax.process_index(), jax.process_count()
     mesh = Mesh(jax.devices(), ("data",))
     split = NamedSharding(mesh, PartitionSpec("data"))  # along the first axis

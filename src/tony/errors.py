@@ -80,10 +80,15 @@ class Problem:
 
 
 class ConfigError(UserError):
-    """All mistakes found in a job's settings, at once; nothing has been started."""
+    """All errors found in a job's settings, at once; nothing has been started.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    Attributes:
+        checked_file: the file of a command that only reads it; empty if the command would have started something.
+    """
+
+    def __init__(self, problems: Sequence[Problem], checked_file: str = "") -> None:
         self.problems = tuple(problems)
+        self.checked_file = checked_file
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -122,6 +127,10 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
     def __init__(self, message: str, *, gone: bool = False) -> None:
         self.gone = gone
         super().__init__(message)
+
+
+class OverloadedError(InfraError):
+    """This program has no thread free for what was asked, or the work takes longer than a request may."""
 
 
 class SchedulerError(InfraError):

@@ -105,6 +105,12 @@ def format_size(size: int) -> str:
     return f"{size} bytes"
 
 
+def format_bytes(size: float) -> str:
+    """Text for a number of bytes that was measured: `1.5 GiB`, `17 bytes`; `format_size` is for those of job files."""
+    text = format_size(round(size))
+    return text if text.endswith("bytes") else f"{text[:-1]} {text[-1].upper()}iB"
+
+
 def format_duration(seconds: float) -> str:
     """Text for a duration as people say it: `40 ms`, `0.4 s`, `12 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`."""
     if not math.isfinite(seconds) or abs(seconds) > _FOR_EVER:

@@ -16,7 +16,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.history.files import write_json
 from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, settings_digest
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.metrics import Peak, RolePoints
 from tony.history.metrics_file import Part
 from tony.history.metrics_writer import MetricsWriter
@@ -26,6 +26,7 @@ from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
+from tony.model.progress import Progress
 from tony.model.record import RECORD_VERSION, JobRecord
 from tony.model.report import JobReport, TaskReport
 from tony.model.staged import StagedJob
@@ -121,6 +122,7 @@ class Invented:
         self.curves: dict[str, list[float]] = {}
         self.told: list[Progress] = []
         self.saved: list[Checkpoint] = []
+        self.known_until: float | None = None
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
         """As `Metrics`."""

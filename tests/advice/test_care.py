@@ -13,7 +13,7 @@ from tests.advice import jobs
 from tests.advice.fleet import Plan, facts, play, run
 from tony.advice.advising import advise
 from tony.advice.facts import Facts, alike, run_of
-from tony.advice.finding import Finding
+from tony.advice.finding import Finding, Saving
 from tony.advice.waste import waste_of
 from tony.history.marks import Checkpoint
 from tony.history.metrics import Peak
@@ -47,6 +47,14 @@ def test_whoever_died_of_it_gets_no_less_memory() -> None:
     role = replace(known.runs[1].roles["worker"], out_of_memory=1)
     died = Facts(runs=(known.runs[0], replace(known.runs[1], roles={"worker": role}), *known.runs[2:]))
     assert "memory-over-asked" not in {each.heuristic for each in advise(died).findings}
+
+
+def test_more_memory_saves_nothing() -> None:
+    """A run that died of too little was lost: that more memory would save its hours is not said."""
+    plans = [jobs.memory_tight(Random(seed)) for seed in range(8)]
+    died = [found(plan)["memory-tight"] for plan in plans if plan.out_of_memory]
+    assert died
+    assert all(each.patch and each.saving == Saving() for each in died)
 
 
 def test_a_task_that_was_not_measured() -> None:

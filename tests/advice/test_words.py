@@ -26,7 +26,7 @@ def test_numbers(value: float, text: str) -> None:
         (1.25, Measure.CORES, "1.25 cores"),
         (3.0, Measure.COUNT, "3"),
         (2.0, Measure.TIMES, "2 times"),
-        (5e6, Measure.RATE, "4.8m/s"),
+        (5e6, Measure.RATE, "4.8 MiB/s"),
     ],
 )
 def test_amounts(value: float, measure: Measure, text: str) -> None:

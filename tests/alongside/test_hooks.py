@@ -151,8 +151,8 @@ def test_variables_keep_what_the_program_has() -> None:
     """Its own PYTHONPATH goes first; without hooks only the library is added; an empty one is none."""
     base = folder()
     assert base is not None
-    assert variables({"PYTHONPATH": "src"}, "@x", hooks=True) == {
-        "TONY_PROGRESS": "@x",
+    assert variables({"PYTHONPATH": "src"}, "/x", hooks=True) == {
+        "TONY_PROGRESS": "/x",
         "TONY_STACKS": str(int(STACKS_SIGNAL)),
         "PYTHONPATH": f"src:{base}/library:{base}/hooks",
     }

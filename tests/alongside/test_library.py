@@ -13,23 +13,24 @@ import tony
 from tony import clock
 from tony.alongside.library.tony.telling import _Teller, checkpoint, progress
 from tony.executor.progress import Advance, Checkpoint, parse
+from tony.rpc.sockets import short_path
 
 FOLDER = Path(tony.__file__).parent / "alongside/library"
 
 
 @pytest.fixture
-def hearer() -> Iterator[socket.socket]:
+def hearer(tmp_path: Path) -> Iterator[socket.socket]:
     """Where programs tell; bound, never waiting for ever."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        made.bind(f"\0tony-test-{os.getpid()}-{os.urandom(4).hex()}")
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made, short_path(path) as short:
+        made.bind(short)
         made.settimeout(30)
         yield made
 
 
 def environment(hearer: socket.socket | None, *folders: Path) -> dict[str, str]:
     """Of a program beside which our library lies."""
-    name = hearer.getsockname()[1:].decode() if hearer else ""
-    told = {"TONY_PROGRESS": f"@{name}"} if name else {}
+    told = {"TONY_PROGRESS": hearer.getsockname()} if hearer else {}
     return {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, (*folders, FOLDER))), **told}
 
 
@@ -64,6 +65,17 @@ def test_a_program_tells(hearer: socket.socket) -> None:
     assert second == Advance(2.0, 10.0, {"user.loss": 0.5, "user.a.b": 3.0})
     assert isinstance(saved, Checkpoint)
     assert (saved.step, 0.01 <= saved.took < 30, 0 <= clock.monotonic() - saved.at < 30) == (2, True, True)
+
+
+def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
+    """Longer than what the kernel takes."""
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        with short_path(str(folder / "socket")) as short:
+            made.bind(short)
+        run("import tony\ntony.progress(1)", {**environment(None), "TONY_PROGRESS": str(folder / "socket")})
+        assert heard(made) == [Advance(1.0)]
 
 
 def test_outside_of_tony_both_do_nothing() -> None:
@@ -129,7 +141,7 @@ def test_who_does_not_read_holds_up_nobody(hearer: socket.socket) -> None:
 def test_a_fork_does_not_tell_what_its_parent_has_to_tell(hearer: socket.socket) -> None:
     """Checkpoints that wait are told once, and both go on telling."""
     teller = _Teller()
-    teller.name = f"@{hearer.getsockname()[1:].decode()}"
+    teller.name = hearer.getsockname()
     while teller.tell(b"x"):
         pass
     teller.keep(b"c\t1\t1\t1")

@@ -66,7 +66,7 @@ def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
             assert executor._connection is not None
             executor._connection.pause_reading()
         await until(lambda: not job.source.containers)
-        for executor in job.executors.values():
+        for executor in list(job.executors.values()):  # each that dies leaves
             await executor.die()
 
     spec = workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.3)

@@ -222,7 +222,9 @@ def test_the_last_line_and_its_age(scene: Scene) -> None:
     scene.desk.received(wire.me, msg.Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
     scene.now += 0.5
     live = scene.desk.live()[task("worker:0")]
-    assert (live.last_output_age, len(live.last_line)) == (3.5, 200)
+    assert (live.last_output_age, len(live.last_line), live.last_step_age) == (3.5, 200, None)
+    scene.desk.find_step_age = {task("worker:0"): 2.0}.get
+    assert scene.desk.live()[task("worker:0")].last_step_age == 2.0
     scene.desk.received(wire.me, msg.ProgramStarted(n=1, session=1, try_=1, pid=9))
     assert scene.desk.live() == {}
 

@@ -16,7 +16,7 @@ from tony.frameworks.registry import home_of, load
 from tony.model.ids import TaskId
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.model.states import DistributedMode, Meeting, RoleKind
+from tony.model.states import DistributedMode, Meeting, ReservedPort, RoleKind
 from tony.protocol.launch import TaskPart
 from tony.testing.jobs import prepared_job
 
@@ -37,6 +37,7 @@ SPEC = JobSpec(
             resources=Resources(memory=512 * MIB, vcores=3, gpus=1),
             stop_grace=1.0,
             port_range=(6000, 6099),
+            port=ReservedPort.FREE,
             procs_per_task=4,
         ),
         "board": Role(kind=RoleKind.SIDECAR),
@@ -72,7 +73,7 @@ def test_what_a_role_says_itself(tmp_path: Path) -> None:
     """Its own command, variables, ports, grace and resources."""
     told = part(tmp_path, "worker:1")
     assert (told.command, told.env) == (("python", "w.py"), {"A": "1", "B": "2"})
-    assert (told.port_range, told.stop_grace) == ((6000, 6099), 1.0)
+    assert (told.port_range, told.port, told.stop_grace) == ((6000, 6099), ReservedPort.FREE, 1.0)
     assert (told.memory, told.vcores, told.gpus) == (512 * MIB, 3, 1)
 
 

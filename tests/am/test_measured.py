@@ -18,7 +18,6 @@ from tony.core.machine import Application
 from tony.errors import ProtocolError
 from tony.history.files import write_json
 from tony.history.goodput import ledger
-from tony.history.marks import Progress
 from tony.history.metrics import open_metrics
 from tony.history.timeline import timeline
 from tony.jobs.master import ask_metrics, ask_stacks, tell_log_level, tell_restart
@@ -26,6 +25,7 @@ from tony.model.codec import to_plain
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
+from tony.model.progress import Progress, measure_task
 from tony.protocol import messages as msg
 from tony.protocol.launch import TaskPart
 from tony.testing.played_executor import PlayedExecutor
@@ -291,6 +291,71 @@ def test_samples_of_another_try(tmp_path: Path) -> None:
     assert made.series.answer([], ["cpu"], 5)[0][0].most == (1.0,)
     (told,) = [each.told for each in made._tries["worker:0"].values()]
     assert (told.first_step, told.first_at, told.step) == (1.0, 6.0, 8.0)
+
+
+def test_stalls_of_a_program(tmp_path: Path) -> None:
+    """It reports twice a second and hangs; a stall that ends is kept, and lost reports are none."""
+    cluster = started(workers(1))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
+
+    def reports(step: float, at: float) -> Progress:
+        clock.now = at + 0.5
+        made.came(TaskId("worker", 0), replace(sample(step=step), step_ago=0.5, first_step=1.0, first_ago=at - 9.5))
+        (told,) = made.answer(msg.GetMetrics(series=("step",))).progress
+        return told
+
+    assert reports(2.0, 10.5).stalled_after == 600.0  # as long as nothing is known of its pace
+    for number in range(1, 5):
+        told = reports(2.0 + 2 * number, 10.5 + number)
+    assert (told.step, told.at, told.stalled_after, told.stalls) == (10.0, 14.5, 30.0, ())
+    clock.now = 89.0
+    assert (made.find_step_age(TaskId("worker", 0)), made.find_step_age(TaskId("worker", 1))) == (74.5, None)
+    told = made.answer(msg.GetMetrics()).progress[0]
+    assert measure_task(told, clock.now).stalled == 74.5
+    told = reports(11.0, 114.5)
+    assert told.stalls == ((14.5, 114.0),)
+    assert reports(11.0, 115.5).changed_at == 114.5  # the same step again
+    told = reports(131.0, 174.5)  # 120 steps in a minute: nothing came meanwhile, but they were made
+    assert len(told.stalls) == 1
+    assert measure_task(told, 174.5).rate == pytest.approx(2.0, rel=0.01)
+
+    asyncio.run(made.finish())
+    with open_metrics(tmp_path / "metrics.db") as metrics:
+        assert metrics.progress() == (told,)
+        assert metrics.known_until == 175.0
+
+
+def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only with everything that is measured, and without a new one it is written that there is none."""
+    monkeypatch.setattr(module, "STEPS_EVERY_SECONDS", 0.01)
+    cluster = started(workers(1))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
+
+    def written() -> tuple[float | None, list[float]]:
+        with open_metrics(tmp_path / "metrics.db") as metrics:
+            return metrics.known_until, [each.step for each in metrics.progress()]
+
+    async def run() -> None:
+        clock.now = 10.0
+        made.came(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
+        keeping = asyncio.ensure_future(made.keep())
+        await until(lambda: written() == (10.0, [7.0]))
+        clock.now = 20.0
+        await until(lambda: written()[0] == 20.0)
+        keeping.cancel()
+        await made.finish()
+
+    monkeypatch.setattr(module, "_FIRST_WRITE", 3600.0)
+    monkeypatch.setattr(module, "WRITE_EVERY", 3600.0)
+    asyncio.run(run())
+
+
+def test_steps_are_reported_less_often_in_large_jobs(tmp_path: Path) -> None:
+    """Some hundred reports a second, of a job of any size."""
+    for count, interval in ((1, 1.0), (300, 2.0), (10_000, 10_000 / 300)):
+        spec = workers(count)
+        made, _ = measuring(spec, Application("sim", spec), tmp_path / "x")
+        assert made.step_interval == pytest.approx(interval)
 
 
 @pytest.mark.parametrize("bad", [{"x": 1.0}, {"cpu": 1e400}, {"user." + "x" * 80: 1.0}, {}])

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
+from tony.am import page as page_module
 from tony.am.page import Page, rendered
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -136,3 +137,32 @@ def test_a_request_without_end_is_dropped() -> None:
             await page.close()
 
     assert asyncio.run(flood()) == b""
+
+
+def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than some are closed at once, and all the others together keep no one out."""
+    monkeypatch.setattr(page_module, "_MOST_CONNECTIONS_OF_OTHERS", 30)
+
+    async def run() -> str:
+        page = Page(report, {"127.0.0.9"}, "")
+        port = await page.listen("127.0.0.1")
+        strangers = [await asyncio.open_connection(HOST, port) for _ in range(60)]
+        try:
+            closed = [asyncio.ensure_future(reader.read()) for reader, _ in strangers]
+            while sum(each.done() for each in closed) < 30:
+                await asyncio.sleep(0.001)
+            reader, writer = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.9", 0))
+            writer.write(get())
+            answer = await reader.read()
+            writer.close()
+            assert sum(each.done() for each in closed) == 30
+            return answer.decode()
+        finally:
+            for each in closed:
+                each.cancel()
+            await asyncio.gather(*closed, return_exceptions=True)
+            for _, writer in strangers:
+                writer.close()
+            await page.close()
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)).startswith("HTTP/1.1 200 OK")

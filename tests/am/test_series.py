@@ -55,6 +55,14 @@ def test_a_gap_is_no_number() -> None:
     assert one(fed([(1.0, 1.0), (21.0, 2.0)])).at == (5.0, 25.0)
 
 
+def test_the_newest_of_a_series_is_not_hidden_by_another_ones() -> None:
+    """A step is reported alone, ahead of what the program uses."""
+    series = fed([(1.0, 1.0), (6.0, 2.0)])
+    series.add("worker:0", 11.0, {"step": 7.0})
+    assert one(series, most=1).mean == (2.0,)
+    assert one(series, name="step", most=1).mean == (7.0,)
+
+
 def test_a_series_that_begins_later() -> None:
     """It has no points before, and the others are as they were."""
     series = fed([(1.0, 1.0)])

@@ -15,7 +15,7 @@ from tony.errors import PlatformError, UserError
 from tony.frameworks.base import Framework, TaskView
 from tony.model.cluster import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job import JobSpec, Role
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import Message, StartProgram
 from tony.testing.jobs import prepared_job
@@ -126,3 +126,21 @@ def test_an_adapter_that_fails_is_named(starts: Starts, framework: Listing) -> N
     framework.error = UserError("too many")
     with pytest.raises(UserError, match=r"^too many$"):
         starts.publish(cluster())
+
+
+def test_addresses_that_placeholders_ask_for_are_in_the_order(tmp_path: Path, framework: Listing) -> None:
+    """Of the role's first task; of no other role, and of none that has not registered."""
+    roles = {"ps": Role(), "worker": Role(instances=3)}
+    spec = JobSpec(command="run {address.worker}", env={"PS": "{address.ps}"}, roles=roles)
+    starts = Starts(prepared_job(tmp_path, spec).record, framework, 1)
+    starts.publish(cluster())
+    sent = message(starts.frame(start()))
+    assert isinstance(sent, StartProgram)
+    assert sent.addresses == {"worker": "a:1"}
+
+
+def test_without_such_placeholders_no_address_is_sent(starts: Starts) -> None:
+    starts.publish(cluster())
+    sent = message(starts.frame(start()))
+    assert isinstance(sent, StartProgram)
+    assert sent.addresses == {}

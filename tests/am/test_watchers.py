@@ -235,6 +235,20 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
     asyncio.run(run())
 
 
+def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although nothing has changed: only a report tells that programs have been silent for long."""
+
+    async def run() -> None:
+        plain = Played()
+        watchers = Watchers(Counted())
+        watchers.add(plain.me, gather=0.01)
+        monkeypatch.setattr("tony.am.watchers._MAX_REPORT_AGE_SECONDS", 0.0)
+        watchers.aged()
+        await until(lambda: len(plain.reports) == 2)
+
+    asyncio.run(run())
+
+
 def test_what_would_be_gone_is_told_now() -> None:
     """Once, and not again by the report that was due."""
 

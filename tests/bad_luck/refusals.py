@@ -12,8 +12,10 @@ from tests.e2e.lab import CEILING, Lab
 
 def refused(lab: Lab, done: subprocess.CompletedProcess[str], *mistakes: str) -> None:
     """A job with mistakes: each is told on a line of its own and nothing else is; nothing was made, nothing runs."""
-    count = f"{len(mistakes)} mistake{'s' if len(mistakes) != 1 else ''}"
-    assert [*mistakes, f"tony: {count}; nothing was started."] == done.stderr.splitlines()
+    count = f"{len(mistakes)} error{'s' if len(mistakes) != 1 else ''}"
+    words = [str(word) for word in done.args]
+    end = f" in {words[words.index('validate') + 1]}." if "validate" in words else "; nothing was started."
+    assert [*mistakes, f"tony: {count}{end}"] == done.stderr.splitlines()
     assert (2, "") == (done.returncode, done.stdout)
     nothing_left(lab)
 

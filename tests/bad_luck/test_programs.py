@@ -27,7 +27,7 @@ def failed_to_start(lab: Lab, done: subprocess.CompletedProcess[str], message: s
     status = lab.status("last")
     assert (status["state"], status["failure"]["cause"]) == ("failed", "launch")
     assert f"failed: {message} on " in status["failure"]["reason"]
-    assert f"\n  {status['failure']['reason']}\n" in done.stderr
+    assert f"{status['failure']['reason']}\n" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert len(status["tasks"]) == tasks
     lab.wait_gone(status["job"], 30)

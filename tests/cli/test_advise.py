@@ -71,7 +71,7 @@ def test_findings_for_people(tony: Tony, home: Home) -> None:
     assert any(
         line.startswith(("high: ", "medium: ", "low: ")) and "of memory, and none ever" in line for line in lines
     )
-    for part in ("    highest peak of any task: ", "    would save, each run: ", "docs/advice/memory-over-asked.md"):
+    for part in ("    highest peak of any task: ", "    would save, each run: ", "rule: memory-over-asked"):
         assert any(part in line for line in lines), part
     assert "      [roles.worker]" in lines
     assert any(line.startswith('    + memory = "') for line in lines)

@@ -23,8 +23,10 @@ from tony.errors import SchedulerError, UserError
 from tony.history.record import write_summary
 from tony.history.sessions import TELLING
 from tony.jobs.portal_client import Portal, address_of, is_private
+from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.layout import Home
+from tony.model.progress import Progress, measure_job
 from tony.model.report import Restarts
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
@@ -122,6 +124,20 @@ def test_restarts_are_told(
     ]
     monkeypatch.setenv("TONY_HOME", str(home.path))
     assert tony(capfdbinary, "status", JOB)[1] == out
+
+
+def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A portal may answer with more fields than this version knows, and with nothing."""
+    hung = Progress("worker:0", 1, 1, 0.0, 5.0, 20.0, 15.0, 100.0, stalled_after=30.0)
+    known = measure_job([hung], 89.0)
+    plain = to_plain(known)
+    assert isinstance(plain, dict)
+    plain["new"] = 1
+    monkeypatch.setattr(Portal, "get", lambda self, path: {"job_progress": plain})
+    with closing(Portal("http://127.0.0.1:1")) as portal:
+        assert portal.job_progress(JOB) == known
+        monkeypatch.setattr(Portal, "get", lambda self, path: {"job_progress": None})
+        assert portal.job_progress(JOB) is None
 
 
 def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -86,7 +86,7 @@ def test_of_lives(tony: Tony, home: Home) -> None:
         keep(home, f"local-20260101-000000-0a1b2{number}", seed=seed)
     out = tony("compare", "0a1b20", "0a1b21").out
     assert "time of tasks:" in out
-    assert "productive" in out
+    assert "unknown" in out
     assert "  roles.evaluator: only the first has it\n" in out
     assert "roles.evaluator.memory" not in out
     same = tony("compare", "0a1b20", "0a1b20").out

@@ -16,6 +16,7 @@ from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
+from tony.config.keys import SETTINGS
 from tony.errors import (
     ConfigError,
     ConnectionFailed,
@@ -25,6 +26,7 @@ from tony.errors import (
     RecordError,
     UnknownJobError,
 )
+from tony.frameworks.registry import names
 from tony.history.record import write_summary
 from tony.model.layout import Home
 
@@ -77,6 +79,14 @@ def test_the_help_page_is_what_commands_say_of_themselves(tony: Tony, name: str)
     assert tony(name, "--help").code == 0
 
 
+def test_the_help_of_run_names_every_framework(tony: Tony) -> None:
+    """The registry's, plug-ins included; and so does the table of settings."""
+    words = " ".join(tony("run", "--help").out.split())
+    assert f"One of {', '.join(names())}; or a plug-in." in words
+    (row,) = (each for each in SETTINGS if each.path == ("framework",))
+    assert [name for name in names() if f"`{name}`" not in row.meaning] == []
+
+
 def test_help_loads_nothing_heavy(home: Home) -> None:
     """It must be quick: what a command needs is loaded when it runs."""
     heavy = ["asyncio", "rich", "cryptography", "yaml", "tomlkit", "tony.config.load", "tony.core.machine", "tony.rpc"]
@@ -124,6 +134,14 @@ def test_an_unknown_command_gets_the_nearest(tony: Tony) -> None:
     assert "No such command 'statsu'. Did you mean 'status'?" in answer.err
 
 
+@pytest.mark.parametrize(("alias", "command"), [("stop", "kill"), ("cancel", "kill"), ("ps", "list")])
+def test_names_of_commands_from_elsewhere(tony: Tony, alias: str, command: str) -> None:
+    """They are the commands that do the same here."""
+    one, other = tony(alias, "--help"), tony(command, "--help")
+    assert (one.code, one.err) == (0, "")
+    assert one.out.split("\n", 1)[1] == other.out.split("\n", 1)[1]
+
+
 @pytest.mark.parametrize("arguments", [["list", "--colour"], ["status"], ["list", "--state", "flying"], ["-x"]])
 def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
     """Exit code 2 as well."""
@@ -150,7 +168,7 @@ def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
                 [Problem(key="a", value="1", message="no.", source="job.toml:3"), Problem(key="", message="b.")]
             ),
             2,
-            "a = 1 (job.toml:3): no.\nb.\ntony: 2 mistakes; nothing was started.\n",
+            "a = 1 (job.toml:3): no.\nb.\ntony: 2 errors; nothing was started.\n",
         ),
         (OSError(errno.ENOSPC, "No space left on device", "/x"), 3, "tony: /x: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied"), 3, "tony: Permission denied\n"),

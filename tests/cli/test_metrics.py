@@ -68,7 +68,7 @@ def test_a_table_of_tasks(tony: Tony, ended: JobFolder) -> None:
     assert rows[0] == ["TASK", "SERIES", "NEWEST", "MEAN", "LEAST", "MOST"]
     assert rows[1][:6] == ["worker:0", "cpu", "3", "2", "1", "3"]
     assert rows[1][6] == "▃▆█"
-    assert rows[2][:3] == ["worker:0", "rss", "1g"]
+    assert rows[2][:3] == ["worker:0", "rss", "1"]
     assert len(rows) == 5
     rows = [line.split() for line in tony("metrics", JOB, "--series", "thr*", "--task", "worker:1").out.splitlines()]
     assert [row[:2] for row in rows[1:]] == [["worker:1", "threads"]]
@@ -232,9 +232,9 @@ def test_sparks() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (1.5 * 2**30, Unit.BYTES, "1.5g"),
-        (17.0, Unit.BYTES, "17b"),
-        (2.0**20, Unit.BYTES_PER_SECOND, "1m/s"),
+        (1.5 * 2**30, Unit.BYTES, "1.5 GiB"),
+        (17.0, Unit.BYTES, "17 bytes"),
+        (2.0**20, Unit.BYTES_PER_SECOND, "1 MiB/s"),
         (0.5, Unit.SHARE, "50 %"),
         (0.012, Unit.SHARE, "1.2 %"),
         (1.41e9, Unit.HERTZ, "1.41 GHz"),

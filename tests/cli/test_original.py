@@ -55,7 +55,7 @@ def test_a_word_that_is_no_flag(tony: Tony, desk: Desk, name: str) -> None:
         "Did", "did"
     )
     assert "`more` belongs to no flag" in answer.err
-    assert answer.err.endswith("mistakes; nothing was started.\n")
+    assert answer.err.endswith("errors; nothing was started.\n")
     assert desk.jobs == []
 
 

@@ -41,7 +41,7 @@ def test_submit(tony: Tony, folder: Path) -> None:
     assert answer.code == 0, answer.err
     for index in (0, 1):
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
-    assert "tony: tony.task.am.jvm.opts (tony.xml:8): Nothing of ours is a JVM.\n" in answer.err
+    assert "tony: tony.task.am.jvm.opts (tony.xml:8): has no effect. Nothing of ours is a JVM.\n" in answer.err
     assert "tony: tony.secret.key (tony.xml:9): " in answer.err
 
 
@@ -76,11 +76,12 @@ def test_alone(tony: Tony, folder: Path) -> None:
 def test_validate(tony: Tony, folder: Path) -> None:
     """Every note with its reason, and every value with its line; for programs, too."""
     write(folder, {**SMALL, "tony.portal.url": "x"})
-    note = "tony.portal.url (tony.xml:8): It was read by the original's portal only, which is not part of this product."
+    said = "has no effect. A setting of LinkedIn TonY's portal. `tony portal` takes options instead."
+    note = f"tony.portal.url (tony.xml:8): {said}"
     answer = tony("validate", "tony.xml")
     assert answer.code == 0
     assert answer.out.splitlines() == [
-        "tony.xml is fine: job TensorFlowApplication, framework tensorflow, on local; worker 2",
+        "tony.xml is valid: job TensorFlowApplication, framework tensorflow, on local; worker 2",
         f"note: {note}",
     ]
     rows = [line.split() for line in tony("validate", "tony.xml", "--resolved").out.splitlines()]
@@ -128,6 +129,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2
     assert "--src (command line): there is no such flag; did you mean `--src_dir`?" in answer.err
+    assert answer.err.endswith("\ntony: 1 error in tony.xml.\n"), "convert starts nothing in any case"
 
 
 def test_from_python(home: Home, folder: Path) -> None:

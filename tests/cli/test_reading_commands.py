@@ -29,6 +29,7 @@ from tony.model.codec import from_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.model.progress import Progress
 from tony.model.record import JobRecord
 from tony.model.report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
@@ -65,7 +66,9 @@ class TestStatus:
         assert answer.json.keys() >= REPORT_KEYS
         assert answer.json["tasks"][0].keys() >= TASK_KEYS
         assert answer.json["am"] is None
-        assert from_plain(JobReport, answer.json) == failed(*job)
+        fields = dict(answer.json)
+        assert fields.pop("progress") is None
+        assert from_plain(JobReport, fields) == failed(*job)
 
     def test_of_a_living_job(self, tony: Tony, home: Home) -> None:
         """Its application master answers."""
@@ -73,6 +76,18 @@ class TestStatus:
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
             answer = tony("status", JOB, "--json")
         assert (answer.json["state"], answer.json["am"]["host"]) == ("running", "here")
+
+    def test_a_stalled_task(self, tony: Tony, home: Home) -> None:
+        """As pages and `tony top` tell it."""
+        folder, record = recorded(home)
+        hung = Progress("worker:0", 1, 1, 0.0, 5.0, 20.0, 15.0, 100.0, stalled_after=30.0)
+        report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+        with living(folder, replace(report, tasks=tuple(replace(task, pid=5) for task in report.tasks))) as beside:
+            beside.master.progress = (hung, replace(hung, task="worker:1", at=89.0))
+            answer, lines = tony("status", JOB, "--json"), tony("status", JOB).out.splitlines()
+        found = answer.json["progress"]
+        assert (found["task"], found["share"], found["stalled"], found["tasks"]) == ("worker:0", 0.2, 74.0, 2)
+        assert "20 % done, worker:0 stalled for 1 m 14 s" in lines
 
     def test_just_after_submit(self, tony: Tony, home: Home) -> None:
         """All tasks are there, pending; there is no application master yet."""

@@ -192,3 +192,11 @@ def test_the_live_table_says_how_programs_ended() -> None:
     )
     rows = live_table(replace(report(submitted=NOON), tasks=tasks), NOON, columns=80, rows=8)
     assert [row.split()[-1] for row in rows[2:]] == ["SIGSEGV", "2", "-"]
+
+
+def test_who_is_still_waited_for_is_on_every_page_of_a_job(running: JobReport) -> None:
+    """`tony status` and the live table have a line for it."""
+    text = "chief:0 has succeeded; still waiting for worker:0-1"
+    shown = replace(running, waiting="", unfinished=text)
+    assert text in status_page(shown)
+    assert text in live_table(shown, NOON, columns=100, rows=10)

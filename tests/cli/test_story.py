@@ -174,6 +174,12 @@ def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: Story) ->
     assert told == [6, 11, 16]
 
 
+def test_waiting_that_goes_on_is_told_less_and_less_often(story: Story) -> None:
+    """Half a minute later, a minute after that, and so on."""
+    told = [now for now in range(1, 250) if story.tell(report(waiting=f"waiting {now} s"), float(now))]
+    assert told == [2, 32, 92, 212]
+
+
 def test_waiting_again_begins_anew(story: Story) -> None:
     """An end of the waiting resets the moment."""
     story.tell(report(waiting="no room"), 1.0)
@@ -211,3 +217,13 @@ def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
     other = Story(failures=False)
     other.tell(report(), 0.0)
     assert other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0) == ["job j (digits) succeeded after 1 s"]
+
+
+def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: Story) -> None:
+    """Tasks that end one after the other are no news; a job that goes on without its chief is."""
+    run, done = TaskState.RUNNING, TaskState.SUCCEEDED
+    text = "chief:0 has succeeded; still waiting for worker:0-1"
+    one = report(JobState.RUNNING, {"chief:0": done, "worker:0": run, "worker:1": run}, unfinished=text)
+    assert text not in story.tell(one, 0.0)
+    assert story.tell(one, 10.0) == [text]
+    assert story.tell(one, 11.0) == []

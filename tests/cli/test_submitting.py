@@ -131,7 +131,7 @@ class TestSubmit:
         assert (answer.code, answer.out) == (2, "")
         assert "stop_grace = 3 (job.toml:2): a duration needs a unit" in answer.err
         assert "job.toml:4" in answer.err
-        assert answer.err.endswith("tony: 2 mistakes; nothing was started.\n")
+        assert answer.err.endswith("tony: 2 errors; nothing was started.\n")
         assert os.listdir(home.path) == []
 
     def test_what_can_never_run(self, tony: Tony, desk: Desk, folder: Path) -> None:
@@ -196,6 +196,23 @@ class TestRun:
         assert spec.roles["eval"].kind is RoleKind.SIDECAR
         assert spec.framework == "tensorflow"
 
+    @pytest.mark.parametrize("option", ["--procs-per-task", "--nproc-per-node"])
+    def test_processes_of_a_task(self, tony: Tony, desk: Desk, folder: Path, option: str) -> None:
+        """By either name; of the only task, or of each worker."""
+        alone = self.spec(tony, desk, option, "4", "--framework", "pytorch", "--", "python", "train.py")
+        assert {name: role.procs_per_task for name, role in alone.effective_roles.items()} == {"main": 4}
+        several = self.spec(tony, desk, "-n", "2", option, "4", "--framework", "pytorch", "--", "python", "train.py")
+        assert (several.roles["worker"].instances, several.roles["worker"].procs_per_task) == (2, 4)
+
+    def test_a_variable_of_the_shell(
+        self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Without a value it is taken from there, also if it is empty."""
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        monkeypatch.setenv("EMPTY", "")
+        spec = self.spec(tony, desk, "--env", "WANDB_MODE", "--env", "EMPTY", "--env", "A=b=c", "--", "x")
+        assert spec.env == {"WANDB_MODE": "offline", "EMPTY": "", "A": "b=c"}
+
     def test_everything_else(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """Name, variables, files, settings, an empty working directory."""
         spec = self.spec(
@@ -241,7 +258,9 @@ class TestRun:
             (["--role", "ps=many", "--", "x"], "roles.ps.instances"),
             (["--role", "ps=1,memry=1g", "--", "x"], "memory"),
             (["--memory", "1", "--", "x"], "a size needs a unit"),
-            (["--env", "A", "--", "x"], "'A': write NAME=VALUE."),
+            (["--env", "=A", "--", "x"], "'=A': write NAME=VALUE."),
+            (["--env", "TONY_NO_SUCH", "--", "x"], "'TONY_NO_SUCH': your shell has no such variable"),
+            (["--procs-per-task", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "0", "--", "x"], "write a whole number from 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
@@ -270,6 +289,7 @@ class TestRun:
             (["--framework", "nothing", "--", "x"], "(--framework)"),
             (["--source", "nowhere", "--", "x"], "(--source)"),
             (["--env", "JOB_NAME=x", "--", "x"], "(--env)"),
+            (["--framework", "tensorflow", "--procs-per-task", "2", "--", "x"], "(--procs-per-task)"),
             (["--set", "stop_grace=1", "--", "x"], "(--set)"),
         ],
     )
@@ -317,13 +337,21 @@ class TestRun:
             "--",
         )
 
+    @pytest.mark.parametrize(("exit_code", "is_told"), [(3, True), (None, False)])
+    def test_outputs_of_programs_that_ran(
+        self, tony: Tony, desk: Desk, folder: Path, exit_code: int | None, is_told: bool
+    ) -> None:
+        """A command that was not found wrote no file."""
+        end_with(desk, lambda folder, record: failed(folder, record, replace(FAILURE, exit_code=exit_code)))
+        assert ("to relative paths" in tony("run", "-n", "2", "--", "nosuchcmd").out) is is_told
+
 
 class TestValidate:
     def test_a_good_file(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """One line; nothing is started or made."""
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 0
-        assert answer.out == "job.toml is fine: job digits, framework none, on local; worker 2\n"
+        assert answer.out == "job.toml is valid: job digits, framework none, on local; worker 2\n"
         assert desk.jobs == []
 
     def test_every_value(self, tony: Tony, desk: Desk, folder: Path) -> None:
@@ -356,7 +384,7 @@ class TestValidate:
         desk.problems = [Problem(key="name", message="no.")]
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 2
-        assert answer.err == "name (job.toml:1): no.\ntony: 1 mistake; nothing was started.\n"
+        assert answer.err == "name (job.toml:1): no.\ntony: 1 error in job.toml.\n"
 
     def test_secrets_are_masked(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """On the screen, too."""
@@ -378,7 +406,20 @@ class TestForReal:
         assert answer.code == 0, answer.err
         for line in ("worker:0 | I am 0", "worker:1 | I am 1", "worker:0 | print(1)"):
             assert line in answer.out
+        work = tony("status", "last", "--json").json["folder"] + "/work"
+        assert answer.out.endswith(
+            f"\nfiles that the programs wrote to relative paths: {work}/, a folder for each task\n"
+        )
         assert tony("replay", "last").code == 0
+
+    def test_ranks_of_one_machine(self, tony: Tony, folder: Path) -> None:
+        """As torchrun has them: one working directory, and a LOCAL_RANK for each."""
+        words = ("sh", "-c", "touch $LOCAL_RANK.of.$LOCAL_WORLD_SIZE")
+        answer = tony("run", "--nproc-per-node", "2", "--framework", "pytorch", "--", *words)
+        assert answer.code == 0, answer.err
+        work = Path(tony("status", "last", "--json").json["folder"], "work", "main-0")
+        assert {path.name for path in work.glob("*.of.*")} == {"0.of.2", "1.of.2"}
+        assert answer.out.endswith(f"\nfiles that the programs wrote to relative paths: {work}\n")
 
     def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
         """Exit code 1; task, exit code and last words are told first."""

@@ -88,6 +88,17 @@ def test_marks_stand_above_states() -> None:
     assert f"{'':>10}  2 checkpoints" in lines
 
 
+def test_what_happened_is_told_to_its_end_and_the_newest_last() -> None:
+    """A long line goes on below; of very many the earlier ones are only counted."""
+    long = "worker:1 failed: memory: limit 64m reached -> fail (worker is tracked: all of its tasks must succeed)"
+    marks = tuple(Mark(Happened.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
+    lines = timeline_text(told(plain_life(), marks), 60, ASCII)
+    words = " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 60
+    assert f"failure: {long} 39" in words
+    assert "28 earlier ones: tony events" in words
+
+
 def test_of_many_tasks_several_share_a_lane() -> None:
     """No more than some forty lanes, and one death among ten thousand tasks is seen."""
     spans = [span for number in range(10_000) for span in plain_life(f"worker:{number}")]

@@ -20,8 +20,10 @@ from tony.dataclass import replace
 from tony.history.metrics_file import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.history.record import write_summary
+from tony.jobs.progress import Reports, find_job_progress, find_task_progress
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
+from tony.model.progress import Progress, TaskProgress, measure_task
 from tony.model.report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
@@ -57,9 +59,18 @@ def measured(task: str = "worker:0", base: float = 1.0) -> list[Points]:
         points(task, "gpu1.util", 0.0, 0.0, 0.5),
         points(task, "gpu0.memory", 1.0 * GIB),
         points(task, "gpu1.memory", 2.0 * GIB),
-        points(task, "step", 100.0, 10.0, 20.0),
-        points(task, "total", 100.0),
     ]
+
+
+def reports(task: str = "worker:0", now: float = 15.0) -> Reports:
+    """A fifth of its steps, two a second."""
+    made = Progress(task, 1, 1, 0.0, 5.0, 20.0, 15.0, 100.0, stalled_after=30.0)
+    return Reports(progress=(made,), now=now)
+
+
+def at_step(step: float) -> TaskProgress:
+    """A task that has come so far."""
+    return measure_task(Progress("a:0", 1, 1, 0.0, 5.0, step, 15.0), 15.0)
 
 
 def running(home: Home, spec: JobSpec = WITH_GPUS) -> JobReport:
@@ -72,7 +83,7 @@ class TestTable:
     def test_what_is_measured(self, home: Home) -> None:
         """Of each task the newest, of its devices mean and sum; time to its end from its steps since it began anew."""
         report = running(home)
-        rows = rows_of(report, WITH_GPUS, measured())
+        rows = rows_of(report, WITH_GPUS, measured(), reports())
         assert rows[0] == Row(
             task="worker:0",
             state="running",
@@ -81,26 +92,28 @@ class TestTable:
             limit=4 * GIB,
             gpu=0.75,
             gpu_memory=3.0 * GIB,
-            step=20.0,
-            total=100.0,
-            left=40.0,
+            progress=find_task_progress(reports(), report)["worker:0"],
             cpus=(1.0, 2.0, 3.0),
             rsss=(GIB, 2.0 * GIB, 3.0 * GIB),
             gpus=[0.0, 0.25, 0.75],
         )
         assert rows[1].cpu is None
-        text = top_table(report, rows, clock.wall(), None, None)
+        text = top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(reports(), report))
         assert text[0].startswith("running for 1 m 0")
-        assert text[1] == "3 of 3 run, 3 cores, 3g of memory, GPUs 75 %, 20 % done, 40 s left"
+        assert text[1] == "3 of 3 run, 3 cores, 3 GiB of memory, GPUs 75 %, 20 % done, 40 s left"
         assert text[2].split() == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "GPU", "MEM", "STEP", "PROGRESS", "LEFT"]
-        assert " ".join(text[3].split()) == "worker:0 running 3 ▃▆█ 3g 75% ▃▆█ 75 % ▁▃█ 3g 20/100 ██░░░░░░░░ 20% 40 s"
+        assert (
+            " ".join(text[3].split())
+            == "worker:0 running 3 ▃▆█ 3 GiB 75% ▃▆█ 75 % ▁▃█ 3 GiB 20/100 ██░░░░░░░░ 20% 40 s"
+        )
 
     def test_of_a_program_that_is_over_nothing_is_left(self, home: Home) -> None:
         """However many steps it said there would be."""
         report = running(home)
         over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
-        row = rows_of(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured())[0]
-        assert (row.step, row.total, row.left) == (20.0, 100.0, None)
+        row = rows_of(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured(), reports())[0]
+        assert row.progress is not None
+        assert (row.progress.step, row.progress.total, row.progress.left) == (20.0, 100.0, None)
 
     def test_what_succeeded_did_not_stop_short(self, home: Home) -> None:
         """Fewer steps than it said are no share of a program that succeeded, and of no task of a job that did."""
@@ -108,29 +121,43 @@ class TestTable:
         over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
         one = replace(report, tasks=(over, *report.tasks[1:]))
         for each in (one, replace(report, state=JobState.SUCCEEDED, ended=clock.wall())):
-            rows = rows_of(each, WITH_GPUS, measured())
+            rows = rows_of(each, WITH_GPUS, measured(), reports())
             text = "\n".join(top_table(each, rows, clock.wall(), None, None))
-            assert (rows[0].step, rows[0].share) == (20.0, None)
+            assert rows[0].progress is not None
+            assert (rows[0].progress.step, rows[0].progress.share) == (20.0, None)
             assert "20/100" in text
             assert "20%" not in text
             assert "20 % done" not in text
         failed = replace(report, state=JobState.FAILED, ended=clock.wall())
-        assert rows_of(failed, WITH_GPUS, measured())[0].share == 0.2
+        row = rows_of(failed, WITH_GPUS, measured(), reports())[0]
+        assert row.progress is not None
+        assert row.progress.share == 0.2
+
+    def test_a_stalled_task_has_no_end(self, home: Home) -> None:
+        """In its row and in the line of the job stands for how long it has been stalled."""
+        report = running(home)
+        hung = reports(now=89.0)
+        rows = rows_of(report, WITH_GPUS, measured(), hung)
+        text = top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(hung, report))
+        assert text[1].endswith("20 % done, worker:0 stalled for 1 m 14 s")
+        assert text[3].endswith("20%  stalled 1 m 14 s")
 
     def test_columns_of_which_nothing_is_known_are_left_out(self, home: Home) -> None:
         """And so are spark lines where there is no room; no line is too long."""
         report = running(home)
-        text = top_table(report, rows_of(report, WITH_GPUS, []), clock.wall(), 80, 20)
+        text = top_table(report, rows_of(report, WITH_GPUS, [], Reports()), clock.wall(), 80, 20)
         assert text[2].split() == ["TASK", "STATE"]
         for columns in (20, 40, 60, 79):
-            text = top_table(report, rows_of(report, WITH_GPUS, measured()), clock.wall(), columns, 20, keys=True)
+            text = top_table(
+                report, rows_of(report, WITH_GPUS, measured(), reports()), clock.wall(), columns, 20, keys=True
+            )
             assert max(map(width, text)) <= columns
         assert "▃" not in "".join(text)
 
     def test_without_utf_8(self, home: Home) -> None:
         """Everything is ASCII."""
         report = running(home)
-        rows = rows_of(report, WITH_GPUS, measured())
+        rows = rows_of(report, WITH_GPUS, measured(), reports())
         assert "".join(top_table(report, rows, clock.wall(), None, None, unicode=False)).isascii()
 
     def test_as_many_rows_as_there_is_room(self, home: Home) -> None:
@@ -138,7 +165,7 @@ class TestTable:
         spec = JobSpec(name="x", command="x", roles={"worker": Role(instances=1000)})
         report = running(home, spec)
         told = [each for n in range(1000) for each in [points(f"worker:{n}", "cpu", float(n))]]
-        text = top_table(report, rows_of(report, spec, told), clock.wall(), 80, 10, Sort.CPU, keys=True)
+        text = top_table(report, rows_of(report, spec, told, Reports()), clock.wall(), 80, 10, Sort.CPU, keys=True)
         assert len(text) == 10
         assert [line.split()[0] for line in text[3:8]] == [f"worker:{n}" for n in range(999, 994, -1)]
         assert text[8] == "and 995 more"
@@ -147,9 +174,9 @@ class TestTable:
     def test_orders(self) -> None:
         """Those of whom nothing is known come last; of progress those who are behind first."""
         rows = [
-            Row(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, step=5.0),
-            Row(task="b", state="failed", cpu=None, rss=None, gpu=0.5, step=None),
-            Row(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, step=3.0),
+            Row(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, progress=at_step(5.0)),
+            Row(task="b", state="failed", cpu=None, rss=None, gpu=0.5),
+            Row(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, progress=at_step(3.0)),
         ]
         orders = {sort.value: "".join(row.task for row in ordered(rows, sort)) for sort in Sort}
         assert orders == {"task": "abc", "state": "bac", "cpu": "cab", "memory": "acb", "gpu": "bca", "progress": "bca"}
@@ -157,7 +184,7 @@ class TestTable:
     def test_series_that_are_asked_for(self) -> None:
         """As many devices as any task was granted."""
         assert series_of_top(WITH_GPUS) == (
-            *("cpu", "rss", "step", "total"),
+            *("cpu", "rss"),
             *("gpu0.util", "gpu0.memory", "gpu1.util", "gpu1.memory"),
         )
 
@@ -169,7 +196,7 @@ def watched(home: Home, tell: Callable[[PlayedMaster, Terminal, Top], Coroutine[
 
     async def work() -> None:
         async with PlayedMaster(folder, running(home)) as master:
-            master.measured = measured()
+            master.measured, master.progress = measured(), reports().progress
             top = Top(home, record, terminal, Sort.TASK)
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                 group.create_task(tell(master, terminal, top))
@@ -233,11 +260,11 @@ class TestElsewhere:
         """Where nobody sees a table being drawn again."""
         folder, _ = recorded(home, spec=WITH_GPUS)
         with living(folder, running_of(home)) as beside:
-            beside.master.measured = measured()
+            beside.master.measured, beside.master.progress = measured(), reports().progress
             answer = tony("top", JOB, "--sort", "memory")
             said = tony("top", JOB, "--json").json
         assert (answer.code, answer.err) == (0, "")
-        assert "worker:0  running  3    ▃▆█  3g 75%" in answer.out
+        assert "worker:0  running  3    ▃▆█  3 GiB 75%" in answer.out
         assert (said["state"], said["ended"]) == ("running", None)
         assert said["tasks"][0]["task"] == "worker:0"
         assert said["tasks"][0]["left"] == 40

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +26,8 @@ from tony.protocol.messages import Message, OpenTunnel, TunnelFailed
 from tony.rpc.connection import Connection
 
 WORKER = TaskId("worker", 0)
+#: No user of this machine.
+OTHER_USER = 12345
 
 
 class Refusing(PlayedMaster):
@@ -131,3 +135,28 @@ def test_without_a_master(tmp_path: Path) -> None:
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker:0", 0, print))
     with pytest.raises(UserError, match="role worker has 2 tasks; name one of them: worker:0"):
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker", 0, print))
+
+
+@pytest.mark.parametrize(("address", "is_refused"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool) -> None:
+    """Is refused at once, unless the proxy listens where other machines can connect as well."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    notices: list[str] = []
+    code = (
+        # By `connect` alone: nothing is imported as that user, who may not enter the folder where Python is.
+        f"import os, socket, sys; os.setuid({OTHER_USER}); s = socket.socket()\n"
+        "try: s.connect(('127.0.0.1', int(sys.argv[1]))); s.recv(1)\n"
+        "except ConnectionResetError: pass"
+    )
+
+    async def story() -> None:
+        async with await open_proxy(home, JOB, "worker:0", 8888, notices.append, address=address) as proxy:
+            command = [sys.executable, "-I", "-S", "-c", code, str(proxy.port)]
+            process = await asyncio.create_subprocess_exec(*command)
+            assert await process.wait() == 0
+            refusal = f"refused a connection of user {OTHER_USER}: at {proxy.place} this serves only you and root"
+        attempt = "nothing listens at 8888 of worker:0"
+        assert notices == [refusal if is_refused else attempt]
+
+    with_master(home, "192.0.2.7", story)

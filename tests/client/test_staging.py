@@ -357,3 +357,21 @@ class TestPython:
         (problem,) = desk.problems(JobSpec(python=desk.path("p")))
         assert problem.key == "python"
         assert words in problem.message
+
+
+def test_what_is_left_out_is_said_and_recorded(desk: Desk) -> None:
+    """How much, the largest file, the folders, and what changes it; the record has paths for a later failure."""
+    tree: dict[str, Node] = {
+        ".gitignore": (b"*.dat\ndata\n.venv\n", 0o644),
+        "a.py": FILE,
+        "data/x": FILE,
+        ".venv/x": FILE,
+    }
+    desk.write({**tree, "a.dat": (b"1" * 2048, 0o644), "b.dat": FILE})
+    staged = desk.stage(JobSpec(source=str(desk.files)))
+    sentence = "2 files (2k), the largest a.dat, and 2 folders (.venv, data); --set gitignore=false stages all"
+    assert f"source: left out by .gitignore: {sentence}" in desk.said
+    assert staged.left_out is not None
+    assert staged.left_out.paths == (".venv/", "data/", "a.dat", "b.dat")
+    assert desk.stage(JobSpec(source=str(desk.files), gitignore=False)).left_out is None
+    assert not any("left out" in line for line in desk.said)

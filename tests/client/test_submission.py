@@ -140,7 +140,7 @@ async def test_a_folder_that_cannot_be_filled_is_removed(
         mkdir(path, mode, parents, exist_ok)
 
     monkeypatch.setattr(Path, "mkdir", no_room)
-    with pytest.raises(StorageError, match=r"cannot make .*/secret: No space left on device"):
+    with pytest.raises(StorageError, match=r"cannot make .*/secret: no room in .*: more is needed"):
         await submit(resolved, home, print)
     assert folders(home) == []
 
@@ -218,6 +218,51 @@ def test_a_check_is_what_submit_does_first(home: Home, desk: Desk, resolved: Res
     desk.problems = [Problem(key="roles.main.memory", message="too much.")]
     with pytest.raises(ConfigError, match="too much"):
         check(resolved, home)
+
+
+IMAGES = """
+command = "true"
+[scheduler]
+name = "local"
+yarn.docker_image = "team/base:1"
+[roles.worker]
+image = "team/train:2"
+"""
+
+
+def test_an_image_is_refused_where_none_can_be_had(home: Home, tmp_path: Path) -> None:
+    """Whichever setting asks for it: the program would run without it, and nothing would say so."""
+    (tmp_path / "job.toml").write_text(IMAGES)
+    with pytest.raises(ConfigError) as caught:
+        check(load("job.toml", environ={}, cwd=tmp_path, site_files=()), home)
+    said = "the scheduler local runs programs on this machine as it is, in no container image. Submit with --scheduler "
+    said += "yarn, or leave the image out: for one run with --set "
+    assert [str(problem) for problem in caught.value.problems] == [
+        f'scheduler.yarn.docker_image = "team/base:1" (job.toml:5): {said}scheduler.yarn.docker_image=',
+        f'roles.worker.image = "team/train:2" (job.toml:7): {said}roles.worker.image=',
+    ]
+    sets = ["roles.worker.image=", "scheduler.yarn.docker_image="]
+    check(load("job.toml", environ={}, cwd=tmp_path, site_files=(), sets=sets), home)
+
+
+def test_a_variable_called_image_is_no_container_image(home: Home, tmp_path: Path) -> None:
+    """Nor is an export."""
+    job = '[roles.worker]\ncommand = "true"\nenv = { image = "a", docker_image = "b" }\nexports = { image = "at: " }\n'
+    (tmp_path / "job.toml").write_text(job)
+    resolved = load("job.toml", environ={}, cwd=tmp_path, site_files=())
+    assert resolved.images == {}
+    check(resolved, home)
+
+
+def test_an_image_of_a_site_is_for_the_jobs_of_its_cluster(home: Home, tmp_path: Path) -> None:
+    """It refuses no local job; and where there are images, a job's own is not refused."""
+    site = tmp_path / "site.toml"
+    site.write_text('[scheduler.yarn]\ndocker_image = "team/base:1"\n')
+    (tmp_path / "job.toml").write_text('command = "true"\n')
+    resolved = load("job.toml", environ={}, cwd=tmp_path, site_files=[site])
+    assert resolved.images == {}
+    check(resolved, home)
+    assert registry.load("yarn").submitter(home).capabilities.images
 
 
 def test_a_plug_in_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

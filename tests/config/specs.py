@@ -7,16 +7,17 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
-from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
 from tony.dataclass import replace
 from tony.model.job import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.masking import is_secret
 from tony.model.placeholders import check
 from tony.model.states import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
     OnTimeout,
+    ReservedPort,
     RestartScope,
     RoleKind,
     StopOn,
@@ -47,6 +48,8 @@ container_variables = st.dictionaries(
     texts,
     max_size=3,
 )
+#: Not in upper case: variables of containers cannot be secret.
+secret_names = st.from_regex(r"[a-z][a-z0-9._-]{0,8}", fullmatch=True)
 params = st.dictionaries(st.from_regex(r"[A-Za-z0-9_.-]{1,10}", fullmatch=True), texts, max_size=3)
 commands: st.SearchStrategy[Command] = words | st.lists(words, min_size=1, max_size=4).map(tuple)
 durations = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
@@ -81,6 +84,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         command=draw(commands),
         python=draw(st.none() | pythons),
         env=draw(variables),
+        secret=tuple(draw(st.lists(secret_names, max_size=2))),
         container_env=draw(container_variables),
         gitignore=draw(st.booleans()),
         hadoop_classpath=draw(st.booleans()),
@@ -169,6 +173,7 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         no_retry_on=draw(st.none() | _codes),
         restart_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
+        port=draw(st.sampled_from(ReservedPort)),
         placement=draw(st.none() | texts),
         placement_tags=tuple(draw(st.lists(texts, max_size=2))),
         mounts=draw(st.none() | texts),
@@ -193,6 +198,7 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "name": spec.name,
         "tags": list(spec.tags),
         "viewers": list(spec.viewers),
+        "secret": list(spec.secret),
         "modifiers": list(spec.modifiers),
         "container_env": dict(spec.container_env),
         "gitignore": spec.gitignore,
@@ -268,6 +274,7 @@ def _role(role: Role) -> dict[str, Any]:
         "after": after or None,
         "stop_on_failure": role.stop_on_failure,
         "restart": role.restart.value,
+        "port": role.port.value,
         "max_restarts": role.max_restarts,
         "placement": role.placement,
         "placement_tags": list(role.placement_tags),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="it is no address of the web") as caught:
         followed(replace(spec, notify=replace(spec.notify, secret=None)), {"HOOK": "ftp://XYZZY/"}, {})
     assert "XYZZY" not in str(caught.value)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """Opening it would wait for a writer."""
+    os.mkfifo(tmp_path / "key")
+    spec = job(tmp_path, JOB)
+    with pytest.raises(ConfigError, match=f"{tmp_path}/key is not a plain file. Name a plain file, or use env:NAME."):
+        followed(spec, {"HOOK": HOOK}, {})
 
 
 @pytest.mark.parametrize(

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tony.config.secrets import is_secret, masked, redact
+from tests.config.jobs import resolve
+from tony.config.load import Resolved
+from tony.config.resolved import resolved_rows
+from tony.config.secrets import masked, redact
+from tony.errors import ConfigError
+from tony.history.log import settings_digest
 from tony.model.job import JobSpec, Role
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "HF_TOKEN",
-        "AWS_SECRET_ACCESS_KEY",
-        "db_password",
-        "PASSWD",
-        "api-key",
-        "WANDB_API_KEY",
-        "CREDENTIALS",
-        "PassPhrase",
-    ],
-)
-def test_names_that_speak_of_secrets(name: str) -> None:
-    """The name is all we have to go by."""
-    assert is_secret(name)
-
-
-@pytest.mark.parametrize("name", ["PATH", "PWD", "OMP_NUM_THREADS", "lr", "HOME", ""])
-def test_names_that_do_not(name: str) -> None:
-    """Most values may be seen."""
-    assert not is_secret(name)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +43,42 @@ def test_a_record_is_redacted_everywhere() -> None:
     assert {"PASSWORD": "***", "URL": "https://u:***@h"} == redacted.roles["w"].env
     assert {"token": "***", "gpus": 2} == redacted.scheduler_settings
     assert "a" == spec.env["HF_TOKEN"]
+
+
+NAMED = """
+command = ["train", "--token", "abc-def-ghi", "--license=4711-0815"]
+secret = ["LICENSE"]
+[env]
+HF_TOKEN = "abc-def-ghi"
+LICENSE = "4711-0815"
+ARGUMENTS = "-l 4711-0815"
+"""
+
+
+def test_secrets_that_a_job_names(tmp_path: Path) -> None:
+    """They are masked wherever the job is shown, in commands and other variables, too; the digest stays the same."""
+    spec = resolve(tmp_path, NAMED).spec
+    redacted = redact(spec)
+    assert redacted.env == {"HF_TOKEN": "***", "LICENSE": "***", "ARGUMENTS": "-l *********"}
+    assert redacted.command == ("train", "--token", "***********", "--license=*********")
+    assert redact(redacted) == redacted
+    assert settings_digest(redacted) == settings_digest(spec)
+    rows = " ".join(row.value for row in resolved_rows(Resolved(spec=spec, sources={})))
+    assert "4711" not in rows
+    assert "abc-def" not in rows
+
+
+def test_mistakes_beside_a_secret_do_not_quote_it(tmp_path: Path) -> None:
+    """The value of a variable that the job names is in no message."""
+    with pytest.raises(ConfigError) as caught:
+        resolve(tmp_path, 'command = "x"\nsecret = ["LICENSE", "A=b"]\n[env]\nLICENSE = ["4711-0815"]\n')
+    text = str(caught.value)
+    assert "4711" not in text
+    assert "secret[1]" in text
+    assert "name of a variable or parameter" in text
+
+
+def test_a_named_secret_is_no_variable_of_containers(tmp_path: Path) -> None:
+    """Nodes write those into files that many can read."""
+    with pytest.raises(ConfigError, match="this is a secret"):
+        resolve(tmp_path, 'command = "x"\nsecret = ["LICENSE"]\n[container_env]\nLICENSE = "4711-0815"\n')

@@ -106,6 +106,17 @@ def test_a_task_that_nobody_knows_moves() -> None:
         assert (simulation.app.state.restarts_charged, simulation.app.state.restarts_free) == (0, 1)
 
 
+def test_a_task_whose_address_a_placeholder_asks_for_does_not_move() -> None:
+    """The first of its role, whatever the framework: its peers were started with that address."""
+    for lost, session in (("worker:0", 2), ("worker:1", 1)):
+        simulation = started(job(command="run {address.worker}"))
+        container = simulation.app.state.tasks[task(lost)].container
+        assert container
+        simulation.lose(container, "its node burned", silent=True, blameless=True)
+        simulation.run()
+        assert simulation.app.state.session == session
+
+
 def test_a_sidecar_moves_although_it_was_published() -> None:
     """Nobody needs its address; and it starts again although its failure would be tolerated."""
     board = Role(kind=RoleKind.SIDECAR, restart=RestartScope.TASK)

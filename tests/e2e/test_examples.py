@@ -91,6 +91,54 @@ def test_pytorch(lab: Lab) -> None:
     assert accuracy(printed) > 90
 
 
+def test_pytorch_rpc(lab: Lab) -> None:
+    """A parameter server and two trainers find each other by rank; all three end by themselves."""
+    if not has_torch():
+        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
+    _, printed, status = run(lab, "pytorch-rpc")
+    assert accuracy(printed) > 90
+    assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.long  # an environment of its own; tests/am/test_starts.py has the address by which the roles meet
+@pytest.mark.timeout(BUILD)
+def test_dask(lab: Lab) -> None:
+    """The client finds the scheduler by its address; the job ends with the client."""
+    _, printed, status = run(lab, "dask", "--set", f"python={interpreter('dask')}")
+    assert "17984 primes below 200,000" in printed
+    states = {t["task"]: t["state"] for t in status["tasks"]}  # type: ignore[attr-defined]
+    assert states == {"scheduler:0": "stopped", "worker:0": "stopped", "worker:1": "stopped", "client:0": "succeeded"}
+
+
+@pytest.mark.long  # an environment of its own
+@pytest.mark.timeout(BUILD)
+def test_xgboost(lab: Lab) -> None:
+    """The tracker binds the port that was left free for it, so one session is enough."""
+    _, printed, status = run(lab, "xgboost", "--set", f"python={interpreter('dask')}")
+    assert accuracy(printed) > 90
+    assert status["session"] == 1
+
+
+@pytest.mark.long  # an environment of its own
+@pytest.mark.timeout(BUILD)
+def test_ray(lab: Lab) -> None:
+    """Two workers join the head by its address; nothing of Ray is left when the job has ended."""
+    _, printed, status = run(lab, "ray", "--set", f"python={interpreter('ray')}")
+    assert "17984 primes below 200,000" in printed
+    states = {t["task"]: t["state"] for t in status["tasks"]}  # type: ignore[attr-defined]
+    assert states["head:0"] == "succeeded"
+
+
+@pytest.mark.long  # an environment of its own; tests/e2e/test_examples.py::test_pytorch has the variables
+@pytest.mark.timeout(BUILD)
+@pytest.mark.parametrize("name", ["huggingface-accelerate", "huggingface-trainer"])
+def test_huggingface(lab: Lab, name: str) -> None:
+    """Two ranks train together, by the variables alone."""
+    _, printed, _ = run(lab, name, "--set", f"python={interpreter('huggingface')}")
+    assert printed.count("joined, 2 ranks") == 2
+    assert accuracy(printed) > 90
+
+
 @pytest.mark.long  # built from source; tests/e2e/test_horovod_meeting.py has ranks that are played
 @pytest.mark.timeout(BUILD)
 def test_horovod(lab: Lab) -> None:
@@ -115,4 +163,7 @@ def test_every_example_is_tested() -> None:
     """No folder of examples/ is without a test here."""
     names = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and os.listdir(path)}
     names -= {"from-tony"}  # those of the original, which have tests of their own
-    assert names == {"digits", "horovod", "jax", "mxnet", "plain", "pytorch-ddp", "tensorflow-ps"}
+    pytorch = {"huggingface-accelerate", "huggingface-trainer", "pytorch-ddp", "pytorch-rpc"}
+    assert names == pytorch | {
+        *("dask", "digits", "horovod", "jax", "mxnet", "plain", "ray", "tensorflow-ps", "xgboost"),
+    }

@@ -103,7 +103,7 @@ def test_no_secret_is_left_or_shown(lab: Lab) -> None:
     job = lab.detach(lab.job_file(text))
     folder = lab.home / "jobs" / job
     token = json.loads((folder / "secret" / "credentials.json").read_text())["am"]["token"]
-    lab.wait_output(job, "main:0", "API_TOKEN=hunter2-secret")
+    lab.wait_output(job, "main:0", "API_TOKEN=" + "*" * len("hunter2-secret"))
     for pid in lab.processes(job):
         for name in ("cmdline", "environ"):
             try:

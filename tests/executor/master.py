@@ -290,6 +290,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "progress_pattern": None,
         "progress_summaries": None,
         "python_stacks": False,
+        "secret": (),
     }
     container: dict[str, Any] = {
         "host": "127.0.0.1",

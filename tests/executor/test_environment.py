@@ -109,6 +109,24 @@ def test_text_runs_through_bash_and_lists_do_not() -> None:
     assert ["run", "2", "$HOME"] == command_line(as_list, seen)
 
 
+def test_the_address_of_a_role_is_filled_in() -> None:
+    """In the command and in variables; one that is not known is no start, since the text would be taken as it is."""
+    seen = view(TASK, START, "h1:5000", None)
+    task = replace(TASK, command="run {address.head}", env={"HEAD": "{address.head}"})
+    known = {"head": "h2:6000"}
+    assert command_line(task, seen, known)[-1] == "run h2:6000"
+    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, addresses=known)
+    assert env["HEAD"] == "h2:6000"
+    for attempt in (
+        lambda: command_line(task, seen),
+        lambda: environments(task, CONTAINER, NoFramework(), None, seen, {}),
+    ):
+        with pytest.raises(
+            LaunchFailed, match=r"\{address.head\} is not known: head has not started, or has already ended"
+        ):
+            attempt()
+
+
 def test_every_program_gets_the_common_variables_and_the_marker() -> None:
     """Names as in the original; our own internal variables are not handed on."""
     (env,) = built({"HOME": "/home/me", "TONY_EXECUTOR": "x", "TONY_MINE": "kept"})

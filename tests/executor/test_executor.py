@@ -238,11 +238,12 @@ def test_broken_connection_loses_and_doubles_nothing(master: Master, guest: Star
 
 def test_several_processes_of_one_task(master: Master, guest: Start) -> None:
     """Each has its own variables; all write to the task's log; the task succeeds when all have."""
-    executor = guest("echo I am $LOCAL_RANK", procs={"worker": 3})
+    executor = guest("echo I am $LOCAL_RANK; echo error >&2", procs={"worker": 3})
     master.wait(msg.Ready)
     master.start()
     assert ended(master).ok
-    assert len(executor.read("worker-0.s1.t1.out").splitlines()) == 3
+    assert sorted(executor.read("worker-0.s1.t1.out").splitlines()) == [f"[{n}] I am {n}" for n in range(3)]
+    assert sorted(executor.read("worker-0.s1.t1.err").splitlines()) == [f"[{n}] error" for n in range(3)]
 
 
 def test_first_failing_process_stops_the_others(master: Master, guest: Start) -> None:
@@ -253,7 +254,7 @@ def test_first_failing_process_stops_the_others(master: Master, guest: Start) ->
     master.start()
     status = ended(master)
     assert (status.reason, status.code) == (ExitReason.EXITED, 5)
-    assert "of 3 was the first to fail" in status.message
+    assert "was the first of 3 to fail" in status.message
     assert executor.programs() == []
 
 

@@ -33,7 +33,34 @@ def test_the_first_word_gets_its_bits(folder: Path, command: str) -> None:
     assert (mode(folder / "bin/python"), mode(folder / "train.sh")) == (0o750, 0o640)
 
 
-NOTHING = ("", " ", "train.sh", "bash ./train.sh", "./nowhere.sh", "./bin", "./\0", "'./train.sh'")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python head.py --address=`./train.sh`",
+        'python head.py --address="$(./train.sh --short)"',
+        "mkdir out && ./train.sh",
+        "cat x | ./train.sh; true",
+        "mkdir out\n  ./train.sh",
+    ],
+)
+def test_first_words_of_further_commands_get_their_bits(folder: Path, command: str) -> None:
+    """In backticks and behind separators."""
+    make_executable(command, str(folder))
+    assert (mode(folder / "bin/python"), mode(folder / "train.sh")) == (0o640, 0o750)
+
+
+NOTHING = (
+    "",
+    " ",
+    "train.sh",
+    "bash ./train.sh",
+    "./nowhere.sh",
+    "./bin",
+    "./\0",
+    "'./train.sh'",
+    "python x.py ./train.sh",
+    "echo `cat ./train.sh`",
+)
 OUTSIDE = ("../other.sh", "./out.sh")
 
 

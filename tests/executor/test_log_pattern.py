@@ -47,6 +47,14 @@ def test_the_newest_of_each_number_counts(streams: tuple[Printed, Printed]) -> N
     assert look(pattern, streams) == Advance(4.0, None, {"user.loss": 1000.5})
 
 
+def test_the_label_of_a_process_is_no_part_of_its_line(streams: tuple[Printed, Printed]) -> None:
+    """A pattern with `^` is written for what the program prints."""
+    out, _ = streams
+    out.stream.is_labelled = True
+    out.print("[1] step 7\n")
+    assert look(LogPattern("^step (?P<step>[0-9]+)"), streams) == Advance(7.0)
+
+
 def test_of_much_output_the_end_is_looked_at(streams: tuple[Printed, Printed]) -> None:
     """What is not kept any more is not missed."""
     pattern = LogPattern(PATTERN)

@@ -34,12 +34,13 @@ def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> 
     """Every number has a name that everybody knows; what a child does is part of it, and rates come with the first."""
     burn = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
     start(master, guest, burn + _WAIT)
-    sample = master.wait(msg.Sample, lambda sample: sample.values.get("cpu", 0) > 0.1)
+    # One process may use that much while it starts, before there is a child.
+    busy = {"cpu": 0.1, "threads": 2}
+    sample = master.wait(msg.Sample, lambda it: all(it.values.get(name, 0) >= least for name, least in busy.items()))
     assert (sample.session, sample.try_) == (1, 1)
     assert all(series_of(name) for name in sample.values)
     assert {"cpu", "rss", "threads", "files", "major-faults", "disk-read", "disk-write"} <= sample.values.keys()
     assert sample.values["rss"] > 4 << 20
-    assert sample.values["threads"] >= 2
     assert any("pss" in each.values for each in master.all(msg.Sample))
     end(master, tmp_path)
 

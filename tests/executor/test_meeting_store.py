@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from select import select
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -19,12 +21,12 @@ Port = int
 
 
 @contextmanager
-def served(store: Store, hold: float) -> Iterator[Port]:
+def served(store: Store, hold: float, **options: int) -> Iterator[Port]:
     """A service in a thread of its own."""
     listening = socket.create_server(("127.0.0.1", 0))
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
-        task = loop.create_task(Service(store, hold).serve(listening))
+        task = loop.create_task(Service(store, hold, **options).serve(listening))
         thread = threading.Thread(target=lambda: runner.run(_until_cancelled(task)))
         thread.start()
         try:
@@ -148,3 +150,66 @@ def test_a_full_store_says_so() -> None:
     """Horovod tries again, and then ends with an error; it does not hang."""
     with served(Store(most=100), hold=0.0) as port:
         assert ask(port, "PUT", "/s/k", b"x" * 200)[0] == 507
+
+
+@contextmanager
+def unfinished(port: Port, count: int, size: int, sent: int) -> Iterator[list[socket.socket]]:
+    """Connections that have sent a part of a value."""
+    with ExitStack() as stack:
+        found = []
+        for number in range(count):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            with suppress(OSError):  # dropped already
+                connection.sendall(b"PUT /s/k%d HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (number, size))
+                connection.sendall(b"x" * sent)
+            found.append(connection)
+        yield found
+
+
+def is_dropped(connection: socket.socket) -> bool:
+    """Wait until the other side has closed a connection; return False if it has answered."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_unfinished_values_count_and_keep_no_rank_out() -> None:
+    """The oldest ones go, as soon as all would be more than the store may hold."""
+    store = Store(most=10_000)
+    with served(store, hold=0.0) as port:
+        with unfinished(port, 9, 4_000, 2_000) as connections:
+            assert all(map(is_dropped, connections[:7]))
+            assert ask(port, "PUT", "/own/key", b"x" * 5_000) == (200, b"")
+            assert all(map(is_dropped, connections[7:8]))
+        assert ask(port, "GET", "/own/key") == (200, b"x" * 5_000)
+        assert ask(port, "PUT", "/own/more", b"x" * 4_000) == (200, b""), "room is given back"
+        assert ask(port, "PUT", "/own/most", b"x" * 4_000)[0] == 507
+
+
+def test_unfinished_requests_keep_no_rank_out() -> None:
+    """Neither with a part of a head nor with a part of a body; questions that are held stay."""
+    store = Store()
+    with served(store, hold=60.0, max_connections=20) as port:
+        found: list[bytes] = []
+        waiting = threading.Thread(target=lambda: found.append(wait_for(port, "/global/7")))
+        waiting.start()
+        while not store._awaited:
+            time.sleep(0.001)
+        with unfinished(port, 30, 4_000, 2_000) as connections, unfinished(port, 30, 0, 0):
+            assert all(map(is_dropped, connections[:10]))
+            assert ask(port, "PUT", "/global/7", b"here") == (200, b"")
+        waiting.join(timeout=50)
+    assert found == [b"here"]
+
+
+def test_no_more_connections_than_there_may_be() -> None:
+    """If all of them wait for an answer, the next one is closed."""
+    with served(Store(), hold=60.0, max_connections=2) as port, ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30)) for _ in range(5)]
+        for connection in held:
+            with suppress(OSError):
+                connection.sendall(b"GET /s/k HTTP/1.1\r\n\r\n")
+        readable, _, _ = select(held, [], [], 30)
+        assert readable
+        assert all(map(is_dropped, readable))

@@ -1,9 +1,16 @@
 """What programs tell of their progress: parsed, bounded, and believed only of those whose word counts."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import socket
-from collections.abc import Callable, Coroutine
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,19 +63,27 @@ def test_later_words_complete_earlier_ones() -> None:
     assert many.then(Advance(2.0, None, {"user.new": 1.0})).values()["user.new"] == 1.0
 
 
+@contextlib.contextmanager
+def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[Progress, socket.socket]]:
+    """A socket that listens, and one that is connected with it."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as teller:
+        progress = Progress(trusts, Path(folder))
+        teller.setblocking(False)
+        teller.connect(progress.path)
+        try:
+            yield progress, teller
+        finally:
+            progress.close()
+            progress.close()
+            assert not os.path.exists(progress.path)
+
+
 def in_loop(work: Callable[[Progress, socket.socket], Coroutine[Any, Any, None]], trusts: bool = True) -> None:
     """Runs a test's work with a socket that listens, and one that tells it."""
 
     async def body() -> None:
-        progress = Progress(lambda pid, uid: trusts and pid == os.getpid() and uid == os.getuid())
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as teller:
-            teller.setblocking(False)
-            teller.connect("\0" + progress.name[1:])
-            try:
-                await work(progress, teller)
-            finally:
-                progress.close()
-                progress.close()
+        with listening(lambda pid, uid: trusts and pid == os.getpid() and uid == os.getuid()) as (progress, teller):
+            await work(progress, teller)
 
     asyncio.run(body())
 
@@ -179,3 +194,76 @@ def test_roots_programs_may_be_anybodys(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == [7, 8]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert [Trusted("TONY_TASK=x", has_marker)(7, uid) for uid in (0, 1000, 1001)] == [False, True, False]
+
+
+# --- who can reach the socket -----------------------------------------------------------------------------------------
+
+OTHER_USER = 12345
+#: As OTHER_USER: sends to every address in the list, and prints the number of the error of each.
+_FLOOD = f"""\
+import os, socket, sys
+os.setgroups([]); os.setgid({OTHER_USER}); os.setuid({OTHER_USER})
+errors = []
+for address in sys.argv[1:]:
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        for _ in range(1000):
+            sender.sendto(b"p\\t1\\t", address.replace("@", "\\0", 1) if address.startswith("@") else address)
+        errors.append(0)
+    except OSError as error:
+        errors.append(error.errno)
+print(*errors)
+"""
+
+
+def flood(*addresses: str) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _FLOOD, *addresses], capture_output=True, text=True, check=True, cwd="/"
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+def visible_address(listener: socket.socket) -> str:
+    """The address of a socket as the kernel shows it to all users."""
+    rows = (line.split(maxsplit=7) for line in Path("/proc/net/unix").read_text().splitlines())
+    return next(row[7] for row in rows if row[6] == str(os.fstat(listener.fileno()).st_ino))
+
+
+def test_the_sockets_file_is_its_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel lets only those send to it who may write to its file."""
+
+    async def work(progress: Progress, teller: socket.socket) -> None:
+        assert stat.S_IMODE(os.stat(progress.path).st_mode) == 0o600
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    in_loop(work)
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+def test_another_user_cannot_fill_the_queue(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that of a user nor that of root, whose file all may write to: its path is shown to no one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+    async def work(progress: Progress, teller: socket.socket) -> None:
+        guess = f"{Path(progress.path).parent.parent}/socket" if is_root else progress.path
+        assert not {0, errno.EAGAIN} & set(flood(visible_address(progress._socket), guess))
+        teller.send(b"p\t7\t")
+        assert (progress.advance(), progress.refused) == (Advance(7.0), 0)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
+    in_loop(work)
+
+
+def test_a_program_of_root_that_is_another_user_can_report() -> None:
+    """It knows the path from its environment."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+    async def work(progress: Progress, teller: socket.socket) -> None:
+        assert flood(progress.path) == [errno.EAGAIN]  # until the queue is full
+        assert progress.refused == 0
+        progress.take()
+        assert progress.refused > 0, "it was heard, and this test trusts only itself"
+
+    in_loop(work)

@@ -7,6 +7,7 @@ import pytest
 
 from tony.executor.reserved import TaskPorts
 from tony.linux.ports import PortsExhausted
+from tony.model.states import ReservedPort
 
 
 def test_each_session_has_fresh_ports() -> None:
@@ -91,6 +92,28 @@ def test_who_was_kept_out_by_our_own_hold_gets_in_next_time() -> None:
     with pytest.raises(OSError, match="in use") as refused:
         bind_plainly(ports.port)
     assert ports.blamed([str(refused.value)]) != ""
+    ports.renew()
+    with pytest.raises(OSError, match="in use"):
+        bind_plainly(ports.port)
+    ports.before_start()
+    bind_plainly(ports.port)
+    ports.close()
+
+
+def test_the_executor_names_itself_and_the_setting_that_frees_the_port() -> None:
+    """A later failure, when the port is free, was caused by another process."""
+    ports = TaskPorts(None, False, "tracker")
+    ports.renew()
+    blamed = ports.blamed(["OSError: [Errno 98] Address already in use"])
+    assert f"tony's executor (process {os.getpid()}) holds it" in blamed
+    assert 'roles.tracker.port = "free"' in blamed
+    assert "by a process that no longer listens" in ports.blamed(["Address already in use"])
+    ports.close()
+
+
+def test_a_free_port_can_be_bound_by_any_server_at_the_first_try() -> None:
+    """It is reserved until the program starts, so that the cluster spec can name it."""
+    ports = TaskPorts(None, False, "tracker", ReservedPort.FREE)
     ports.renew()
     with pytest.raises(OSError, match="in use"):
         bind_plainly(ports.port)

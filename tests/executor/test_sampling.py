@@ -1,9 +1,11 @@
 """When samples are made and where they go; what is used is the test's, and so is who hears of it."""
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -128,17 +130,17 @@ def test_a_look_that_hangs_holds_up_nobody() -> None:
     asyncio.run(body())
 
 
-def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """It is given up, and said; what the program tells of its checkpoints is still told."""
 
     def fail() -> None:
         raise ValueError("the kernel speaks in tongues")
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(fail), progress)
         await of.run()
-        progress._socket.sendto(b"c\t1\t1\t1", "\0" + progress.name[1:])
+        progress._socket.sendto(b"c\t1\t1\t1", progress.path)
         await of.finish()
         progress.close()
         assert hearer.saved == [1]
@@ -147,23 +149,23 @@ def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture) -> 
     asyncio.run(body())
 
 
-def test_checkpoints_wait_for_somebody_who_hears() -> None:
+def test_checkpoints_wait_for_somebody_who_hears(tmp_path: Path) -> None:
     """A sample that finds nobody is lost; of the checkpoints each is told once, also when the program is over."""
 
     async def body() -> None:
         hearer = Hearer()
-        progress = Progress(lambda pid, uid: True)
+        progress = Progress(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
         tell = progress._socket  # by itself: it is a socket like any other
         hearer.deaf = True
         for step in range(3):
-            tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), "\0" + progress.name[1:])
+            tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), progress.path)
             of._tell({"cpu": 1.0}, 0.0)
         hearer.deaf = False
         of._tell({"cpu": 2.0}, 0.0)
         assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
         hearer.deaf = True
-        tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), "\0" + progress.name[1:])
+        tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), progress.path)
         await of.finish()
         progress.close()
         hearer.deaf = False
@@ -174,13 +176,13 @@ def test_checkpoints_wait_for_somebody_who_hears() -> None:
     asyncio.run(body())
 
 
-def test_the_last_word_waits_for_somebody_who_hears() -> None:
+def test_the_last_word_waits_for_somebody_who_hears(tmp_path: Path) -> None:
     """A program that ends while nobody hears: how far it came is told afterwards, with all its checkpoints."""
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
-        name = "\0" + progress.name[1:]
+        name = progress.path
         hearer.deaf = True
         progress._socket.sendto(b"p\t300\t1000", name)
         for step in range(150):
@@ -219,7 +221,7 @@ def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
     """Then what it prints, then what it writes for TensorBoard; numbers that only one of them knows are all told."""
 
     async def body() -> None:
-        hearer, progress = Hearer(), Progress(lambda pid, uid: True)
+        hearer, progress = Hearer(), Progress(lambda pid, uid: True, tmp_path)
         of = measuring(hearer, Used(), progress)
         stream = Stream(LogFile(tmp_path / "out", 1 << 16), Pen(), lambda: None)
         of.also(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
@@ -233,7 +235,7 @@ def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
         assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}
         stream._keep(b"step 20 loss 0.25\n")
         assert values() == {"step": 20.0, "user.acc": 0.5, "user.loss": 0.25}
-        progress._socket.sendto(b"p\t300\t1000", "\0" + progress.name[1:])
+        progress._socket.sendto(b"p\t300\t1000", progress.path)
         assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.5, "user.loss": 0.25}
         with (tmp_path / "x.tfevents").open("ab") as file:
             file.write(framed(scalar(2, acc=0.75)))
@@ -243,3 +245,35 @@ def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
         progress.close()
 
     asyncio.run(body())
+
+
+def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
+    """It is sent alone, once; what is used is looked at no more often for that."""
+
+    async def body() -> None:
+        hearer, used = Hearer(), Used()
+        progress = Progress(lambda pid, uid: True, tmp_path)
+        progress.begin()
+        of = Measuring(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
+        running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))
+        for step in (1, 2):
+            tell(progress, f"p\t{step}\t10\tloss=0.5")
+            wanted = {"step": float(step), "total": 10.0}
+            await until(partial(is_newest, hearer, wanted))
+        running.cancel()
+        assert [each.values["step"] for each in hearer.heard] == [1, 2]
+        assert used.looks == 0
+        progress.close()
+
+    asyncio.run(body())
+
+
+def is_newest(hearer: Hearer, values: dict[str, float]) -> bool:
+    """Return True if these came last."""
+    return bool(hearer.heard) and hearer.heard[-1].values == values
+
+
+def tell(progress: Progress, text: str) -> None:
+    """Say something as a program does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(text.encode(), progress.path)

@@ -1,6 +1,7 @@
 """Where programs stand: asked on the wire, of real programs."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ at_the_top() if __name__ == "__main__" else None
 #: Looks as little as one that may not look.
 _BLIND_SPY = "#!/bin/sh\necho 'Permission Denied: try running again with elevated permissions' >&2\nexit 1\n"
 _SPY = '#!/bin/sh\necho seen with "$@"\n'
+#: No user of this machine.
+OTHER_USER = 12345
 #: The real one, of this environment.
 REAL = Path(sys.executable).with_name("py-spy")
 
@@ -95,6 +98,20 @@ def test_a_spy_is_asked_first(master: Master, guest: Start, tmp_path: Path) -> N
     stacks = ask(master)
     assert stacks.how == "py-spy"
     assert "seen with dump --full-filenames --nonblocking --pid" in stacks.text
+
+
+def test_root_does_not_run_a_py_spy_of_another_user(master: Master, guest: Start, tmp_path: Path) -> None:
+    """A program that root starts and that drops its privileges names a folder of its new user as its Python's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    decoy = Path(spied(tmp_path, f"#!/bin/sh\nid > {tmp_path}/caught\necho caught\n")).parent
+    os.chown(decoy, OTHER_USER, OTHER_USER)
+    os.chown(decoy / "py-spy", OTHER_USER, OTHER_USER)
+    code = f"import os, time; os.setuid({OTHER_USER}); print('ready', flush=True); time.sleep(600)"
+    command = f"exec -a {decoy}/python3 {sys.executable} -c {shlex.quote(code)}"
+    run(master, guest, "bash", "-c", command)
+    assert "caught" not in ask(master).text
+    assert not (tmp_path / "caught").exists()
 
 
 def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:

@@ -35,8 +35,10 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         (
             {"ends": [GOOD, BAD, KILLED]},
             ExitReason.EXITED,
-            "exit code 3; process 1 of 3 was the first to fail",
+            "exit code 3; the process with LOCAL_RANK 1 was the first of 3 to fail",
         ),
+        ({"ends": [BAD], "missing": "a was left out"}, ExitReason.EXITED, "exit code 3; a was left out"),
+        ({"ends": [BAD], "missing": "a was left out", "stopped": True}, ExitReason.STOPPED, "stopped"),
         ({"ends": [BAD], "loss": "5 bytes lost"}, ExitReason.EXITED, "exit code 3; 5 bytes lost"),
         ({"ends": [SEGV], "undead": [7, 8]}, ExitReason.EXITED, "killed by SIGSEGV; could not be killed: 7, 8"),
         (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tony.executor.alongside import variables as companions
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.registry import home_of, load
 from tony.linux.ports import Reservation, reserve
@@ -128,6 +129,7 @@ class RealGang:
                     **variables,
                     **spec.env_of(task.role),
                 }
+                environment |= companions(environment, None, hooks=False)
                 self.running.append(self._start(name, tracked, [python, "-u", "-c", program], environment))
         self._wait(limit)
         return {one.name: one.output.read_text().splitlines() for one in self.running if one.waited_for}

@@ -11,10 +11,11 @@ from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.told_lives import entries, life, record
 from tony.core import events as ev
 from tony.errors import PlatformError
-from tony.history.goodput import Bucket, Ledger, check, ledger
-from tony.history.marks import Checkpoint, Progress
+from tony.history.goodput import TOLD, Ledger, check, ledger
+from tony.history.marks import Checkpoint
 from tony.history.timeline import Timeline, What, timeline
 from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.progress import Progress
 from tony.model.states import AfterCondition, RoleKind
 from tony.testing.simulation import Simulation
 
@@ -24,6 +25,7 @@ class Said:
 
     def __init__(self, progress: Sequence[Progress] = (), saved: Sequence[Checkpoint] = ()) -> None:
         self._progress, self._saved = progress, saved
+        self.known_until: float | None = None
 
     def progress(self, task: str | None = None) -> Sequence[Progress]:
         """As `Marks`."""
@@ -128,11 +130,73 @@ def test_a_job_whose_phases_are_known() -> None:
 
 
 def test_what_nobody_told_is_not_known() -> None:
-    """Without a word of the program the running time is productive, and three buckets say nothing."""
+    """Of a program that reports no step nothing is productive, and no share of it is."""
     made = ledger(drawn(trained()))
-    assert [made.seconds[name.value] for name in (Bucket.WARM_UP, Bucket.CHECKPOINT, Bucket.REDONE)] == [None] * 3
-    assert made.seconds["productive"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
+    assert [made.seconds[bucket.value] for bucket in TOLD] == [None] * len(TOLD)
+    assert made.seconds["unknown"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
     assert not made.told
+    assert made.goodput is None
+
+
+#: Both workers of a job report; the second one made its last step at 120 s, and the job is looked at at 400 s.
+HUNG = Progress("worker:1", 1, 1, 1.0, 100.0, 40.0, 120.0, 400.0, stalled_after=30.0)
+
+
+def hung() -> Timeline:
+    """Two workers whose programs run from second 0 to 400."""
+    cluster = Simulation(workers(2))
+    cluster.begin()
+    cluster.run()
+    return drawn(cluster, 400.0)
+
+
+def test_a_program_that_makes_no_step_is_stalled() -> None:
+    """Only until its last step was it productive; the other one, which goes on, is."""
+    moving = replace(HUNG, task="worker:0", step=300.0, at=399.0)
+    made = ledger(hung(), Said([moving, HUNG]))
+    tasks = {each.task: each.seconds for each in made.tasks}
+    assert tasks["worker:0"]["stalled"] == 0.0
+    assert tasks["worker:0"]["productive"] == pytest.approx(300.0, abs=1.0)
+    assert tasks["worker:1"]["stalled"] == pytest.approx(280.0, abs=1.0)
+    assert tasks["worker:1"]["productive"] == pytest.approx(20.0, abs=1.0)
+    assert made.goodput == pytest.approx(320.0 / 800.0, abs=0.02)
+
+
+def test_a_program_that_has_made_all_steps_is_not_stalled() -> None:
+    """What it does then, such as a last save, may take its time."""
+    done = replace(HUNG, step=400.0)
+    assert "stalled" not in known(ledger(hung(), Said([done, replace(done, task="worker:0")])))
+
+
+def test_the_same_step_again_and_again_is_not_productive() -> None:
+    """From its first report on; a stall after the last of these reports stays one."""
+    again = replace(HUNG, at=399.0, changed_at=120.0)
+    seconds = next(each.seconds for each in ledger(hung(), Said([again])).tasks if each.task == "worker:1")
+    assert seconds["unknown"] == pytest.approx(280.0, abs=1.0)
+    assert seconds["stalled"] == 0.0
+    again = replace(again, at=300.0)
+    seconds = next(each.seconds for each in ledger(hung(), Said([again])).tasks if each.task == "worker:1")
+    assert seconds["unknown"] == pytest.approx(180.0, abs=1.0)
+    assert seconds["stalled"] == pytest.approx(100.0, abs=1.0)
+
+
+def test_a_stall_that_is_over_stays_one() -> None:
+    """It lies between the steps before it and those after it; checkpoints in it were no stall."""
+    went_on = replace(HUNG, at=399.0, stalls=((150.0, 200.0), (250.0, 300.0)))
+    made = ledger(hung(), Said([went_on], [Checkpoint("worker:1", 1, 1, 7, 160.0, 190.0)]))
+    seconds = next(each.seconds for each in made.tasks if each.task == "worker:1")
+    assert seconds["stalled"] == pytest.approx(70.0)
+    assert seconds["checkpoint"] == pytest.approx(30.0)
+    assert seconds["productive"] == pytest.approx(200.0, abs=1.0)
+
+
+def test_reports_that_have_not_come_yet_are_no_stall() -> None:
+    """The file of a job on a cluster is brought now and then: silence since then says nothing."""
+    said = Said([HUNG])
+    said.known_until = 140.0
+    assert not known(ledger(hung(), said)).get("stalled")
+    said.known_until = 160.0
+    assert known(ledger(hung(), said))["stalled"] == pytest.approx(560.0, abs=2.0)
 
 
 def test_a_session_that_made_no_step_was_warming_up() -> None:
@@ -149,7 +213,7 @@ def test_who_follows_one_that_is_over_is_not_silent() -> None:
     assert known(made).get("productive", 0.0) == 0.0
     elsewhere = [replace(SAID.progress()[0], task="gone:0", session=7)]
     made = ledger(drawn(trained()), Said(elsewhere))
-    assert known(made)["productive"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
+    assert known(made)["unknown"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
 
 
 def test_steps_without_checkpoints() -> None:
@@ -202,7 +266,7 @@ def test_preparation_is_set_up_and_a_stop_at_the_end_is_idle() -> None:
     cluster.exit(task("board:0"), OK)
     cluster.run()
     made = ledger(drawn(cluster))
-    assert known(made) == {"set-up": 40.0, "productive": 60.0 + 60.0, "idle": 7.0}
+    assert known(made) == {"set-up": 40.0, "unknown": 60.0 + 60.0, "idle": 7.0}
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,6 +270,22 @@ def test_a_disk_without_room_for_the_first_line(tmp_path: Path) -> None:
     """The writer is not made."""
     with full_disk(0), pytest.raises(StorageError, match="cannot write the event log"):
         LogWriter(tmp_path / "events.1.jsonl", HEADER)
+
+
+def test_a_full_file_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same words as where a task's files find no room, whichever of the two is first."""
+
+    def refuse(descriptor: int, data: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer = LogWriter(tmp_path / "events.1.jsonl", HEADER)
+    writer.append(SOME[0], 0.0, 1000.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", refuse)
+        with pytest.raises(StorageError) as caught:
+            writer.flush()
+    writer.close()
+    assert f"cannot write the event log {tmp_path}/events.1.jsonl: no room in {tmp_path}: more" in str(caught.value)
 
 
 def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.history import metrics_file as layout
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.metrics import Peak, open_metrics
 from tony.history.metrics_file import Part
 from tony.history.metrics_writer import MetricsWriter
+from tony.model.progress import Progress
 
 TOLD = Progress("worker:0", 1, 1, 1.0, 7.0, 90.0, 99.0, total=1000.0, behind=True, regained=50.0, unlisted=2.0)
 SAVED = Checkpoint("worker:0", 1, 1, 50, 60.0, 62.5)
@@ -377,18 +378,31 @@ def test_what_is_no_table_is_not_asked(path: Path, table: str) -> None:
 def test_text_without_end_is_not_taken(path: Path) -> None:
     """Text that SQLite makes while it reads costs whoever wrote it nothing, so there is a bound."""
     written(path, part(cpu=[1.0]))
-    rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 30000) SELECT x FROM c"
-    made = "task TEXT GENERATED ALWAYS AS (hex(zeroblob(7000))), try, step, since, until"
+    rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 3000) SELECT x FROM c"
     with sqlite3.connect(path) as database:
         database.executescript(
-            f"DROP TABLE checkpoint; CREATE TABLE checkpoint (session, {made}); "
-            f"INSERT INTO checkpoint (session) {rows}; UPDATE checkpoint SET try = 1, step = 1, since = 1, until = 2"
+            f"DROP TABLE checkpoint; CREATE TABLE checkpoint (session, try, step, since, until); "
+            f"INSERT INTO checkpoint (session) {rows}; UPDATE checkpoint SET try = 1, step = 1, since = 1, until = 2; "
+            f"ALTER TABLE checkpoint ADD COLUMN task TEXT DEFAULT '{'x' * 15_000}'"
         )
     database.close()
-    with open_metrics(path) as metrics:
+    with open_metrics(path, own=False) as metrics:
         assert metrics.checkpoints() == ()
         assert "more rows than make sense" in metrics.problem
         assert metrics.points("worker:0", "cpu").mean == (1.0,)
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+def test_columns_that_are_computed_are_not_read(path: Path, kind: str) -> None:
+    """A file of some kilobytes could stand for any amount of text."""
+    written(path, part(cpu=[1.0]))
+    made = f"name TEXT GENERATED ALWAYS AS (printf('%.16000c', 'x') || id) {kind}"
+    with sqlite3.connect(path) as database:
+        database.executescript(f"DROP TABLE series; CREATE TABLE series (id INTEGER PRIMARY KEY, {made}, unit TEXT)")
+    database.close()
+    with open_metrics(path) as metrics:
+        assert not metrics.known
+        assert "series.name is no plain column" in metrics.problem
 
 
 def _journal_that_names(path: Path, other: Path) -> Path:

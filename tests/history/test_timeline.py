@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
-from tests.history.told_lives import entries, life, record
+from tests.history.told_lives import entries, entries_of, life, record
 from tony.core import events as ev
+from tony.history import timeline as module
 from tony.history.log import read, segments
 from tony.history.record import read_job
 from tony.history.timeline import Chronicle, Happened, Timeline, What, timeline, with_checkpoints
@@ -232,8 +233,15 @@ def test_a_log_that_makes_no_sense_is_doubted() -> None:
     cluster = started(workers(1))
     cluster.run()
     strange = [*cluster.log, (ev.SessionOpened(session=7, reason="?"), cluster.now)]
-    from tests.history.told_lives import entries_of
-
     line = timeline(record(cluster.app.state.spec), entries_of(strange))
     check(line)
     assert line.doubt.startswith(f"event {len(strange)} (session-opened)")
+
+
+def test_the_latest_marks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often somebody asked for something, the memory that it costs is bounded; what is newest is there."""
+    monkeypatch.setattr(module, "MOST_MARKS", 3)
+    cluster = started(workers(1))
+    asked = [(ev.UserCommand(actor="ann", what=f"no. {number}"), cluster.now) for number in range(5)]
+    line = timeline(record(cluster.app.state.spec), entries_of([*cluster.log, *asked]))
+    assert [mark.note for mark in line.marks] == [f"ann asked for no. {number}" for number in (2, 3, 4)]

@@ -23,6 +23,7 @@ from tony.history.record import pending_report, write_summary
 from tony.model.codec import from_plain, to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home, JobFolder
+from tony.model.progress import Progress
 from tony.model.record import JobRecord
 from tony.model.report import AmReport, Failure, FailureClass, JobReport
 from tony.model.states import JobState, TaskState
@@ -140,6 +141,7 @@ class PlayedMaster:
         self.kills: list[KillJob] = []
         self.on_kill: Callable[[KillJob], None] = lambda message: None
         self.measured: list[Points] = []
+        self.progress: tuple[Progress, ...] = ()
         self.room = 4000
         self.orders: list[Message] = []
         self.standing: dict[str, Stacks] = {}
@@ -219,7 +221,9 @@ class PlayedMaster:
         elif isinstance(message, GetMetrics):
             found = [each for each in self.measured if not message.tasks or each.task in message.tasks]
             found = [each for each in found if not message.series or each.series in message.series]
-            connection.send(Measured(now=1.0, points=tuple(found[: self.room]), more=len(found) > self.room))
+            now = max((each.at for each in self.progress), default=1.0)
+            more = len(found) > self.room
+            connection.send(Measured(now=now, points=tuple(found[: self.room]), more=more, progress=self.progress))
         elif isinstance(message, Watch):
             self._watchers.append(connection)
             connection.send(Report(report=self._report))

@@ -12,7 +12,7 @@ from tests.jobs.test_remote_logs import Far as Scheduler
 from tests.jobs.test_remote_logs import FarScheduler, Played, TalkingMaster, read, running
 from tony.core.events import Granted
 from tony.dataclass import replace
-from tony.errors import SchedulerError, StorageError
+from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.files import write_json
 from tony.history.record import write_summary
 from tony.jobs import far as far_module
@@ -39,6 +39,18 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))
     return folder, record, FarScheduler.theirs
+
+
+async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner is asked for: so it is not of our own state directory."""
+    folder, _, _ = played
+    monkeypatch.setattr("tony.history.record.MOST_TASKS_OF_OTHERS", 1)
+
+    async def owner() -> str:
+        raise AssertionError
+
+    with pytest.raises(RecordError, match="records of other users"):
+        await Far(Home(folder.path.parent.parent), folder, owner).links()
 
 
 async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> None:

@@ -12,6 +12,7 @@ from tony.errors import UnknownJobError
 from tony.jobs import elsewhere
 from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
 from tony.model.ids import JOB_ID
+from tony.model.job import JobSpec, Role
 from tony.model.layout import Home
 
 A = "local-20260101-000000-aaaaaa"
@@ -112,6 +113,15 @@ def test_what_is_no_job_gets_the_nearest(jobs: Home, text: str, said: str) -> No
     """The message helps to write the right one, and shows no control character."""
     with pytest.raises(UnknownJobError, match=said):
         resolve(jobs, text)
+
+
+def test_a_name_is_no_id_but_leads_to_it(home: Home) -> None:
+    """The message names the jobs that are called so, the newest first."""
+    for job_id in (A, B):
+        recorded(home, job_id, JobSpec(name="oom", command="true", roles={"worker": Role()}))
+    recorded(home, C)
+    with pytest.raises(UnknownJobError, match=f"'oom' is the name of 2 jobs: {B}, {A}. Write the id of the job"):
+        resolve(home, "oom")
 
 
 def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:

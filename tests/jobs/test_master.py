@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.jobs.played_master import PlayedMaster, recorded, standing
-from tony.errors import ConnectionFailed, ProtocolError, RecordError
+from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.files import write_json
 from tony.jobs import master
 from tony.jobs.master import Whereabouts, ask_report, tell_kill, watch, whereabouts
@@ -56,6 +59,30 @@ async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
     with pytest.raises(ConnectionFailed) as caught:
         await ask_report(folder)
     assert caught.value.gone
+
+
+async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobRecord], tmp_path: Path) -> None:
+    """Another user could have made it, to have another job's application master called."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        folder.secret.rename(tmp_path / "secret")
+        folder.secret.symlink_to(tmp_path / "secret")
+        with pytest.raises(ConnectionFailed) as caught:
+            await ask_report(folder)
+        assert caught.value.gone
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+async def test_credentials_of_another_user_are_not_used(job: tuple[JobFolder, JobRecord]) -> None:
+    """Nor an address."""
+    folder, _ = job
+    async with PlayedMaster(folder, running(job)):
+        for path in (folder.am, folder.credentials, folder.secret):
+            os.chown(path, 54321, 54321)
+            with pytest.raises(StorageError, match="belongs to another user"):
+                await ask_report(folder)
+            os.chown(path, 0, 0)
+        assert await ask_report(folder) == running(job)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "tls:127.0.0.1:9"])

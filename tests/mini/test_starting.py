@@ -12,9 +12,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tony
 from tests.mini.conftest import Machine
+from tony.cli.commands import mini
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
 from tony.mini import conf_dir, state
@@ -162,3 +164,23 @@ def test_asking_costs_nothing(tmp_path: Path) -> None:
     began = time.perf_counter()
     assert conf_dir(home) is None
     assert time.perf_counter() - began < 0.1
+
+
+def test_the_start_warns_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cluster without passwords on a machine of several users is an open door."""
+
+    class StartedCluster:
+        conf = tmp_path
+
+        def start(self, options: Options, notice: Callable[[str], None]) -> StartedCluster:
+            return self
+
+        def address(self, port: str) -> str:
+            return "127.0.0.1:1"
+
+    monkeypatch.setattr(mini, "_cluster", StartedCluster)
+    result = CliRunner().invoke(mini.command, ["start"])
+    assert result.exit_code == 0
+    assert (
+        "Any local user of this machine can run programs as you while it runs: it has no passwords.\n" in result.output
+    )

@@ -12,8 +12,8 @@ from tony.web.text import measured
 @pytest.mark.parametrize(
     ("value", "unit", "terminal", "page"),
     [
-        (1.5 * 2**30, Unit.BYTES, "1.5g", "1.5 GiB"),
-        (2.0**20, Unit.BYTES_PER_SECOND, "1m/s", "1 MiB/s"),
+        (1.5 * 2**30, Unit.BYTES, "1.5 GiB", "1.5 GiB"),
+        (2.0**20, Unit.BYTES_PER_SECOND, "1 MiB/s", "1 MiB/s"),
         (0.0001, Unit.SHARE, "< 0.1 %", "< 0.1 %"),
         (0.05, Unit.SHARE, "5.0 %", "5.0 %"),
         (0.5, Unit.SHARE, "50 %", "50 %"),
@@ -32,5 +32,5 @@ from tony.web.text import measured
     ],
 )
 def test_terminals_and_pages_say_the_same(value: float | None, unit: Unit, terminal: str, page: str) -> None:
-    """But for how they write bytes, thousands, degrees and what is not known."""
+    """But for how they write thousands, degrees and what is not known."""
     assert (terminal, page) == (number(value, unit), measured(value, unit))

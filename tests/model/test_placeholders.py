@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.model.placeholders import NAMES, check, fill, near_misses
+from tony.model.placeholders import NAMES, check, fill, find_addressed_roles, near_misses
 
 VALUES = {
     "role": "worker",
@@ -51,6 +51,18 @@ def test_check_names_unknown_parameters_with_their_place() -> None:
     ]
     assert found[0].message == "{params.lrr} names a parameter that is not in [params]: the job has lr"
     assert "the job has none" in check("{params.lr}", [])[0].message
+
+
+def test_addresses_of_roles() -> None:
+    """Filled in by the role's name, and checked against the job's roles."""
+    text = "a {address.head} {{address.ps}} {address.my-role} ${address.x}"
+    assert find_addressed_roles([text, "{address.ps}"]) == {"head", "my-role", "ps"}
+    assert find_addressed_roles([text]) == {"head", "my-role"}
+    values = {"address.head": "h:1", "address.ps": "p:2"}
+    assert fill(text, values) == "a h:1 {address.ps} {address.my-role} ${address.x}"
+    (mistake,) = check(text, [], ["head", "ps"])
+    assert (mistake.name, mistake.position) == ("address.my-role", text.index("{address.my"))
+    assert mistake.message == "{address.my-role} names a role that the job does not have: the job has head, ps"
 
 
 @given(st.text())

@@ -133,6 +133,10 @@ def test_a_token_is_written_into_the_page(tmp_path: Path, tokens: TokenFile) -> 
     assert "logout" not in fetch(app, f"/job/{JOB}", headers={"Authorization": f"Bearer {token}"}).text
     gone = fetch(app, "/logout", method="POST", headers={**OWN, "Cookie": value})
     assert 'tony="";' in gone.headers["set-cookie"]
+    assert fetch(app, "/api/v1/me", headers={"Cookie": value}).status_code == 401
+    answer = fetch(app, "/login", method="POST", headers=OWN, content=body)
+    value = answer.headers["set-cookie"].partition(";")[0]
+    assert fetch(app, f"/job/{JOB}", headers={"Cookie": value}).status_code == 200
     tokens.revoke(entry.name)
     assert fetch(app, f"/job/{JOB}", headers={"Cookie": value}).status_code == 401
 

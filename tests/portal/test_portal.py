@@ -24,6 +24,7 @@ from tony.model.query import JobsPage, Query
 from tony.model.states import JobState, TaskState
 from tony.portal.locations import absences, open_location
 from tony.portal.portal import Portal
+from tony.storage.fsspec_store import FsspecStore
 from tony.storage.store import Store
 
 #: Seconds that anything may take on a busy machine.
@@ -33,13 +34,18 @@ CEILING = 60.0
 @asynccontextmanager
 async def portal(home: Home, *locations: str | Path) -> AsyncIterator[Portal]:
     """One over some locations."""
-    stores = [open_location(str(each), home, os.environ) for each in locations]
+    stores = [opened(str(each), home) for each in locations]
     made = Portal(home, stores, "jobs of a test")
     await made.start()
     try:
         yield made
     finally:
         await made.close()
+
+
+def opened(location: str, home: Home) -> Store:
+    """A location; the file system in memory is one for tests only."""
+    return FsspecStore(location) if location.startswith("memory:") else open_location(location, home, os.environ)
 
 
 async def until(source: Portal, holds: Callable[[JobsPage], bool], query: Query = Query()) -> JobsPage:  # noqa: B008
@@ -143,7 +149,7 @@ def test_a_record_in_a_store(tmp_path: Path) -> None:
         logged(folder, [SessionOpened(session=1, reason="begun")])
         folder.logs.mkdir(exist_ok=True)
         (folder.logs / "worker-0.s1.t1.out").write_text("hello\n")
-        put(open_location(address, home, {}), folder.path, f"2023/11/14/{JOB}")
+        put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
         async with portal(home, address) as source:
             await until(source, lambda page: len(page.heads) == 1)
             view = await source.job(JOB)
@@ -173,7 +179,7 @@ def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None
             (folder.logs / f"worker-{number}.s1.t1.out").write_bytes(b"x" * (1 + number))
         for name in ("worker-1.s2.t1.out", "worker-1.s2.t1.out.1", "worker-1.s2.t1.err", "worker-10.s2.t1.out"):
             (folder.logs / name).write_bytes(b"y" * (6 << 20))
-        put(open_location(address, home, {}), folder.path, f"2023/11/14/{JOB}")
+        put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
         async with portal(home, address) as source:
             await until(source, lambda page: len(page.heads) == 1)
             view = await source.job(JOB)

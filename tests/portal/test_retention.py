@@ -50,6 +50,17 @@ def names(going: tuple[Going, ...]) -> list[int]:
     return [int(each.record.head.job[19:21]) for each in going]
 
 
+def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that costs too much to read stays."""
+    monkeypatch.setattr("tony.portal.record.LONGEST_OF_OTHERS", 100)
+    store = LocalStore(home.path)
+    assert plan(store, Rules(age=60.0)).damaged == 5
+    found = plan(store, Rules(age=60.0), own=True)
+    assert found.damaged == 0
+    assert not carry_out(store, found.going[0])
+    assert carry_out(store, found.going[0], own=True)
+
+
 def test_it_is_only_said(home: Home) -> None:
     """Until somebody has it done."""
     store = LocalStore(home.path)
@@ -152,6 +163,29 @@ def test_nothing_but_the_record_is_moved(home: Home, tmp_path: Path, kind: str) 
     assert not folder.path.exists()
     assert [item.name for item in to.list(f"2023/11/14/{folder.job_id}/logs")] == ["worker-0.s1.t1.out"]
     assert (tmp_path / "treasure" / "key").read_text() == "secret"
+
+
+def test_a_directory_that_is_replaced_while_it_is_moved(home: Home, tmp_path: Path) -> None:
+    """Neither is anything of the other one moved, nor is it removed."""
+    folder = home.job("local-20260101-000000-0a1b2c")
+    other = tmp_path / "other"
+    (other / "logs").mkdir(parents=True)
+    for name in ("job.json", "logs/worker-0.s1.t1.out"):
+        (other / name).write_text("of another user")
+
+    class Swapping(LocalStore):
+        def write(self, path: str, content: bytes | Path) -> None:
+            if other.exists():
+                folder.path.rename(tmp_path / "aside")
+                other.rename(folder.path)
+            super().write(path, content)
+
+    store, to = LocalStore(home.path), Swapping(tmp_path / "old")
+    (going,) = plan(store, Rules(jobs=3)).going
+    with pytest.raises(StorageError, match="cannot remove"):
+        carry_out(store, going, to)
+    assert to.read(f"2023/11/14/{folder.job_id}/logs/worker-0.s1.t1.out", 2000) == b"x" * 1000
+    assert folder.job.read_text() == "of another user"
 
 
 def test_what_lies_there_already_stays(home: Home, tmp_path: Path) -> None:

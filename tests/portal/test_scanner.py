@@ -27,7 +27,7 @@ from tony.portal.index import Index
 from tony.portal.layouts import dated
 from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
-from tony.storage.local_store import LocalStore
+from tony.storage.local_store import JobDirectory, LocalStore
 from tony.storage.store import Item, Store
 
 JOBS = [f"local-2026010{day}-000000-0a1b2c" for day in range(1, 8)]
@@ -133,7 +133,7 @@ BAD: Sequence[tuple[str, Any]] = [
     ("has version 99", '{"version": 99, "tony_version": "9"}'),
     ("is not a job's record", '{"version": 1}'),
     ("nested", "[" * 100_000),
-    ("larger than 16 MiB", b" " * ((16 << 20) + 1)),
+    ("larger than 8 MiB", b" " * ((8 << 20) + 1)),
 ]
 
 
@@ -177,10 +177,10 @@ def test_one_that_hangs(home: Home, index: Index, monkeypatch: pytest.MonkeyPatc
     free = threading.Event()
 
     class Hanging(LocalStore):
-        def find(self, path: str) -> Item | None:
-            if JOBS[2] in path and path.endswith("job.json"):
+        def hold(self, path: str) -> JobDirectory | None:
+            if JOBS[2] in path:
                 free.wait()
-            return super().find(path)
+            return super().hold(path)
 
     monkeypatch.setattr(scanner, "LONGEST", 0.3)
     try:

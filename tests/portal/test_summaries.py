@@ -16,14 +16,28 @@ from tony.model.job import Role
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.portal import summaries
-from tony.portal.summaries import Record, find, gather
+from tony.portal.summaries import Record, find, find_owner, gather
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Store
+
+#: The user id of another user, who is in no password file.
+THEIRS = 54321
 
 
 def no_store(address: str) -> Store:
     """No address is asked for."""
     raise AssertionError(address)
+
+
+def any_address(address: str) -> bool:
+    """Every address may be opened."""
+    return True
+
+
+def held(folder: JobFolder) -> Record:
+    """The record of another user, as a portal has it that was started with the history in which it lies."""
+    history = LocalStore(folder.path.parent.parent)
+    return Record(folder=folder, store=history.hold(f"jobs/{folder.job_id}"), path=f"jobs/{folder.job_id}")
 
 
 def job_of(folder: JobFolder) -> JobRecord:
@@ -47,7 +61,7 @@ def test_where_settings_say(tmp_path: Path) -> None:
         env={"TB_LOG_DIR": f"{tmp_path}/logs"},
     )
     record = replace(record, spec=replace(record.spec, roles={"worker": role}))
-    found = find(Record(folder=folder, own=True), record, no_store)
+    found = find(Record(folder=folder, own=True), record, no_store, any_address)
     assert ["eval", "worker:0", "worker:1"] == sorted(file.run for file in found.files)
     assert len(found.searched) == len(set(found.searched)) == 4
     assert () == found.problems
@@ -64,8 +78,8 @@ def test_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_events(tmp_path / "me" / "runs")
     record = job_of(folder)
     record = replace(record, spec=replace(record.spec, env={"TB_LOG_DIR": "~/runs"}))
-    assert len(find(Record(folder=folder, own=True), record, no_store).files) == 1
-    assert find(Record(folder=folder), record, no_store).searched == ("work",)
+    assert len(find(Record(folder=folder, own=True), record, no_store, any_address).files) == 1
+    assert find(held(folder), record, no_store, any_address).searched == ("work",)
 
 
 def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,41 +95,57 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         asked.append(address)
         return there
 
-    found = find(Record(folder=folder, own=True), job_of(folder), store_of)
+    found = find(Record(folder=folder, own=True), job_of(folder), store_of, any_address)
     assert ([place], ["train"], len(content)) == (asked, [file.run for file in found.files], found.size)
     gather({JOB: found, OTHER: found}, tmp_path / "both")
     copies = [path for path in (tmp_path / "both").rglob("*") if path.is_file()]
     assert [content, content] == [path.read_bytes() for path in copies]
     assert {JOB, OTHER} == {path.relative_to(tmp_path / "both").parts[0] for path in copies}
 
-    monkeypatch.setattr(summaries, "_owner", lambda record: "somebody")
-    assert () == find(Record(folder=folder), job_of(folder), store_of).files
+    monkeypatch.setattr(summaries, "find_owner", lambda store, path: "another")
+    assert () == find(held(folder), job_of(folder), store_of, any_address).files
     monkeypatch.setattr(summaries, "_MOST_BYTES", 100)
     with pytest.raises(StorageError, match="more is not copied"):
         gather({JOB: found}, tmp_path / "bounded")
 
 
 def test_records_of_others(tmp_path: Path) -> None:
-    """What is not the record owner's own is not shown; what is, is copied: nobody can put a link in its place."""
-    folder = keep(Home(tmp_path / "home"), JOB, env={"TB_LOG_DIR": str(tmp_path / "secret")})
+    """What lies in the record is copied, so that no link can be put in its place; no other folder is looked into."""
+    secret = tmp_path / "secret"
+    folder = keep(Home(tmp_path / "home"), JOB, env={"TB_LOG_DIR": str(secret)})
     own = write_events(folder.work / "worker-0" / "logs")
-    write_events(tmp_path / "secret")
-    theirs = 54321
-    if os.geteuid() != 0:
-        found = find(Record(folder=folder), job_of(folder), no_store)
-        assert {os.geteuid()} == {file.owner for file in found.files}
-        return
-    for path in (folder.job, own):
-        os.chown(path, theirs, theirs)
-    found = find(Record(folder=folder, own=True), job_of(folder), no_store)
-    assert [str(own)] == [file.path for file in found.files]
+    write_events(secret)
+    found = find(held(folder), job_of(folder), no_store, any_address)
+    at = own.relative_to(folder.path.parent.parent)
+    assert [str(at)] == [file.path for file in found.files]
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(f"{secret}: it lies outside of the job's record.")
     gather({JOB: found}, tmp_path / "shown")
     copies = list((tmp_path / "shown").rglob("*tfevents*"))
     assert [(False, own.read_bytes())] == [(path.is_symlink(), path.read_bytes()) for path in copies]
+    content = own.read_bytes()
     own.unlink()
-    own.symlink_to(tmp_path / "secret" / own.name)
+    own.symlink_to(secret / own.name)
     with pytest.raises(StorageError):
         gather({JOB: found}, tmp_path / "swapped")
+    if os.geteuid() == 0:
+        own.unlink()
+        own.write_bytes(content)
+        for path in (folder.path, folder.work, own.parent.parent, own.parent):
+            os.chown(path, THEIRS, THEIRS)
+        assert find(held(folder), job_of(folder), no_store, any_address).files == ()  # root's, not theirs
+
+
+def test_the_owner_of_a_record_is_that_of_its_directory(tmp_path: Path) -> None:
+    """A file in it can be another user's, renamed or linked to this place."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    folder = keep(Home(tmp_path / "home"), JOB)
+    os.chown(folder.path, THEIRS, THEIRS)  # job.json stays the victim's
+    record = held(folder)
+    assert find_owner(record.store, record.path) == str(THEIRS)
+    assert record.store is not None
+    assert record.store.find(f"{record.path}/job.json") is None
 
 
 def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,5 +153,5 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
     monkeypatch.setattr(summaries, "_MOST_NAMES", 0)
-    found = find(Record(folder=folder, own=True), job_of(folder), no_store)
+    found = find(Record(folder=folder, own=True), job_of(folder), no_store, any_address)
     assert "not looked at" in " ".join(found.problems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
     assert (known.user, known.token, known.until) == ("ann", entry.name, entry.until)
     kept = tmp_path / "portal" / "tokens.json"
     assert text not in kept.read_text()
-    assert text.rpartition("_")[2] not in kept.read_text()
+    secret = text.removeprefix(f"tony_{entry.name}_")  # which may itself contain an underscore
+    assert len(secret) > len(entry.name)
+    assert secret not in kept.read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
@@ -99,12 +102,13 @@ def test_a_forged_cookie(tmp_path: Path) -> None:
     known = file.find(text)
     assert known is not None
     cookie, _ = file.cookie(known)
-    user, token, until, sign = cookie.split(".")
+    user, token, until, name, sign = cookie.split(".")
     for forged in (
-        f"YmVu.{token}.{until}.{sign}",
-        f"{user}.{token}.{int(until) + 1}.{sign}",
-        f"{user}.00000000.{until}.{sign}",
-        f"{user}.{token}.{until}.{'0' * 64}",
+        f"YmVu.{token}.{until}.{name}.{sign}",
+        f"{user}.{token}.{int(until) + 1}.{name}.{sign}",
+        f"{user}.00000000.{until}.{name}.{sign}",
+        f"{user}.{token}.{until}.{'0' * 16}.{sign}",
+        f"{user}.{token}.{until}.{name}.{'0' * 64}",
     ):
         assert file.session(forged) is None
     assert other.session(cookie) is None
@@ -126,3 +130,47 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
     assert file.find(text) is None
     with pytest.raises(RecordError, match="Remove it, and make new tokens"):
         file.entries()
+
+
+def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
+    """Also for a portal that is started later; other cookies of the same token, and new ones, hold."""
+    file = TokenFile(tmp_path)
+    known = file.find(file.make("ann", seconds=60.0)[0])
+    assert known is not None
+    first, second = (file.cookie(known)[0] for _ in range(2))
+    file.end_session(first)
+    for portal in (file, TokenFile(tmp_path)):
+        assert portal.session(first) is None
+        assert portal.session(second) is not None
+        assert portal.session(portal.cookie(known)[0]) is not None
+
+
+def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logging out again and again makes no file without end, and drops no cookies of others."""
+    monkeypatch.setattr("tony.portal.tokens._MOST_ENDED", 3)
+    file = TokenFile(tmp_path)
+    known = [file.find(file.make(user)[0]) for user in ("ann", "ben")]
+    assert known[0]
+    assert known[1]
+    ann = file.cookie(known[0])[0]
+    file.end_session(ann)
+    cookies = [file.cookie(known[1])[0] for _ in range(5)]
+    for cookie in (*cookies, "forged", cookies[0]):
+        file.end_session(cookie)
+    assert file.session(ann) is None
+    assert file.session(cookies[-1]) is None
+    assert sorted(map(len, json.loads((tmp_path / "ended.json").read_text()).values())) == [1, 3]
+    monkeypatch.setattr(clock, "wall", lambda: time.time() + SESSION + 1)
+    file.end_session(file.cookie(known[1])[0])
+    assert list(map(len, json.loads((tmp_path / "ended.json").read_text()).values())) == [1]
+
+
+def test_a_damaged_list_of_ended_cookies_lets_no_cookie_in(tmp_path: Path) -> None:
+    file = TokenFile(tmp_path)
+    text, _ = file.make("ann")
+    known = file.find(text)
+    assert known is not None
+    cookie = file.cookie(known)[0]
+    (tmp_path / "ended.json").write_text("[")
+    assert file.session(cookie) is None
+    assert file.find(text) == known

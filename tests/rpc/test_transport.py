@@ -189,7 +189,7 @@ async def test_a_slow_hello_is_dropped(place: Place) -> None:
 async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
     """Those beyond wait, and come in as soon as one of those before is known or gone."""
     async with serving(place, most_strangers=2) as (server, diary, address):
-        async with raw(address, secure=False), raw(address, secure=False):
+        async with raw(address), raw(address):
             await until(lambda: server.statistics().strangers == 2)
             waiting = asyncio.create_task(connect(address, place.job.executors))
             for _ in range(20):

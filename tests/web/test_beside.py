@@ -52,7 +52,7 @@ class Running:
 
     async def job(self, job: str) -> FolderView:
         """As `Source`."""
-        return FolderView(self._folder, self._how)
+        return FolderView(self._folder, self._how, is_own=True)
 
     async def _how(self) -> JobReport:
         return self._report

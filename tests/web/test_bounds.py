@@ -175,16 +175,52 @@ def test_what_is_no_http(port: int, said: bytes) -> None:
     assert works(port)
 
 
-def test_one_address_has_so_many_connections(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More are closed at once; when some have gone there is room again."""
-    monkeypatch.setattr(serve, "_OF_ONE", 20)
+def test_silent_connections_make_room_for_those_with_requests(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 80)
     with served(app) as port, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connected(port)) for _ in range(30)]
         give_up = time.monotonic() + CEILING
         while sum(map(ended, held)) < 10:
             assert time.monotonic() < give_up
+        assert works(port)
         stack.close()
         assert works(port)
+
+
+@pytest.mark.parametrize(("open_files", "most"), [(256, 128), (1024, 524), (4500, 4000), (10**6, 4000)])
+def test_there_are_fewer_connections_than_open_files(open_files: int, most: int) -> None:
+    bounds = serve.Connections(open_files)
+    assert (bounds.most, bounds.most_of_one, bounds.most_silent_of_one) == (most, most // 2, most // 4)
+
+
+class Transport(asyncio.Transport):
+    """A connection without a network."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_the_oldest_silent_connection_goes_first() -> None:
+    """Of the same peer, where that one has too many; else of all."""
+    connections = serve.Connections(64)  # 32 at one time, 16 of one, 8 of them silent
+    busy = [Transport() for _ in range(16)]
+    for each in busy:
+        connections.add(each, "user 1")
+        connections.note_request(each)
+    refused = Transport()
+    connections.add(refused, "user 1")
+    assert refused.aborted
+    silent = [Transport() for _ in range(9)]
+    for each in silent:
+        connections.add(each, "user 2")
+    assert [each.aborted for each in silent] == [True, *[False] * 8]
+    for number in range(9):
+        connections.add(Transport(), f"user {3 + number}")
+    assert [each.aborted for each in silent] == [True, True, *[False] * 7]
+    connections.remove(refused)
+    assert not any(each.aborted for each in busy)
 
 
 def test_a_thousand_follow_a_log(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,21 @@ def test_who_comes_from_elsewhere_logs_in() -> None:
     assert status(Door(terms()), request(client="10.0.0.7", uid=None)) == 401
 
 
-@pytest.mark.parametrize("name", ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "X-Real-IP"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Forwarded",
+        "X-Forwarded-For",
+        "x-forwarded-host",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Server",
+        "X-Forwarded-Port",
+        "X-Real-IP",
+        "X-Original-Host",
+        "CF-Connecting-IP",
+        "Via",
+    ],
+)
 def test_what_came_through_an_unknown_proxy_is_not_the_owners(name: str) -> None:
     """A proxy of the owner's own, or an ssh tunnel, is not the person behind it."""
     found = comes(Door(terms()), request({name: "for=1.2.3.4"}))

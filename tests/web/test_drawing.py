@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from xml.etree import ElementTree
 
@@ -96,11 +97,12 @@ def test_the_axis_on_a_narrow_page() -> None:
 
 def test_hostile_words_stay_words() -> None:
     """What programs and hosts say becomes text, and nothing else."""
-    evil = "</title><script>alert(1)</script>"
+    evil = "</title><script>alert(1)</script>\x1b[2J\u202e"
     line = gang(2, marks=(Mark(Happened.FAILURE, 5.0, "worker:0", evil),))
     spans = (replace(line.spans[0], note=evil), *line.spans[1:])
-    picture = parsed(draw(replace(line, spans=spans)))
-    assert [] == [each for each in picture.iter() if each.tag == "script"]
+    drawing = draw(replace(line, spans=spans))
+    assert [] == [each for each in parsed(drawing).iter() if each.tag == "script"]
+    assert not {"\x1b", "\u202e"} & set(drawing.picture)
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 48, 49, 241])
@@ -123,3 +125,44 @@ def test_any_life(seed: int) -> None:
         left, width = (float((rect.get(name) or "").rstrip("%")) for name in ("x", "width"))
         assert 0 <= left <= 100
         assert left + width <= 100.2
+
+
+def signs(line: Timeline, name: str) -> list[float]:
+    """Where signs of a kind stand, in per cent."""
+    found = [each for each in parsed(draw(line)).iter("text") if each.get("class") == f"m-{name}"]
+    return [float((each.get("x") or "").rstrip("%")) for each in found]
+
+
+def test_signs_reach_to_the_end_however_many_there_are() -> None:
+    """450 checkpoints are seen all along, and each stretch of time says how many it stands for."""
+    saved = tuple(Mark(Happened.CHECKPOINT, n * 100 / 450, "worker:0", f"step {n}") for n in range(450))
+    line = gang(2, marks=saved)
+    places = signs(line, "checkpoint")
+    assert len(places) <= 100
+    assert max(places) > 99.5
+    assert max(right - left for left, right in itertools.pairwise(places)) < 2.5
+    assert "step 449" in draw(line).picture
+    assert "(the last of 5 since " in draw(line).picture
+
+
+def test_the_newest_failure_is_seen() -> None:
+    """Of a job that fails and restarts again and again, too, and in its lane."""
+    failed = tuple(Mark(Happened.FAILURE, n / 10, "worker:0", f"failure {n}") for n in range(1000))
+    line = gang(2, marks=failed)
+    assert max(signs(line, "failure")) == pytest.approx(99.9)
+    assert "failure 999" in draw(line).picture
+
+
+def test_a_picture_of_very_much_stays_small() -> None:
+    """Tens of thousands of restarts and checkpoints of many tasks."""
+    spans, marks = [], []
+    for index in range(40):
+        for n in range(500):
+            spans.append(Span(f"worker:{index}", n + 1, 1, What.RUNNING, n / 5, (n + 1) / 5, held=True))
+            marks += [Mark(Happened.FAILURE, n / 5, f"worker:{index}"), Mark(Happened.RESTART, n / 5)]
+    sessions = tuple(SessionSpan(n + 1, n / 5, (n + 1) / 5, "again") for n in range(500))
+    line = gang(1, spans=tuple(spans), marks=tuple(sorted(marks, key=lambda mark: mark.at)), sessions=sessions)
+    drawing = draw(line)
+    assert len(drawing.picture) < 1 << 20
+    assert len(drawing.labels) == 40
+    assert len(drawing.picture) == pytest.approx(len(draw(replace(line, marks=line.marks * 3)).picture), rel=0.1)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tony.storage.local_store import LocalStore
 from tony.web.folder_logs import FolderLogs, _Sought
 from tony.web.source import LOG_PIECE
 
@@ -28,7 +29,7 @@ def logs(tmp_path: Path) -> FolderLogs:
     (tmp_path / "worker-1.executor.log").write_bytes(b"our own words")
     (tmp_path / "worker-1.s3.t1.out").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "worker-1.s4.t1.out")
-    return FolderLogs(tmp_path, "worker:1")
+    return FolderLogs(LocalStore(tmp_path), "", "worker:1")
 
 
 def test_what_there_is(logs: FolderLogs) -> None:
@@ -105,7 +106,7 @@ def test_a_search_of_a_long_log_goes_on(tmp_path: Path) -> None:
     line = b"nothing of the kind\n"
     before = line * (100 * LOG_PIECE // len(line))
     (tmp_path / NAME).write_bytes(before + b"the needle\n" + line)
-    logs = FolderLogs(tmp_path, "worker:1")
+    logs = FolderLogs(LocalStore(tmp_path), "", "worker:1")
 
     async def search() -> tuple[int, int | None]:
         at = turns = 0

@@ -15,16 +15,17 @@ from starlette.types import ASGIApp
 
 from tests.web.kept import as_peer, fetch, keep
 from tony.dataclass import replace
-from tony.history.marks import Progress
 from tony.history.metrics_writer import MetricsWriter
 from tony.history.record import read_summary, write_summary
 from tony.model.layout import Home, JobFolder
+from tony.model.progress import Progress, measure_job
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets
 from tony.web.door import Door, Terms
 from tony.web.home_source import HomeSource
+from tony.web.pages import job as job_page
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0a1b2c"
@@ -181,7 +182,7 @@ def test_the_failure_comes_first(app: ASGIApp) -> None:
 @pytest.mark.parametrize(
     ("state", "said", "bars"),
     [
-        (JobState.SUCCEEDED, "<strong>Step 49 of 50</strong> told last", 0),
+        (JobState.SUCCEEDED, "<strong>Step 49 of 50</strong> reported last", 0),
         (JobState.FAILED, "</strong> · step 49 of 50", 1),
     ],
 )
@@ -195,7 +196,10 @@ def test_how_far_it_came(tmp_path: Path, state: JobState, said: str, bars: int) 
     writer = MetricsWriter(folder.metrics, JOB, 5.0)
     writer.write([], [Progress(report.tasks[0].task, 1, 1, 0.0, 1.0, 49.0, 50.0, 50.0)])
     writer.close()
-    text = fetch(_app(home), f"/job/{JOB}").text
+    app = _app(home)
+    text = fetch(app, f"/job/{JOB}").text
+    told = fetch(app, f"/api/v1/jobs/{JOB}/metrics").json()["job_progress"]
+    assert (told["step"], told["total"], told["stalled"]) == (49.0, 50.0, None)
     assert said in text
     assert bars == text.count("<progress") == text.count('value="0.9800"')
 
@@ -385,6 +389,56 @@ def test_the_first_page_of_a_large_job_shows_what_matters(tmp_path: Path) -> Non
     shown = [int(each) for each in re.findall(r'class="name" href="[^"]*/task/worker:(\d+)"', table)]
     assert [21, 30, 17, 3, 0, 1, 2, 4, 5, 6, 7, 8] == shown
     assert "All 40 tasks" in table
+
+
+def test_a_job_without_other_runs_can_be_compared(tmp_path: Path) -> None:
+    """Jobs of other names are offered, and the parts of the job stay where they are."""
+    home = Home(tmp_path)
+    keep(home, JOB)
+    keep(home, OTHER, name="another")
+    text = fetch(_app(home), f"/compare?a={JOB}").text
+    assert "There is no other run of this name: choose another job" in text
+    assert re.search(rf'<option value="{OTHER}">.*another', text)
+    assert 'aria-current="page">Compare</a>' in text
+    assert ">Metrics</a>" in text
+
+
+def test_the_same_note_stands_once(tmp_path: Path) -> None:
+    """Of tasks that were stopped for one failure the others refer to the first."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    report = _report(folder)
+    note = "stopped (worker:9 failed: memory: limit 64m reached, 1 process killed by the kernel)"
+    write_summary(folder, replace(report, tasks=tuple(replace(task, note=note) for task in report.tasks)))
+    text = fetch(_app(home), f"/job/{JOB}").text
+    assert len(report.tasks) > 1
+    assert text.count(note) == 1
+    assert text.count(f">as {report.tasks[0].task}<") == len(report.tasks) - 1
+
+
+def test_what_its_owner_ended_is_no_failure(tmp_path: Path) -> None:
+    """The card that says why has not the colour of failures."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    ended = replace(report.failure, failure_class=FailureClass.KILLED, cause="killed", reason="killed by me")
+    write_summary(folder, replace(report, state=JobState.KILLED, failure=ended))
+    assert 'class="panel failure killed"' in fetch(_app(home), f"/job/{JOB}").text
+
+
+def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor an end: the page says for how long it has been stalled."""
+    home = Home(tmp_path)
+    keep(home, JOB)
+    hung = measure_job([Progress("worker:0", 1, 1, 0.0, 1.0, 8.0, 5.0, 40.0, stalled_after=30.0)], 79.0)
+    monkeypatch.setattr(job_page, "find_job_progress", lambda reports, report: hung)
+    text = fetch(_app(home), f"/job/{JOB}").text
+    part = text[text.index('id="h-progress"') : text.index('id="h-timeline"')]
+    assert '<strong class="stalled">stalled for 1 m 14 s</strong>' in part
+    assert "steps/s" not in part
+    assert " left" not in part
 
 
 def test_a_comparison_shows_what_differs(app: ASGIApp) -> None:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from tests.history.test_exposition import parsed, value
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.dataclass import replace
+from tony.errors import RecordError
 from tony.history.record import read_summary
 from tony.model.layout import Home
 from tony.model.query import JobsPage, Query
@@ -32,9 +33,11 @@ class Running(HomeSource):
 
     async def job(self, job: str) -> FolderView | None:
         """As `Source`."""
+        if job == OTHER and self.damaged:
+            raise RecordError(f"the record of {job} cannot be copied")
         return None if job == OTHER and self.without else await super().job(job)
 
-    without = False
+    without = damaged = False
 
 
 @pytest.fixture
@@ -46,11 +49,13 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def portal(home: Home, uid: int | None = None, only: str = "", *, without: bool = False) -> ASGIApp:
+def portal(
+    home: Home, uid: int | None = None, only: str = "", *, without: bool = False, damaged: bool = False
+) -> ASGIApp:
     """As its owner comes to it, or somebody else."""
     terms = Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
     source = Running(home, "ann")
-    source.without = without
+    source.without, source.damaged = without, damaged
     return as_peer(create(source, Door(terms), only=only), os.geteuid() if uid is None else uid)
 
 
@@ -62,6 +67,14 @@ def test_what_runs(home: Home) -> None:
     assert value(found, "tony_job_info", job_id=JOB, name='say "hi"\\') == 1
     assert value(found, "tony_job_info", job_id=OTHER, user="bob") == 1
     assert value(found, "tony_task_cpu_cores", job_id=JOB) == 2.5
+
+
+def test_a_job_that_cannot_be_opened_is_left_out(home: Home) -> None:
+    """All others are told."""
+    answer = fetch(portal(home, damaged=True), "/metrics")
+    assert answer.status_code == 200
+    assert JOB in answer.text
+    assert OTHER not in answer.text
 
 
 def test_who_asks_is_asked(home: Home) -> None:

@@ -214,9 +214,10 @@ def _get(address: str, path: str, headers: Mapping[str, str] | None = None, sour
 
 
 def test_no_secrets_where_others_may_look(lab: YarnLab) -> None:
-    """Variables of a container, its start script and its tokens hold nothing of ours, and never the master's token."""
+    """Variables of a container, its start script, its tokens and its logs hold nothing of ours, nor the AM's token."""
     secret = "hunter2-secret"
-    job = lab.detach(lab.roles(FAMILY), "--set", f"env.API_TOKEN={secret}")
+    program = f"import os; print(os.environ['API_TOKEN'], flush=True)\n{FAMILY}"
+    job = lab.detach(lab.roles(program), "--set", f"env.API_TOKEN={secret}")
     lab.wait_wrote("0")
     credentials = json.loads((lab.home / "jobs" / job / "secret" / "credentials.json").read_text())
     forbidden = [secret, *_strings(credentials)]
@@ -228,13 +229,14 @@ def test_no_secrets_where_others_may_look(lab: YarnLab) -> None:
     assert b"YARN_AM_RM_TOKEN" in (lab.folders(job)[master] / "container_tokens").read_bytes()
     assert b"YARN_AM_RM_TOKEN" not in (lab.folders(job)[task] / "container_tokens").read_bytes()
     assert (lab.folders(job)[task] / "launch_container.sh").exists()
-    program = lab.pid_of(job, "worker:0")
+    first = lab.pid_of(job, "worker:0")
     for pid in lab.processes(job):
-        hidden = forbidden[1:] if _is_descendant(pid, program) else forbidden
+        hidden = forbidden[1:] if _is_descendant(pid, first) else forbidden
         seen = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
         assert not [each for each in hidden if each.encode() in seen], pid
     assert lab.tony("kill", job).returncode == 0
     lab.wait(job, "killed")
+    assert lab.elsewhere("there").tony("logs", job).stdout == f"{'*' * len(secret)}\n"
 
 
 def _is_own(path: Path) -> bool:

@@ -14,9 +14,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: On three nodes of 4 GB there is room for five of these beside the masters at most, and for four at least.
 GANG = """
+[roles.prepare]
+command = "touch $OUT/$JOB_ID; until test -e $OUT/both; do sleep 0.1; done"
+memory = "256m"
 [roles.worker]
 instances = 4
 memory = "2g"
+after = ["prepare"]
 """
 HOG = """
 [roles.hog]
@@ -33,6 +37,9 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
         lab.wait_wrote(index)
     file = lab.job('command = "echo $JOB_ID >> $OUT/ran"\ngang_patience = "8s"\n' + GANG)
     jobs = [lab.detach(file, "--set", f"scheduler.yarn.queue={queue}") for queue in ("default", "other")]
+    for job in jobs:  # YARN reserves nodes for what does not fit yet, and lets no other application master there
+        lab.wait_wrote(job)
+    (lab.out / "both").touch()
     for job in jobs:  # one after the other: whoever has given way just now waits for something else
         until(partial(_lacks_room, lab, job), f"{job} waits for room")
     (lab.out / "enough").touch()  # at once: one that gives way before has nothing to give, and the other gets all

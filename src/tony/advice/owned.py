@@ -10,10 +10,11 @@ from tony.advice.finding import Change
 from tony.advice.patch import parts_of
 from tony.config.arguments import from_spec
 from tony.config.load import Resolved, is_original, load
-from tony.config.secrets import is_secret
+from tony.config.secrets import redact
 from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.job import JobSpec
+from tony.model.masking import is_secret
 from tony.model.record import JobRecord
 
 
@@ -58,11 +59,12 @@ def given(record: JobRecord) -> list[str]:
     return [
         f"{name}={value}"
         for name, value in record.spec.params.items()
-        if record.sources.get(f"params.{name}", "").startswith("--") and not is_secret(name)
+        if record.sources.get(f"params.{name}", "").startswith("--") and not is_secret(name, record.spec.secret)
     ]
 
 
 def _differences(file: JobSpec, job: JobSpec) -> list[str]:
+    file = redact(file)  # as the job's record has it
     found = [
         f"its {what} is {mine!r}, and the job's {theirs!r}"
         for what, mine, theirs in (

@@ -114,7 +114,9 @@ def _replaced(text: str, key: tuple[str, ...], new: Any) -> str | None:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
-        raise UserError("writing into a job file needs the package tomlkit: pip install 'tony[web]'.") from None
+        raise UserError(
+            "writing into a job file needs the package tomlkit: run `pip install '.[web]'` in tony's source folder."
+        ) from None
     try:
         document = tomlkit.parse(text)
         table: Any = document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tony.advice.finding import Evidence, Interval, Measure, Saving
-from tony.units import format_duration, format_size
+from tony.units import format_bytes, format_duration, format_size
 
 
 def number(value: float) -> str:
@@ -30,7 +30,7 @@ def amount(value: float, measure: Measure) -> str:
         case Measure.TIMES:
             return f"{number(value)} times"
         case Measure.RATE:
-            return f"{format_size(round(value))}/s"
+            return f"{format_bytes(value)}/s"
     return number(value)
 
 

@@ -87,6 +87,7 @@ class Executors:
         in_charge: whether no later application master can have been started; see `ContainerSource.in_charge`.
         overlap: seconds for which an earlier one may not know of us; see `ContainerSource.overlap`.
         measured: takes samples; sample_interval: how often executors send them.
+        step_interval: how often they report a new step in between.
     """
 
     def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
@@ -109,7 +110,9 @@ class Executors:
         self.tunnels = Tunnels(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
         self.measured: Callable[[TaskId, msg.Sample], None] = lambda task, sample: None
+        self.find_step_age: Callable[[TaskId], float | None] = lambda task: None
         self.sample_interval = 0.0
+        self.step_interval = 0.0
 
     def expect(self) -> None:
         """Those that an earlier application master has heard of: they come, or are silent."""
@@ -178,6 +181,7 @@ class Executors:
                 acked=peer.acked,
                 renews=renews,
                 sample_interval=self.sample_interval,
+                step_interval=self.step_interval,
             )
         )
         if self._level:
@@ -407,6 +411,7 @@ class Executors:
             task: Live(
                 last_output_age=None if peer.output_at is None else max(0.0, now - peer.output_at),
                 last_line=peer.last_line,
+                last_step_age=self.find_step_age(task),
             )
             for task, peer in self._peers.items()
             if peer.ended is None and (peer.last_line or self._app.state.tasks[task].living)

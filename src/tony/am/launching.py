@@ -66,6 +66,9 @@ def task_part(
         progress_pattern=role.progress_pattern,
         progress_summaries=role.progress_summaries,
         python_stacks=spec.python_stacks,
+        secret=spec.secret,
+        left_out=record.staged.left_out,
+        port=role.port,
         container_env=spec.container_env,
         hadoop_classpath=spec.hadoop_classpath,
     )

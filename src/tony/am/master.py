@@ -103,7 +103,9 @@ class Master:
         self.executors.in_charge, self.executors.overlap = source.in_charge, source.overlap
         self.measurements = Measurements(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
         self.executors.measured = self.measurements.came
+        self.executors.find_step_age = self.measurements.find_step_age
         self.executors.sample_interval = self.measurements.interval
+        self.executors.step_interval = self.measurements.step_interval
         self.watchers = Watchers(self.report)
         self.notices = Notices(job.record.spec.notify, job.record.job_id, attempt, self.report)
         self.barrier = Barrier(self._perform_all)

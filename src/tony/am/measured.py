@@ -10,6 +10,8 @@ import asyncio
 import logging
 import math
 import os
+import statistics
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,12 +19,20 @@ from typing import TYPE_CHECKING, TypeVar
 from tony import clock
 from tony.am.series import Series, Track
 from tony.core.state import State, Task
-from tony.dataclass import dataclass, replace
+from tony.dataclass import dataclass, field, replace
 from tony.errors import InfraError, StorageError
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.metrics import series_of
+from tony.model.progress import (
+    STALLED_AFTER_INTERVALS,
+    STALLED_AFTER_SECONDS,
+    STALLED_AFTER_UNKNOWN_SECONDS,
+    Progress,
+    find_step_seconds,
+    is_stalled,
+)
 from tony.protocol.messages import GetMetrics, Measured, Sample
 
 if TYPE_CHECKING:
@@ -36,6 +46,15 @@ log = logging.getLogger(__name__)
 SAMPLES_PER_SECOND = 300.0
 #: Seconds; nobody measures more often.
 _SHORTEST = 0.1
+#: Seconds between two writes of how far programs are, at least.
+STEPS_EVERY_SECONDS = 1.0
+#: Reports of steps that one application master should have to handle, per second, besides whole samples.
+STEP_REPORTS_PER_SECOND = 150.0
+#: Times between reports of one try that are remembered, and its stalls: of more the shortest are forgotten.
+_INTERVALS_COUNT = 9
+_STALLS_COUNT = 200
+#: Stalls of one try that are sent to a client one by one.
+_STALLS_SENT_COUNT = 3
 #: Seconds until the first write: who looks at a young job shall see something.
 _FIRST_WRITE = 2.0
 #: Seconds between two writes, at least, and how many times longer than it took the pause after one is.
@@ -46,6 +65,10 @@ _SAFE_EVERY, _SAFE_SPEED = 60.0, 256 << 10
 _BATCH = 50
 #: Series from which on numbers have fewer digits: `metrics_file.MANY`, which is not imported before it is needed.
 _MANY = 20_000
+#: Intervals between reports from which on their median says something.
+_FEWEST_INTERVALS = 2
+#: Seconds by which one report seems to move, for its age is rounded and travels for a while.
+_SAME_REPORT_SECONDS = 0.25
 #: Numbers of one sample that are looked at.
 _VALUES = 200
 #: Checkpoints that are kept one by one, of all tasks; of more only the time that they took.
@@ -63,11 +86,13 @@ class _Try:
     Attributes:
         best: the highest step of all tries before it; None if there was none.
         changed: since it was written.
+        intervals: seconds between its last reports.
     """
 
     told: Progress
     best: float | None
     changed: bool = True
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
 
 
 class Measurements:
@@ -88,6 +113,8 @@ class Measurements:
         wanted = state.spec.metrics_interval
         least = max(wanted, _SHORTEST, len(state.tasks) / SAMPLES_PER_SECOND)
         self.interval = least if wanted > 0 else 0.0
+        steps = max(STEPS_EVERY_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
+        self.step_interval = min(steps, self.interval)
         self.series = Series([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
@@ -145,12 +172,21 @@ class Measurements:
         if regained is None and told.behind and mine.best is not None and step > mine.best:
             regained = _passed(told, mine.best, step, seen)
         total = message.values.get("total")
+        total = told.total if total is None or not math.isfinite(total) else total
+        if seen - told.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (told.step, told.total, told.regained):
+            return  # a sample repeats what was reported before
+        stalls = _with_stall(told, step, seen)
+        if seen - told.at > _SAME_REPORT_SECONDS:
+            mine.intervals.append(seen - told.at)
         mine.told = replace(
             told,
             step=step,
             at=max(seen, told.at),
-            total=told.total if total is None or not math.isfinite(total) else total,
+            changed_at=told.changed_at if step == told.step else max(seen, told.at),
+            total=total,
             regained=regained,
+            stalled_after=_find_stall_limit(mine.intervals),
+            stalls=stalls,
         )
         mine.changed = True
 
@@ -170,7 +206,9 @@ class Measurements:
             first_at=first_at,
             step=first,
             at=first_at,
+            changed_at=first_at,
             behind=best is not None and first <= best,
+            stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
         return _Try(told, best)
 
@@ -201,7 +239,18 @@ class Measurements:
     def answer(self, asked: GetMetrics) -> Measured:
         """What was measured lately."""
         points, more = self.series.answer(asked.tasks, asked.series, asked.points)
-        return Measured(now=self._now(), points=points, more=more)
+        progress = self._newest_progress(asked.tasks) if not asked.series or "step" in asked.series else ()
+        return Measured(now=self._now(), points=points, more=more, progress=progress)
+
+    def find_step_age(self, task: TaskId) -> float | None:
+        """Return how many seconds ago a task last reported a step; None if it has reported none."""
+        tries = self._tries.get(str(task))
+        told = tries[max(tries)].told if tries else None
+        return None if told is None or told.first_at < 0 else max(0.0, self._now() - told.at)
+
+    def _newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
+        tries = (self._tries.get(task) for task in tasks or self._tries)
+        return tuple(_condense(each[max(each)].told) for each in tries if each)
 
     async def keep(self) -> None:
         """Writes it down again and again."""
@@ -211,8 +260,17 @@ class Measurements:
             await self._go_on()
         pause = min(_FIRST_WRITE, WRITE_EVERY)
         while True:
-            await asyncio.sleep(pause)
+            await self._write_steps_for(pause)
             pause = max(WRITE_EVERY, _LEISURE * await self.write())
+
+    async def _write_steps_for(self, seconds: float) -> None:
+        """Write how far programs are about once a second, for so many seconds: it is what people look at."""
+        end, took = clock.monotonic() + seconds, 0.0
+        while (left := end - clock.monotonic()) > 0:
+            pause = max(STEPS_EVERY_SECONDS, _LEISURE * took)
+            await asyncio.sleep(min(pause, left))
+            if pause < left:
+                took = await self.write(steps_only=True)
 
     async def finish(self) -> None:
         """Writes down the rest, and closes the file."""
@@ -230,10 +288,15 @@ class Measurements:
         if self._writer and not (self._work and not self._work.done()):
             self._writer.close()
 
-    async def write(self) -> float:
-        """Writes what has changed; answers how many seconds that took. What fails is said once, and tried again."""
-        dirty = [track for track in self.series.tracks.values() if track.dirty is not None]
-        if not dirty and not self._saved and not any(True for _ in self._changed()):
+    async def write(self, *, steps_only: bool = False) -> float:
+        """Writes what has changed; answers how many seconds that took. What fails is said once, and tried again.
+
+        Args:
+            steps_only: how far programs are and what they saved, and nothing else.
+        """
+        dirty = [track for track in self.series.tracks.values() if track.dirty is not None and not steps_only]
+        has_steps = steps_only and bool(self._tries)  # readers must see that no new one has come
+        if not dirty and not self._saved and not has_steps and not any(True for _ in self._changed()):
             return 0.0
         began = clock.monotonic()
         try:
@@ -247,7 +310,8 @@ class Measurements:
             log.exception("what was measured cannot be written")
         else:
             self._trouble = ""
-            await self._copy()
+            if not steps_only:
+                await self._copy()
         return clock.monotonic() - began
 
     async def _copy(self) -> None:
@@ -284,9 +348,10 @@ class Measurements:
         for each in tries:
             each.changed = False
         many = self.series.columns > _MANY
+        now = self._now() if told else None
         try:
             writer = await self._open()
-            await self._in_thread(lambda: writer.write(parts, progress, saved, many=many))
+            await self._in_thread(lambda: writer.write(parts, progress, saved, now=now, many=many))
         except BaseException:
             self._saved = saved + self._saved
             for each in tries:
@@ -373,8 +438,10 @@ class Measurements:
                 told,
                 step=mine.told.step,
                 at=mine.told.at,
+                changed_at=told.changed_at if told.step == mine.told.step else mine.told.changed_at,
                 total=mine.told.total if told.total is None else told.total,
                 unlisted=told.unlisted + mine.told.unlisted,
+                stalls=(*told.stalls, *(stall for stall in mine.told.stalls if stall[0] >= told.at)),
             )
         else:
             tries[which] = _Try(told, max(before, default=None), changed=False)
@@ -396,6 +463,38 @@ class Measurements:
 
 def _told(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
     return writer.kept_progress(), writer.kept_checkpoints()
+
+
+def _find_stall_limit(intervals: Sequence[float]) -> float:
+    """Return after how many seconds without a report a program counts as stalled.
+
+    Programs that report seldom, such as those whose steps are read from files, have long limits.
+    """
+    if len(intervals) < _FEWEST_INTERVALS:
+        return STALLED_AFTER_UNKNOWN_SECONDS
+    return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * statistics.median(intervals))
+
+
+def _with_stall(told: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
+    """Return the stalls of a try that has reported `step` at `at`, after what was known of it.
+
+    Where many steps came at once, as after reports that were lost, they took their time: only the rest is a stall.
+    """
+    seconds = find_step_seconds(told) or 0.0
+    until = at - seconds * max(1.0, step - told.step)
+    if not is_stalled(told, until):
+        return told.stalls
+    stalls = [*told.stalls, (round(told.at, 3), round(until, 3))]
+    if len(stalls) > _STALLS_COUNT:
+        stalls.remove(min(stalls, key=lambda stall: stall[1] - stall[0]))
+    return tuple(stalls)
+
+
+def _condense(told: Progress) -> Progress:
+    """Return the same with many stalls as one that is as long, for a message holds a megabyte."""
+    if len(told.stalls) <= _STALLS_SENT_COUNT:
+        return told
+    return replace(told, stalls=((told.first_at, told.first_at + sum(until - since for since, until in told.stalls)),))
 
 
 def _passed(told: Progress, best: float, step: float, at: float) -> float:

@@ -28,6 +28,9 @@ from tony.units import format_duration
 _MOST, _PATIENCE = 16 * 1024, 10.0
 #: Requests that are answered at one time.
 _CROWD = 20
+#: Connections at one time, of the addresses that are answered and of all others: each is an open file of this process.
+_MOST_CONNECTIONS_OF_PEERS = 200
+_MOST_CONNECTIONS_OF_OTHERS = 50
 #: Tasks that a page shows.
 _SHOWN = 2000
 _RELOAD = 5
@@ -71,6 +74,7 @@ class Page:
         self._serving: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._crowd = asyncio.Semaphore(_CROWD)
+        self._connections = {True: 0, False: 0}  # of addresses that are answered, and of others
 
     async def listen(self, host: str) -> int:
         """Begins; answers the port.
@@ -120,11 +124,26 @@ class Page:
             _log.warning("from now on there is one plain page")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        known = self._is_answered(writer.get_extra_info("peername")[0])
+        if self._connections[known] >= (_MOST_CONNECTIONS_OF_PEERS if known else _MOST_CONNECTIONS_OF_OTHERS):
+            writer.transport.abort()
+            return
+        self._connections[known] += 1
         try:
-            async with asyncio.timeout(_PATIENCE), self._crowd:
+            await self._answer_one(reader, writer)
+        finally:
+            self._connections[known] -= 1
+
+    def _is_answered(self, peer: str) -> bool:
+        return not self._peers or peer in self._peers
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
                 request = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(request, writer.get_extra_info("peername")[0]))
-                await writer.drain()
+                async with self._crowd:
+                    writer.write(self._answer(request, writer.get_extra_info("peername")[0]))
+                    await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
@@ -136,7 +155,7 @@ class Page:
         words = request.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", "Only GET is answered.", "Allow: GET, HEAD\r\n")
-        if self._peers and peer not in self._peers:
+        if not self._is_answered(peer):
             if not self._proxy:
                 return _response("403 Forbidden", "Come through the cluster's own pages.")
             return _response("302 Found", "Come through the cluster's own pages.", f"Location: {self._proxy}\r\n")
@@ -187,7 +206,7 @@ def rendered(report: JobReport, why: str = "") -> str:
     )
     more = len(report.tasks) - _SHOWN
     rest = f"<p>... and {more} more tasks: tony status {job}</p>" if more > 0 else ""
-    waiting = f"<p>{html.escape(report.waiting)}</p>" if report.waiting else ""
+    waiting = "".join(f"<p>{html.escape(text)}</p>" for text in (report.waiting, report.unfinished) if text)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 from tony.dataclass import dataclass, field
 from tony.protocol.messages import MOST_POINTS, Points
@@ -191,8 +192,10 @@ class Series:
                     yield self._points(track, self.names[number], column, most)
 
     def _points(self, track: Track, name: str, column: array[float], most: int) -> Points:
-        width, count = self.width(track), len(track.counts)
-        places = [each for each in range(max(0, count - most), count) if column[3 * each + 1] == column[3 * each + 1]]
+        # A new step comes alone: the newest bucket may have numbers of some series only.
+        numbers = (each for each in reversed(range(len(track.counts))) if not math.isnan(column[3 * each + 1]))
+        places = list(islice(numbers, most))[::-1]
+        width = self.width(track)
         return Points(
             task=track.task,
             series=name,

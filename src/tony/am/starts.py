@@ -27,6 +27,7 @@ class Starts:
         self._session = 0
         self._shared: dict[int, Json] = {}
         self._seen: dict[int, dict[str, Any]] = {}
+        self._addressed_roles = record.spec.addressed_roles
         self._frames: dict[tuple[object, ...], bytes] = {}
 
     def publish(self, spec: ClusterSpec) -> None:
@@ -44,6 +45,9 @@ class Starts:
                 "instances": instances,
                 "num_tasks": job.tracked_count,
             }
+        addresses = {name: spec.roles[name][0] for name in sorted(self._addressed_roles) if spec.roles.get(name)}
+        if addresses:
+            self._seen.setdefault(spec.version, {})["addresses"] = addresses
         try:
             self._shared[spec.version] = self._framework.shared(job, spec)
         except TonyError:

@@ -16,6 +16,8 @@ from tony.rpc.connection import Connection
 _PAUSE_PER_COST = 20.0
 #: Seconds without a report, at most, while something changes.
 _LONGEST_PAUSE = 5.0
+#: Seconds after which a report goes out although nothing has changed: that programs are silent is worth a line, too.
+_MAX_REPORT_AGE_SECONDS = 30.0
 #: Seconds until we look again whether somebody who was behind has read.
 _LATE = 1.0
 #: Bytes that a client may leave unread before it gets no further reports until it has read.
@@ -43,6 +45,7 @@ class Watchers:
         self._pause = 0.0
         self._for_all = False
         self._waiting = False
+        self._sent_at = clock.monotonic()
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -64,8 +67,8 @@ class Watchers:
         self._schedule()
 
     def aged(self) -> None:
-        """Time has passed, and nothing else happened. Of a job that just runs only those hear who show ages."""
-        if self._waiting:
+        """Time has passed, and nothing else happened. Of a job that just runs, few hear often: those who show ages."""
+        if self._waiting or clock.monotonic() - self._sent_at >= _MAX_REPORT_AGE_SECONDS:
             self.changed()
         elif any(watcher.ages for watcher in self._watchers.values()):
             self._schedule()
@@ -96,6 +99,8 @@ class Watchers:
             for connection in ready:
                 connection.send_frame(frame)
             self._pause = min(_PAUSE_PER_COST * (clock.processor() - began), _LONGEST_PAUSE)
+            if self._for_all:
+                self._sent_at = clock.monotonic()
         self._for_all = len(ready) < len(wanted)
         if self._for_all:
             self._timer = asyncio.get_running_loop().call_later(max(_LATE, self._pause), self._send)

@@ -28,9 +28,7 @@ def live_table(report: JobReport, now: float, columns: int, rows: int) -> list[s
         lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
     else:
         lines += table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
-    if report.waiting:
-        lines.append(cut(safe(report.waiting), columns))
-    return lines
+    return lines + [cut(safe(text), columns) for text in (report.waiting, report.unfinished) if text]
 
 
 def _task(task: TaskReport, now: float) -> tuple[str, ...]:

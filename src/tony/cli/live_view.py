@@ -28,6 +28,7 @@ _COLOURS = {
     TaskState.SUCCEEDED.value: "green",
     TaskState.FAILED.value: "red",
     TaskState.LOST.value: "red",
+    "stalled": "red",
 }
 _WORDS = re.compile(rf"\b(?:{'|'.join(_COLOURS)})\b")
 _DIM = "\x1b[2m{}\x1b[0m"

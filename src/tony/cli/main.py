@@ -61,6 +61,8 @@ COMMANDS = {
     "completion": "Print the shell code that completes tony's commands.",
     "version": "Show which tony this is.",
 }
+#: Other names of commands, as people know them from elsewhere.
+ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: As other Unix programs end by SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -100,6 +102,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Loads one command."""
+        name = ALIASES.get(name, name)
         if name not in COMMANDS:
             return None
         module = import_module(f"tony.cli.commands.{name.replace('-', '_')}")
@@ -113,7 +116,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest command named when there is none of that name."""
         name = args[0] if args else ""
-        if args and not name.startswith("-") and name not in COMMANDS:
+        if args and not name.startswith("-") and name not in (*COMMANDS, *ALIASES):
             import difflib  # 10 ms, and only after a mistake
 
             near = difflib.get_close_matches(name, COMMANDS, n=1)

@@ -46,7 +46,8 @@ def explain(error: TonyError) -> None:
         for problem in error.problems:
             say(str(problem), to=sys.stderr)
         count = len(error.problems)
-        warn(f"{count} mistake{'s' if count != 1 else ''}; nothing was started.")
+        errors = f"{count} error{'s' if count != 1 else ''}"
+        warn(f"{errors} in {error.checked_file}." if error.checked_file else f"{errors}; nothing was started.")
         return
     for line in str(error).splitlines() or [type(error).__name__]:
         warn(line)

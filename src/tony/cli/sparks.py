@@ -5,14 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tony.cli.text import safe
 from tony.model.amounts import Style, amount
 from tony.model.metrics import Unit, series_of
-from tony.units import format_size
+from tony.model.progress import JobProgress
+from tony.units import format_bytes, format_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
 _DIGITS = "01234567"
 #: Where nothing is known.
 NOTHING = "-"
+
+
+def format_progress(progress: JobProgress) -> str:
+    """Return how far a job is, and which task holds it up or how long it will take: `20 % done, 5 m left`."""
+    parts = []
+    if progress.share is not None:
+        parts.append(f"{number(progress.share, Unit.SHARE)} done")
+    if progress.stalled is not None:
+        parts.append(f"{safe(progress.task)} stalled for {format_duration(progress.stalled)}")
+    elif progress.left is not None:
+        parts.append(f"{format_duration(progress.left)} left")
+    return ", ".join(parts)
 
 
 def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False) -> str:
@@ -55,7 +69,7 @@ def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]
 
 
 def number(value: float | None, unit: Unit) -> str:
-    """A number that was measured, with its unit, for people: `1.5g`, `45 %`, `12.5`."""
+    """A number that was measured, with its unit, for people: `1.5 GiB`, `45 %`, `12.5`."""
     return amount(value, unit, _STYLE)
 
 
@@ -65,9 +79,5 @@ def unit_of(name: str) -> Unit:
     return series.unit if series else Unit.NONE
 
 
-def _size(value: float) -> str:
-    return format_size(round(value)).replace(" bytes", "b")
-
-
 #: Columns are narrow, and a terminal may know ASCII alone.
-_STYLE = Style(nothing=NOTHING, size=_size, whole=str, cores="", degrees=" C")
+_STYLE = Style(nothing=NOTHING, size=format_bytes, whole=str, cores="", degrees=" C")

@@ -30,6 +30,7 @@ def status_page(
     columns: int | None = None,
     sessions: Mapping[int, str] = MappingProxyType({}),
     alone: Sequence[tuple[int, str]] = (),
+    progress: str = "",
 ) -> list[str]:
     """What `tony status` prints.
 
@@ -37,12 +38,13 @@ def status_page(
         columns: how wide the terminal is; None: nothing is cut.
         sessions: further session -> why it began.
         alone: session, and which task started again alone in it, and why.
+        progress: how far the job is, and which task holds it up.
     """
     now = clock.wall()
     lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report)]
     lines += _restarts(report, sessions, alone)
-    if report.waiting:
-        lines += ["", safe(report.waiting)]
+    for sentence in filter(None, (progress, report.waiting, report.unfinished)):
+        lines += ["", safe(sentence)]
     verdict = page(report, here="status")
     if report.state.ended and verdict:
         lines += ["", *(safe(line) for line in verdict)]

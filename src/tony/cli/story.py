@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.status_page import note_of
 from tony.jobs.failure import outcome
+from tony.model.ids import TaskId
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
+from tony.model.task_ranges import format_task_ranges
 
 #: Seconds somebody must have been missing before it is said: in a normal start nobody is for long.
 _PATIENCE = 1.0
 #: Seconds after which it is said although it changes all the time, as when many tasks come one by one.
 _RESTLESS = 5.0
-#: Seconds after which the same is said again.
+#: Seconds after which the same is said again; doubled each time.
 _AGAIN = 30.0
 #: Tasks that are told one by one when they change together.
 _ONE_BY_ONE = 3
@@ -49,6 +51,7 @@ class Story:
         self._shape_since = 0.0
         self._told_shape = ""
         self._told_at = 0.0
+        self._repeat_after = _AGAIN
         self._told_sizes: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def tell(self, report: JobReport, now: float) -> list[str]:
@@ -62,7 +65,7 @@ class Story:
             *self._sizes(report),
             *self._lone_restarts(report),
             *self._tasks(report),
-            *self._waiting(report.waiting, now),
+            *self._waiting(report.waiting or report.unfinished, now),
             *self._state(report),
         ]
         self._last = report
@@ -140,8 +143,10 @@ class Story:
             self._shape, self._shape_since = shape, now
         silence = now - self._told_at
         if shape == self._told_shape:
-            due = silence >= _AGAIN
+            due = silence >= self._repeat_after
+            self._repeat_after *= 2 if due else 1
         else:
+            self._repeat_after = _AGAIN
             due = now - self._shape_since >= _PATIENCE or silence >= _RESTLESS
         if not due:
             return []
@@ -178,15 +183,4 @@ def _line(task: TaskReport) -> str:
 
 def ranges(tasks: Iterable[TaskReport]) -> str:
     """Many tasks in few words: `chief:0, worker:0-6, worker:8`."""
-    indices: dict[str, list[int]] = {}
-    for task in tasks:
-        indices.setdefault(task.role, []).append(task.index)
-    words = []
-    for role, numbers in indices.items():
-        start = previous = numbers[0]
-        for number in [*numbers[1:], -1]:
-            if number != previous + 1:
-                words.append(f"{role}:{start}" if start == previous else f"{role}:{start}-{previous}")
-                start = number
-            previous = number
-    return ", ".join(words)
+    return format_task_ranges(TaskId(task.role, task.index) for task in tasks)

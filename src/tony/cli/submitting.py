@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,10 @@ from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
 from tony.dataclass import dataclass
-from tony.model.layout import Home
+from tony.model.ids import TaskId
+from tony.model.layout import Home, JobFolder
+from tony.model.report import JobReport, TaskReport
+from tony.model.states import TaskState
 
 if TYPE_CHECKING:
     from tony.cli.following import Beside
@@ -33,11 +37,13 @@ class Manner:
         detach: leave it; print its id and nothing else.
         dry_run: print what would be sent, and send nothing.
         as_json: JSON on standard output, everything else on standard error.
+        shows_outputs: at the end, say where files are that the programs wrote to relative paths.
     """
 
     detach: bool
     dry_run: bool
     as_json: bool
+    shows_outputs: bool = False
 
 
 def manner_options(function: F) -> F:
@@ -90,9 +96,32 @@ def submit_and_follow(resolved: Resolved, manner: Manner, *, tied: bool = False,
 
     settle()
     report = follow_to_end(place, job_id, sys.stderr if manner.as_json else sys.stdout, early, beside)
+    if manner.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
+        say(sentence, to=sys.stderr if manner.as_json else sys.stdout)
     if manner.as_json:
         print_json(report)
     return exit_code(report)
+
+
+def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
+    """Return where files are that the programs wrote to relative paths; empty if no program has run."""
+    tasks = [task for task in report.tasks if _has_run(task)]
+    if not tasks:
+        return ""
+    work_folders = [folder.work_of(TaskId(task.role, task.index)) for task in tasks]
+    if not any(map(os.path.isdir, work_folders)):
+        return (
+            "files that the programs wrote to relative paths were removed with their containers; write what is to be "
+            "kept to a shared file system, by its absolute path"
+        )
+    where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, a folder for each task"
+    return f"files that the programs wrote to relative paths: {where}"
+
+
+def _has_run(task: TaskReport) -> bool:
+    """Return True if the program of a task in a job that has ended was started, or may have been."""
+    ended = task.exit_code is not None or task.signal is not None
+    return ended or task.state in (TaskState.SUCCEEDED, TaskState.LOST)
 
 
 def _submit(resolved: Resolved, place: Home, early: EarlyInterrupts) -> str:

@@ -6,6 +6,7 @@ of its tasks. What happened at a moment stands above all that, so that one death
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
@@ -23,8 +24,9 @@ _LANES = 40
 _LEAST, _LABEL = 20, 28
 #: Columns between two times of the axis.
 _TICK = 12
-#: What happened is told in so many lines at most.
+#: Of what happened so many are listed, the last ones, in so many lines each.
 _TOLD = 12
+_MOST_LINES = 6
 _UNITS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400)
 
 
@@ -95,7 +97,7 @@ _MARKS = {
     Happened.FAILURE: "failure",
     Happened.RESTART: "restart",
     Happened.ATTEMPT: "another application master",
-    Happened.COMMAND: "somebody's order",
+    Happened.COMMAND: "a user's request",
     Happened.CHECKPOINT: "checkpoint",
 }
 _COLOURS: Mapping[What | Happened, str] = {
@@ -320,12 +322,15 @@ def _told(marks: Sequence[Mark], columns: int) -> list[str]:
     worth = [mark for mark in marks if mark.what is not Happened.CHECKPOINT]
     saved = len(marks) - len(worth)
     lines = [""] if marks else []
-    for mark in worth[:_TOLD]:
+    if len(worth) > _TOLD:
+        lines.append(f"{'':>10}  {len(worth) - _TOLD} earlier ones: tony events")
+    for mark in worth[-_TOLD:]:
         who = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
         note = f": {mark.note}" if mark.note else ""
-        lines.append(cut(safe(f"{format_duration(max(0.0, mark.at)):>10}  {who}{_MARKS[mark.what]}{note}"), columns))
-    if len(worth) > _TOLD:
-        lines.append(f"{'':>10}  and {len(worth) - _TOLD} more: tony events")
+        words = safe(f"{who}{_MARKS[mark.what]}{note}")
+        first, *others = textwrap.wrap(words, max(_LEAST, columns - 12), break_on_hyphens=False)[:_MOST_LINES] or [""]
+        lines.append(cut(f"{format_duration(max(0.0, mark.at)):>10}  {first}", columns))
+        lines += [cut(f"{'':>10}  {each}", columns) for each in others]
     if saved:
         lines.append(f"{'':>10}  {saved} checkpoint{'s' if saved != 1 else ''}")
     return lines

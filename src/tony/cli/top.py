@@ -16,7 +16,8 @@ from tony.cli.redrawn import Redrawn
 from tony.cli.text import knows_unicode, size_of
 from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
 from tony.jobs.following import first_error, reports
-from tony.jobs.measured import measured, newest
+from tony.jobs.measured import measured, newest, read_progress
+from tony.jobs.progress import Reports, find_job_progress
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -25,7 +26,7 @@ from tony.protocol.messages import Points
 #: Tasks up to which the last points of each are asked for, and not the very last one only.
 _FEW = 100
 #: Seconds between two questions for what was measured; of large jobs a thousandth of the number of tasks.
-_EVERY, _PER_TASK = 2.0, 0.001
+_EVERY, _PER_TASK = 1.0, 0.001
 #: Seconds between two drawings, at least.
 _CALM = 0.1
 
@@ -49,6 +50,7 @@ class Top:
         self._table = Redrawn(stream)
         self._report: JobReport | None = None
         self._points: list[Points] = []
+        self._reports = Reports()
         self._changed = asyncio.Event()
         self._quit = False
         self._notice = ""
@@ -76,10 +78,12 @@ class Top:
         folder = self._home.job(self._record.job_id)
         most = points_of(self._tasks)
         self._points = await measured(folder, self._tasks, self._series, most, live=True)
+        self._reports = await read_progress(folder, self._tasks, live=True)
         while True:
             self._changed.set()
             await asyncio.sleep(max(_EVERY, _PER_TASK * len(self._tasks)))
             self._points = await newest(folder, self._tasks, self._series, most) or self._points
+            self._reports = await read_progress(folder, self._tasks, live=True)
 
     async def _show(self) -> None:
         while not self._quit:
@@ -98,11 +102,12 @@ class Top:
         ended = report.state.ended
         rows = top_table(
             report,
-            rows_of(report, self._record.spec, self._points),
+            rows_of(report, self._record.spec, self._points, self._reports),
             clock.wall(),
             size.columns - 1,
             size.lines - 1 - bool(self._notice),
             self._sort,
+            progress=find_job_progress(self._reports, report),
             unicode=knows_unicode(self._stream),
             keys=not ended,
         )

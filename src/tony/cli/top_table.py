@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
-from tony.cli.sparks import NOTHING, number, spark
+from tony.cli.sparks import NOTHING, format_progress, number, spark
 from tony.cli.text import age, clock_time, cut, safe, table
 from tony.dataclass import dataclass
-from tony.history.marks import share_of
 from tony.jobs.measured import last
+from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job import JobSpec
 from tony.model.metrics import Unit
+from tony.model.progress import JobProgress, TaskProgress
 from tony.model.report import JobReport, TaskReport
-from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
 from tony.units import format_duration
 
@@ -44,8 +44,7 @@ class Row:
     Attributes:
         cpu: cores in use; limit: bytes that it may use.
         gpu: share of time in which its devices computed, on average; gpu_memory: bytes, of all of them.
-        left: seconds to its last step, if it goes on as lately.
-        succeeded: it has, or the whole job.
+        progress: how far it is; None if it has reported no step.
         cpus, rsss, gpus: the same lately.
     """
 
@@ -56,39 +55,38 @@ class Row:
     limit: int = 0
     gpu: float | None = None
     gpu_memory: float | None = None
-    step: float | None = None
-    total: float | None = None
-    left: float | None = None
-    succeeded: bool = False
+    progress: TaskProgress | None = None
     cpus: Sequence[float] = ()
     rsss: Sequence[float] = ()
     gpus: Sequence[float] = ()
-
-    @property
-    def share(self) -> float | None:
-        """Of its steps that are made."""
-        return share_of(self.step, self.total, succeeded=self.succeeded)
 
 
 def series_of_top(spec: JobSpec) -> tuple[str, ...]:
     """Names of what is shown."""
     most = max((role.resources.gpus for role in spec.effective_roles.values()), default=0)
     devices = [f"gpu{device}.{name}" for device in range(most) for name in ("util", "memory")]
-    return ("cpu", "rss", "step", "total", *devices)
+    return ("cpu", "rss", *devices)
 
 
-def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points]) -> list[Row]:
+def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[Row]:
     """Each task with what was measured of it last. Of one that does not run its steps alone count."""
+    progress = find_task_progress(reports, report)
     of: dict[str, dict[str, Points]] = {}
     for points in measured:
         of.setdefault(points.task, {})[points.series] = points
     limits = {name: role.resources.memory for name, role in spec.effective_roles.items()}
-    return [_row(task, of.get(task.task, {}), limits.get(task.role, 0), report) for task in report.tasks]
+    return [
+        _row(
+            task,
+            of.get(task.task, {}) if task.pid is not None or report.state.ended else {},
+            limits.get(task.role, 0),
+            progress.get(task.task),
+        )
+        for task in report.tasks
+    ]
 
 
-def _row(task: TaskReport, found: Mapping[str, Points], limit: int, report: JobReport) -> Row:
-    step, total = last(found.get("step")), last(found.get("total"))
-    shown = found if task.pid is not None or report.state.ended else {}
+def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> Row:
     devices = [points for name, points in shown.items() if name.startswith("gpu")]
     utils = [points for points in devices if points.series.endswith(".util") and points.mean]
     memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
@@ -100,30 +98,18 @@ def _row(task: TaskReport, found: Mapping[str, Points], limit: int, report: JobR
         limit=limit,
         gpu=sum(points.mean[-1] for points in utils) / len(utils) if utils else None,
         gpu_memory=sum(memories) if memories else None,
-        step=step,
-        total=total,
-        left=None if report.state.ended or task.pid is None else _left(found.get("step"), total),
-        succeeded=task.state is TaskState.SUCCEEDED or report.state is JobState.SUCCEEDED,
+        progress=progress,
         cpus=shown["cpu"].mean if "cpu" in shown else (),
         rsss=shown["rss"].mean if "rss" in shown else (),
         gpus=[sum(values) / len(values) for values in zip(*(points.mean for points in utils), strict=False)],
     )
 
 
-def _left(steps: Points | None, total: float | None) -> float | None:
-    """From the steps lately made; a program that began anew counts from there."""
-    if steps is None or total is None or len(steps.at) < 2:
-        return None
-    first = max((n for n in range(1, len(steps.mean)) if steps.mean[n] < steps.mean[n - 1]), default=0)
-    made, took = steps.mean[-1] - steps.mean[first], steps.at[-1] - steps.at[first]
-    return max(0.0, total - (last(steps) or 0.0)) * took / made if made > 0 and took > 0 else None
-
-
 _KEYS: Mapping[Sort, Callable[[Row], float]] = {
     Sort.CPU: lambda row: -1.0 if row.cpu is None else row.cpu,
     Sort.MEMORY: lambda row: -1.0 if row.rss is None else row.rss,
     Sort.GPU: lambda row: -1.0 if row.gpu is None else row.gpu,
-    Sort.PROGRESS: lambda row: -1.0 if row.step is None else row.step,
+    Sort.PROGRESS: lambda row: -1.0 if row.progress is None else row.progress.step,
 }
 
 
@@ -144,6 +130,7 @@ def top_table(
     lines: int | None,
     sort: Sort = Sort.TASK,
     *,
+    progress: JobProgress | None = None,
     unicode: bool = True,
     keys: bool = False,
 ) -> list[str]:
@@ -151,16 +138,16 @@ def top_table(
 
     Args:
         lines: that there is room for; None for all.
+        progress: how far the job is.
         keys: say below which keys do what.
     """
-    head = [_headline(report, now), _sums(report, rows, now)]
+    head = [_headline(report, now), _sums(report, rows, now, progress)]
     foot = (
         [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in Sort)}, q quit"]
         if keys
         else []
     )
-    if report.waiting:
-        head.append(safe(report.waiting))
+    head += [safe(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
     room = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
     chosen = ordered(rows, sort)
     if room is not None and len(chosen) > room:
@@ -186,9 +173,9 @@ def _headline(report: JobReport, now: float) -> str:
     return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
 
 
-def _sums(report: JobReport, rows: Sequence[Row], now: float) -> str:
+def _sums(report: JobReport, rows: Sequence[Row], now: float, progress: JobProgress | None) -> str:
     """All tasks together: now, or as they were last."""
-    measured = ", ".join(_measures(rows))
+    measured = ", ".join(_measures(rows, progress))
     if report.state.ended:
         ago = "" if report.ended is None else f" at {clock_time(report.ended)}, {age(report.ended, now)} ago"
         return f"ended{ago}{'; last numbers: ' if measured else ''}{measured}"
@@ -196,8 +183,7 @@ def _sums(report: JobReport, rows: Sequence[Row], now: float) -> str:
     return f"{runs}, {measured}" if measured else runs
 
 
-def _measures(rows: Sequence[Row]) -> list[str]:
-    """A gang is as far as the slowest of those that say how far they are."""
+def _measures(rows: Sequence[Row], progress: JobProgress | None) -> list[str]:
     said: list[str] = []
     cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
     gpu = [row.gpu for row in rows if row.gpu is not None]
@@ -207,11 +193,8 @@ def _measures(rows: Sequence[Row]) -> list[str]:
         said.append(f"{number(sum(rss), Unit.BYTES)} of memory")
     if gpu:
         said.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
-    shares = [row for row in rows if row.share is not None]
-    if shares:
-        slowest = min(shares, key=lambda row: row.share or 0.0)
-        left = "" if slowest.left is None else f", {format_duration(slowest.left)} left"
-        said.append(f"{number(slowest.share, Unit.SHARE)} done{left}")
+    if progress is not None and (sentence := format_progress(progress)):
+        said.append(sentence)
     return said
 
 
@@ -222,9 +205,10 @@ def _cells(row: Row, *, unicode: bool) -> tuple[str, ...]:
     memory = number(row.rss, Unit.BYTES)
     if row.rss is not None and row.limit:
         memory += f" {100 * row.rss / row.limit:.0f}%"
-    steps = number(row.step, Unit.COUNT)
-    if row.total:
-        steps += f"/{number(row.total, Unit.COUNT)}"
+    known = row.progress
+    steps = number(known.step if known else None, Unit.COUNT)
+    if known and known.total:
+        steps += f"/{number(known.total, Unit.COUNT)}"
     return (
         safe(row.task),
         row.state,
@@ -236,9 +220,15 @@ def _cells(row: Row, *, unicode: bool) -> tuple[str, ...]:
         lately(row.gpus),
         number(row.gpu_memory, Unit.BYTES),
         steps,
-        _bar(row.share, unicode=unicode),
-        NOTHING if row.left is None else format_duration(row.left),
+        _bar(known.share if known else None, unicode=unicode),
+        _left(known),
     )
+
+
+def _left(progress: TaskProgress | None) -> str:
+    if progress is not None and progress.stalled is not None:
+        return f"stalled {format_duration(progress.stalled)}"
+    return NOTHING if progress is None or progress.left is None else format_duration(progress.left)
 
 
 def _bar(share: float | None, *, unicode: bool) -> str:

@@ -1,14 +1,15 @@
 """A port here that leads to one of a task: each connection goes through the application master to the task's executor.
 
 Nothing but the application master has to be reachable from here. Bytes are handed on as they are; what they mean, and
-who may send them, is the affair of the program that listens there. Whoever reaches the port here reaches that one: so
-it is one of this machine's own (127.0.0.1) unless somebody wants it otherwise.
+who may send them, is the affair of the program that listens there. The port is one of this machine's own (127.0.0.1)
+unless another address is asked for; there it serves its own user and root, whom the kernel names, and no other user.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 from collections.abc import Callable
 from types import TracebackType
@@ -21,6 +22,7 @@ from tony.jobs import facts
 from tony.jobs.failure import outcome
 from tony.jobs.log_names import named_tasks
 from tony.jobs.tunnels import opened
+from tony.linux.peers import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
@@ -95,9 +97,21 @@ class Proxy:
         await self.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._may_enter(writer.get_extra_info("socket")):
+            reset(writer)
+            return
         task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
+
+    def _may_enter(self, connection: socket.socket) -> bool:
+        """Return False for other users of this machine, unless this listens where other machines can connect."""
+        if not ipaddress.ip_address(self.address.partition("%")[0]).is_loopback:
+            return True
+        uid = peer_uid(connection)
+        if uid is not None and not is_ours(uid):
+            self._tell(f"refused a connection of user {uid}: at {self.place} this serves only you and root")
+        return is_ours(uid)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         carried = False

@@ -13,7 +13,7 @@ from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import entries, wishes
 from tony.storage.biggest import biggest
 from tony.storage.cache import Cache, Stored
@@ -22,7 +22,7 @@ from tony.storage.failures import explained
 from tony.storage.manifest import Kind
 from tony.storage.pack import FileChangedError
 from tony.storage.remote import NotThere, RemoteFiles
-from tony.storage.scan import Scan
+from tony.storage.scan import Scan, shorten_path
 from tony.storage.wishes import Refused, Wish
 from tony.units import format_size
 
@@ -32,6 +32,8 @@ Notice = Callable[[str], None]
 LARGE = 500 * MIB
 #: As many mistakes of one folder are reported; the rest is counted.
 _SHOWN = 10
+#: Folders that are named among those left out.
+_SHOWN_FOLDERS = 3
 
 
 def stage(
@@ -66,6 +68,7 @@ def stage(
         plans = stager.plan()
         stager.raise_problems()
         roles = {name: stager.store(plan) for name, plan in plans.items()}
+        left_out = stager.left_out_of_source()
         stager.raise_problems()
     finally:
         stager.close()
@@ -73,7 +76,7 @@ def stage(
         folder.staged.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest in {i.digest for role in roles.values() for i in role.items if i.in_place is None}:
             cache.link(digest, folder.staged)
-    return StagedJob(roles=roles)
+    return StagedJob(roles=roles, left_out=left_out)
 
 
 #: What is found where a key leads: a thing to stage, several, or the path of an interpreter on the nodes.
@@ -210,6 +213,11 @@ class _Stager:
         wish = self.once("source", text, lambda: wishes.source(text, frozenset(without), git=self.spec.gitignore))
         return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
 
+    def left_out_of_source(self) -> LeftOut | None:
+        """What an ignore file leaves out of the source folder; None if nothing."""
+        found = self.planned.get(("source", self.spec.source or ""))
+        return found.scan.left_out if isinstance(found, Wish) and found.scan else None
+
     def once(self, key: str, text: str, look: Callable[[], Look]) -> Look | None:
         """Looks at what one key says, the same words once for all roles; None if it was refused."""
         if (key, text) not in self.planned:
@@ -309,8 +317,28 @@ class _Stager:
         self.notice(f"{what}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{again}")
         for sentence in scan.skipped[:_SHOWN]:
             self.notice(f"warning: {what}: {sentence}")
-        if scan.ignored and not scan.found:
-            self.notice(f"warning: {what}: everything in {wish.path} is left out by .tonyignore or .gitignore")
+        if scan.left_out:
+            self.notice(f"{what}: {_describe_left_out(scan.left_out)}")
+            if not scan.found:
+                self.notice(f"warning: {what}: everything in {wish.path} is left out by {scan.left_out.ignore_file}")
+
+
+def _describe_left_out(left_out: LeftOut) -> str:
+    """Return `left out by .gitignore: 4 files (900k), the largest demo/agaricus.train, and 2 folders (data, .venv)`."""
+    folders = [path.rstrip("/") for path in left_out.paths if path.endswith("/")]
+    files = [path for path in left_out.paths if not path.endswith("/")]
+    parts = []
+    if left_out.files:
+        one = left_out.files == 1
+        count = "1 file" if one else f"{left_out.files} files"
+        parts.append(f"{count} ({format_size(left_out.size)}), {'' if one else 'the largest '}{shorten_path(files[0])}")
+    if left_out.folders:
+        named = ", ".join(map(shorten_path, folders[:_SHOWN_FOLDERS])) + (
+            ", ..." if len(folders) > _SHOWN_FOLDERS else ""
+        )
+        count = "1 folder" if left_out.folders == 1 else f"{left_out.folders} folders"
+        parts.append(f"{count} ({named})")
+    return f"left out by {left_out.ignore_file}: {', and '.join(parts)}; {left_out.remedy}"
 
 
 def _called(asked: _Asked) -> str:

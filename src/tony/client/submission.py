@@ -15,11 +15,12 @@ import tony
 from tony import clock
 from tony.client.certificates import make_credentials
 from tony.client.staging import stage
+from tony.config.layers import quoted
 from tony.config.load import Resolved, with_sources
 from tony.config.references import followed
 from tony.config.secrets import redact
 from tony.dataclass import dataclass, replace
-from tony.errors import ConfigError, StorageError
+from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.files import write_json
 from tony.jobs import unfinished
@@ -35,6 +36,7 @@ from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.base import PreparedJob, Submitter
+from tony.storage.failures import build_storage_error
 
 #: Ids that are drawn at most for one job. That even one is taken happens once in millions.
 _DRAWS = 100
@@ -54,9 +56,23 @@ def check(resolved: Resolved, home: Home) -> Submitter:
 
 
 def _check(resolved: Resolved, submitter: Submitter) -> None:
-    problems = submitter.check(resolved.spec)
+    problems = [*submitter.check(resolved.spec), *_unavailable_images(resolved, submitter)]
     if problems:
         raise ConfigError(with_sources(problems, resolved.sources))
+
+
+def _unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Problem]:
+    if submitter.capabilities.images:
+        return []
+    return [
+        Problem(
+            key=key,
+            value=quoted(image),
+            message=f"the scheduler {resolved.spec.scheduler} runs programs on this machine as it is, in no container "
+            f"image. Submit with --scheduler yarn, or leave the image out: for one run with --set {key}=",
+        )
+        for key, image in resolved.images.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +201,7 @@ def _making(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot make {path}: {error.strerror}") from error
+        raise build_storage_error(f"make {path}", path.parent, error) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tony.config.keys import Key
 from tony.config.sheet import Sheet
+from tony.model.job import Role
 from tony.model.states import AfterCondition
 
 #: Roles at each end of a ring that are named, however long it is.
@@ -20,6 +21,17 @@ def conditions(sheet: Sheet, role: str) -> Iterator[tuple[Key, int, str, AfterCo
     for word, names in sheet.below(place).items():
         for number, name in enumerate(names):
             yield (*place, word), number, name, AfterCondition(word)
+
+
+def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
+    """Return the roles that a role waits for, and those that these wait for; itself only if it waits for itself."""
+    found: set[str] = set()
+    left = [role]
+    while left:
+        new = {name for name in roles[left.pop()].after if name in roles} - found
+        found |= new
+        left += new
+    return found
 
 
 def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:

@@ -16,11 +16,11 @@ from tony.config.layers import quoted
 from tony.config.nearest import did_you_mean, known_are, nearest
 from tony.config.references import webhook_mistake
 from tony.config.secrets import is_reference
-from tony.config.sheet import Sheet
+from tony.config.sheet import ENV_NAME, Sheet
 from tony.model.job import NOTICES, Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
-from tony.model.placeholders import near_misses
-from tony.model.states import AfterCondition, RestartScope, RoleKind, StopOn
+from tony.model.placeholders import find_addressed_roles, near_misses
+from tony.model.states import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
 
 _LONGEST_NAME = 200
 #: Tags of one job, and characters of one.
@@ -77,6 +77,13 @@ def _people(spec: JobSpec, sheet: Sheet) -> None:
                 sheet.blame((key,), "write a user (ann), a group (@team), or * for everybody.", item=number)
 
 
+def _secret(spec: JobSpec, sheet: Sheet) -> None:
+    for number, name in enumerate(spec.secret):
+        if not ENV_NAME.fullmatch(name):
+            message = "write the name of a variable or parameter, not its value; a name is not empty and has no `=`."
+            sheet.blame(("secret",), message, item=number)
+
+
 def _can_be_shown(char: str) -> bool:
     """Printable characters, any blank, and what joins several into one: flags and families are made with it."""
     if char.isprintable() or char in _JOINERS:
@@ -115,10 +122,55 @@ def _placeholders(spec: JobSpec, sheet: Sheet) -> None:
     for key, text, item in _texts(spec, sheet):
         for mistake in near_misses(text, params):
             sheet.blame(key, mistake.message, item=item)
-        for mistake in () if ("params",) in sheet.broken else placeholder_mistakes(text, params):
-            near = nearest(mistake.name.removeprefix("params."), spec.params)
-            hint = f"; did you mean {{params.{near}}}?" if near else "."
+        for mistake in () if ("params",) in sheet.broken else placeholder_mistakes(text, params, spec.effective_roles):
+            kind, _, name = mistake.name.partition(".")
+            near = nearest(name, spec.effective_roles if kind == "address" else spec.params)
+            hint = f"; did you mean {{{kind}.{near}}}?" if near else "."
             sheet.blame(key, f"{mistake.message}{hint}", item=item)
+
+
+def _addresses(spec: JobSpec, sheet: Sheet) -> None:
+    """Refuse placeholders for an address that a role's programs can never be given."""
+    roles = spec.effective_roles
+    for name, role in roles.items():
+        for other in sorted(find_addressed_roles(spec.texts_of(name)) & roles.keys()):
+            key, item = _place_of_address(spec, sheet, name, other)
+            asked = f"{{address.{other}}} is never known here"
+            if spec.distributed_mode is DistributedMode.FCFS:
+                sheet.blame(key, f'{asked}: with distributed_mode = "fcfs" no task waits for the others.', item=item)
+            elif role.kind is RoleKind.SETUP:
+                sheet.blame(key, f"{asked}: setup roles run before all others.", item=item)
+            elif roles[other].kind in (RoleKind.SETUP, RoleKind.SIDECAR):
+                kind = roles[other].kind.value
+                sheet.blame(
+                    key,
+                    f"{asked}: {other} is a {kind} role, and the others do not wait until it has registered.",
+                    item=item,
+                )
+            elif over := _find_end_before_start(spec, name, other):
+                sheet.blame(key, f"{asked}: {name} starts only after {other} has {over}.", item=item)
+            elif name in after.find_predecessors(roles, other):
+                sheet.blame(key, f"{asked}: {other} starts only after {name}.", item=item)
+
+
+def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
+    """Return "ended" or "succeeded" if another role has always done so before a role starts; else an empty text."""
+    roles = spec.effective_roles
+    for name in (role, *after.find_predecessors(roles, role)):
+        condition = roles[name].after.get(other)
+        if condition is not None and condition is not AfterCondition.STARTED:
+            return str(condition.value)
+    return ""
+
+
+def _place_of_address(spec: JobSpec, sheet: Sheet, role: str, other: str) -> tuple[Key, int | None]:
+    """Return where a role's text asks for another role's address: key, and place in a list; prefer its own."""
+    places = [
+        (key, item)
+        for key, text, item in _texts(spec, sheet)
+        if other in find_addressed_roles([text]) and (key[0] != "roles" or key[1] == role)
+    ]
+    return places[-1]
 
 
 def _texts(spec: JobSpec, sheet: Sheet) -> Iterator[tuple[Key, str, int | None]]:
@@ -309,7 +361,9 @@ _RULES: tuple[Callable[[JobSpec, Sheet], None], ...] = (
     _people,
     _commands,
     _placeholders,
+    _addresses,
     _variables,
+    _secret,
     _exports,
     _progress,
     _notices,

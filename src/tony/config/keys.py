@@ -13,7 +13,16 @@ from enum import Enum
 
 from tony.dataclass import dataclass
 from tony.model.job import MIB, JobSpec, Role
-from tony.model.states import DistributedMode, FailurePolicy, OnTimeout, RestartScope, RoleKind, StopOn, TlsMode
+from tony.model.states import (
+    DistributedMode,
+    FailurePolicy,
+    OnTimeout,
+    ReservedPort,
+    RestartScope,
+    RoleKind,
+    StopOn,
+    TlsMode,
+)
 
 #: A key as its parts: `("roles", "worker", "memory")`.
 Key = tuple[str, ...]
@@ -154,7 +163,8 @@ _JOB = (
     _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "
          "in HDFS (`hdfs://...`) an archive.",
          also="src src_dir workdir cwd"),
-    _row("gitignore", Kind.TRUTH, Half.CLIENT, "What a `.gitignore` in `source` names stays behind.", also="ignore"),
+    _row("gitignore", Kind.TRUTH, Half.CLIENT, "What a `.gitignore` in `source` names stays behind, unless git tracks "
+         "it.", also="ignore"),
     _row("python", Kind.PYTHON, Half.EXECUTOR, "An environment's folder or archive (venv, conda-pack), or an "
          "interpreter on the nodes.",
          also="venv interpreter conda python_venv"),
@@ -163,6 +173,8 @@ _JOB = (
          also="resources file data inputs"),
     _row("env.<name>", Kind.WORD, Half.EXECUTOR, "A variable of every program. Placeholders are filled in.",
          attribute="", default="", also="environment envs shell_env variables"),
+    _row("secret", Kind.TAGS, Half.EXECUTOR, "Names of variables and parameters whose values are masked wherever they "
+         "are shown or printed, besides those whose names look secret: `[\"LICENSE\"]`.", also="secrets mask masked"),
     _row("container_env.<name>", Kind.WORD, Half.SCHEDULER, "A variable of the containers themselves, the application "
          "master's too; programs inherit it, and `env` is stronger. Not for secrets.", attribute="", default="",
          also="container_envs containers_envs"),
@@ -253,7 +265,9 @@ _ROLES = (
     _row("roles.<role>.command", Kind.COMMAND, Half.EXECUTOR, "What the role's tasks run, not the job's command.",
          default="the job's", also="cmd run executes entrypoint args"),
     _row("roles.<role>.kind", Kind.CHOICE, Half.AM, "`tracked` is waited for; `untracked` is not, but its failure "
-         "counts; `sidecar` is neither; `setup` runs before all others.", choices=RoleKind, also="type"),
+         "counts; `sidecar` is neither; `setup` runs before all others. `untracked` by default are, with "
+         '`framework = "tensorflow"`, a role `ps`, and `worker` beside a `ps` and a `chief`.',
+         choices=RoleKind, also="type"),
     _row("roles.<role>.memory", Kind.SIZE, Half.SCHEDULER, "Memory of each task; a hard limit.",
          attribute="resources.memory", bounds=(MIB, None), also="mem ram"),
     _row("roles.<role>.vcores", Kind.INTEGER, Half.SCHEDULER, "CPU shares of each task.",
@@ -321,6 +335,9 @@ _ROLES = (
          default="the job's", bounds=(0, None), also="grace grace_period"),
     _row("roles.<role>.port_range", Kind.PORTS, Half.EXECUTOR, "Where the role's own reserved ports come from.",
          default="the job's", also="ports"),
+    _row("roles.<role>.port", Kind.CHOICE, Half.EXECUTOR, "Until a program binds its reserved port: `reserved` keeps "
+         "other processes off it; `free` leaves it free from the program's start, for servers that set neither "
+         "SO_REUSEADDR nor SO_REUSEPORT.", choices=ReservedPort, also="reserve_port port_mode"),
     _row("roles.<role>.procs_per_task", Kind.INTEGER, Half.EXECUTOR, "Processes that one task starts side by side: "
          "ranks of PyTorch, for instance.", bounds=(1, 1024), also="nproc_per_node nprocs procs processes"),
 )

@@ -16,7 +16,13 @@ from tony.config.files import Refused, read_layer
 from tony.config.flags import from_environment, from_params, from_sets
 from tony.config.layers import Layer, dotted, merge, quoted
 from tony.config.notes import Note, in_short
-from tony.config.providers import framework_mistakes, unknown_names
+from tony.config.providers import (
+    default_kind_notes,
+    default_kind_source,
+    framework_mistakes,
+    unknown_names,
+    with_default_kinds,
+)
 from tony.config.sheet import read
 from tony.config.site import broken_finals, over_limits, read_sites
 from tony.config.site_files import default_site_files
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 _MOST = 1000
 #: Characters of a key that a mistake tells.
 _LONGEST_KEY = 300
+#: Names of the settings that ask for a container image.
+_IMAGES = (("roles", "image"), ("scheduler", "docker_image"))
 _LINE = re.compile(r":(\d+)(?::\d+)?$")
 
 
@@ -44,6 +52,7 @@ class Resolved:
             value that is no default.
         notes: what is worth knowing of the settings; jobs of the original have some.
         job_file: its name as its user gave it; None if there is none.
+        images: dotted key -> container image, for every setting of the job itself that names one; not for a site's.
         other_schedulers: name -> what is said for a scheduler that is not the job's.
     """
 
@@ -51,6 +60,7 @@ class Resolved:
     sources: Mapping[str, str]
     notes: tuple[Note, ...] = ()
     job_file: str | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
     other_schedulers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -130,11 +140,17 @@ def load(
     known_framework = unknown_names(sheet)
     problems += broken_finals(sites, own)
     spec = build(sheet, _default_name(job_file, cwd))
+    sources = {dotted(key): found.layer.where(key) for key, found in sheet.found.items()}
+    if known_framework and not sheet.broken:
+        with_kinds = with_default_kinds(spec, sheet)
+        for name, role in with_kinds.roles.items():
+            if role.kind is not spec.roles[name].kind:
+                sources[dotted(("roles", name, "kind"))] = default_kind_source(spec.framework)
+        spec = with_kinds
     if complete:
         check(spec, sheet)
         problems += over_limits(spec, sites, sheet.source(("roles",)))
     problems += sheet.problems
-    sources = {dotted(key): found.layer.where(key) for key, found in sheet.found.items()}
     if complete and not sheet.broken and known_framework:  # an adapter sees no values that are only stand-ins
         problems += with_sources(framework_mistakes(spec), sources)
     if problems:
@@ -144,8 +160,15 @@ def load(
         for key, values in sheet.children.items()
         if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
     }
-    notes += tuple(idle_waits(spec, sheet, own))
-    return Resolved(spec=spec, sources=sources, notes=notes, job_file=sheet.origin, other_schedulers=others)
+    notes += (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources))
+    images = {
+        dotted(key): str(found.value)
+        for key, found in sheet.found.items()
+        if len(key) == 3 and (key[0], key[2]) in _IMAGES and found.value and found.layer in own
+    }
+    return Resolved(
+        spec=spec, sources=sources, notes=notes, job_file=sheet.origin, images=images, other_schedulers=others
+    )
 
 
 def is_original(job_file: str | os.PathLike[str] | None) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tony.config.elastic import refused
 from tony.config.layers import quoted
 from tony.config.nearest import did_you_mean, known_are
+from tony.config.notes import Note
 from tony.config.sheet import Sheet
+from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job import JobSpec
-from tony.model.states import RestartScope
+from tony.model.states import RestartScope, RoleKind
 
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework
@@ -35,17 +37,55 @@ def unknown_names(sheet: Sheet) -> bool:
     return False
 
 
+def with_default_kinds(spec: JobSpec, sheet: Sheet) -> JobSpec:
+    """Return the job with the kinds that its framework gives to roles whose kind is not set."""
+    adapter = _load_adapter(spec)
+    if isinstance(adapter, Problem):
+        return spec
+    serving = adapter.serving_roles(spec.roles)
+    changed = {
+        name: replace(role, kind=RoleKind.UNTRACKED)
+        for name, role in spec.roles.items()
+        if name in serving and ("roles", name, "kind") not in sheet.found
+    }
+    return replace(spec, roles={**spec.roles, **changed}) if changed else spec
+
+
+def default_kind_source(framework: str) -> str:
+    """Return where the kind of a role was set if its framework gave it."""
+    return f'default of framework "{framework}"'
+
+
+def default_kind_notes(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[Note]:
+    """Yield a note that names the roles to which the framework gave their kind."""
+    source = default_kind_source(spec.framework)
+    names = [name for name in spec.roles if sources.get(f"roles.{name}.kind") == source]
+    if names:
+        roles, they = ("role", "it serves") if len(names) == 1 else ("roles", "they serve")
+        yield Note(
+            key="",
+            message=f'{roles} {" and ".join(names)}: kind = "untracked" by {source}: {they} until stopped, and the job '
+            'ends when its tracked tasks have succeeded. To wait for a role, set its kind to "tracked".',
+        )
+
+
 def framework_mistakes(spec: JobSpec) -> Sequence[Problem]:
     """What only the job's framework can see."""
+    adapter = _load_adapter(spec)
+    if isinstance(adapter, Problem):
+        return [adapter]
+    return [*adapter.validate(spec), *_scopes(spec, adapter), *refused(spec, adapter)]
+
+
+def _load_adapter(spec: JobSpec) -> Framework | Problem:
     from tony.frameworks.registry import home_of, load
 
     home = home_of(spec.framework)
     try:
-        adapter = load(home)
+        return load(home)
     except (ImportError, AttributeError, TypeError, SyntaxError, ValueError) as error:
         message = f"the plug-in {home} cannot be loaded: {type(error).__name__}: {error}"
-        return [Problem(key="framework", value=quoted(spec.framework), message=message)]
-    return [*adapter.validate(spec), *_scopes(spec, adapter), *refused(spec, adapter)]
+        return Problem(key="framework", value=quoted(spec.framework), message=message)
 
 
 def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:

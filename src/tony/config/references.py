@@ -51,8 +51,11 @@ def _followed(given: str, environ: Mapping[str, str]) -> str:
         if not value:
             raise ValueError(f"the variable {place} is not set where the job is submitted, or empty.")
     else:
+        path = Path(place)
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe could block the submission for ever
+            raise ValueError(f"{place} is not a plain file. Name a plain file, or use env:NAME.")
         try:
-            value = read_text(Path(place), place)
+            value = read_text(path, place)
         except Refused as refused:
             raise ValueError(refused.problem.message) from None
     value = value.strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tony.config.arguments import from_spec
@@ -10,7 +10,7 @@ from tony.config.keys import Key, Kind
 from tony.config.layers import Layer, dotted, merge
 from tony.config.load import Resolved
 from tony.config.schema import find
-from tony.config.secrets import hidden, masked
+from tony.config.secrets import build_mask, hidden, masked
 from tony.config.sheet import read
 from tony.config.show import canonical
 from tony.dataclass import dataclass, replace
@@ -35,9 +35,14 @@ class ResolvedRow:
 def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
     """Every value that the job has, defaults and what roles take from the job included."""
     values = from_spec(_spelled_out(resolved.spec), with_defaults=True)
+    named, mask = resolved.spec.secret, build_mask(resolved.spec)
     sheet = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
     return tuple(
-        ResolvedRow(key=dotted(key), value=_shown(key, found.value), source=_source(key, resolved.sources))
+        ResolvedRow(
+            key=dotted(key),
+            value=mask.hide_text(_shown(key, found.value, named)),
+            source=_source(key, resolved.sources),
+        )
         for key, found in sheet.found.items()
     )
 
@@ -57,12 +62,12 @@ def _spelled_out(spec: JobSpec) -> JobSpec:
     return replace(spec, roles=roles)
 
 
-def _shown(key: Key, value: object) -> str:
+def _shown(key: Key, value: object, named: Collection[str]) -> str:
     node = find(key)
     assert node is not None
     assert node.setting is not None
     if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
-        value = masked(key[-1], value)
+        value = masked(key[-1], value, named)
     elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
         value = hidden(value)
     return canonical(node.setting, value)

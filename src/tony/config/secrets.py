@@ -6,27 +6,25 @@ Standard library only.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tony.dataclass import replace
-from tony.model.job import JobSpec, Notify
+from tony.model.job import Command, JobSpec, Notify
+from tony.model.masking import PASSWORD_IN_URL, SecretMask, find_secrets, is_secret
 
 #: What is shown instead of a secret.
 MASK = "***"
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL", re.IGNORECASE | re.ASCII)
 _HOST = re.compile(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(?=/|\?|$)")
-_PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable or parameter of this name is taken for a secret: `HF_TOKEN`, `DB_PASSWORD`, `API_KEY`..."""
-    return _SECRET_NAME.search(name) is not None
+def masked(name: str, value: str, named: Collection[str] = ()) -> str:
+    """Return the value as it may be shown: a secret is masked, and so is a password inside an address.
 
-
-def masked(name: str, value: str) -> str:
-    """The value as it may be shown: a secret is masked, and so is a password inside an address."""
-    return MASK if is_secret(name) else _PASSWORD_IN_URL.sub(rf"\1:{MASK}", value)
+    Args:
+        named: names that the job itself declares as secret.
+    """
+    return MASK if is_secret(name, named) else PASSWORD_IN_URL.sub(rf"\1:{MASK}", value)
 
 
 def is_reference(value: str) -> bool:
@@ -43,18 +41,30 @@ def hidden(value: str) -> str:
 
 
 def redact(spec: JobSpec) -> JobSpec:
-    """The job as it may be kept: variables, parameters and scheduler settings without their secrets."""
-    roles = {name: replace(role, env=_masked(role.env)) for name, role in spec.roles.items()}
+    """Return the job as it may be kept: without secrets in variables, parameters, scheduler settings and commands."""
+    mask = build_mask(spec)
+    roles = {
+        name: replace(role, env=_masked(role.env, spec, mask), command=_masked_command(role.command, mask))
+        for name, role in spec.roles.items()
+    }
     settings = {name: masked(name, v) if isinstance(v, str) else v for name, v in spec.scheduler_settings.items()}
     return replace(
         spec,
-        env=_masked(spec.env),
-        container_env=_masked(spec.container_env),
-        params=_masked(spec.params),
+        command=_masked_command(spec.command, mask),
+        env=_masked(spec.env, spec, mask),
+        container_env=_masked(spec.container_env, spec, mask),
+        params=_masked(spec.params, spec, mask),
         roles=roles,
         scheduler_settings=settings,
         notify=_without_secrets(spec.notify),
     )
+
+
+def build_mask(spec: JobSpec) -> SecretMask:
+    """Build the mask of all secrets that the job itself holds."""
+    settings = {name: value for name, value in spec.scheduler_settings.items() if isinstance(value, str)}
+    tables = [spec.env, spec.container_env, spec.params, settings, *(role.env for role in spec.roles.values())]
+    return SecretMask(set().union(*(find_secrets(table, spec.secret) for table in tables)))
 
 
 def _without_secrets(notify: Notify) -> Notify:
@@ -64,5 +74,11 @@ def _without_secrets(notify: Notify) -> Notify:
     return replace(notify, webhook=webhook, secret=secret)
 
 
-def _masked(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: masked(name, value) for name, value in values.items()}
+def _masked(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:
+    return {name: mask.hide_text(masked(name, value, spec.secret)) for name, value in values.items()}
+
+
+def _masked_command(command: Command | None, mask: SecretMask) -> Command | None:
+    if command is None or isinstance(command, str):
+        return command and mask.hide_text(command)
+    return tuple(map(mask.hide_text, command))

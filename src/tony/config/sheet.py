@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tony.config.convert import WrongValue, convert
@@ -11,17 +11,18 @@ from tony.config.keys import Key, Setting
 from tony.config.layers import Branch, Layer, Leaf, Written, dotted
 from tony.config.nearest import did_you_mean, nearest
 from tony.config.schema import Node, schema
-from tony.config.secrets import MASK, hidden, is_secret, masked
+from tony.config.secrets import MASK, hidden, masked
 from tony.config.show import as_written
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
+from tony.model.masking import is_secret
 
 #: As many mistakes are explained as well as can be; after them, unknown keys are only named.
 _EXPLAINED = 100
 #: What `{params.NAME}` can name.
 PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
-_ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
 #: What a shell can set: nodes of YARN have a script do it.
 _CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: As YARN has it: a name, perhaps with a domain in front.
@@ -30,10 +31,10 @@ _RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-
 _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
     "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
-    "exports": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "exports": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
     "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
     "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
-    "env": (_ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "env": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
     "container_env": (
         _CONTAINER_ENV_NAME,
         "a container's variable is named with letters, digits and `_`, the first one no digit.",
@@ -80,6 +81,7 @@ class Sheet:
         partial, raw: key of a broken list -> its items, None in the places of those that could not be read, and the
             list as it was written.
         tables: key -> the strongest layer that has this table.
+        secret: names that the job declares as secret, known before any value is read.
         origin: the job file, where a key that stands nowhere is missing; None without one.
     """
 
@@ -92,6 +94,7 @@ class Sheet:
     tables: dict[Key, Layer] = field(default_factory=dict)
     origin: str | None = None
     problems: list[Problem] = field(default_factory=list)
+    secret: frozenset[str] = frozenset()
 
     def value(self, key: Key) -> Any:
         """The canonical value of a key; None if it was not set."""
@@ -119,22 +122,35 @@ class Sheet:
         """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
         found = self.found.get(key) or self._unread(key)
         place = key if item is None else (*key, str(item))
-        value = shown(key, _item(found.raw, item)) if found else None
+        value = shown(key, _item(found.raw, item), self.secret) if found else None
         where = found.layer.where(place) if found else self.source(key)
         self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
 
 
 def read(tree: Branch) -> Sheet:
     """Reads the merged settings by the table of settings."""
-    sheet = Sheet()
+    sheet = Sheet(secret=_declared_secret(tree))
     _read_table(sheet, schema(), tree, ())
     return sheet
 
 
-def shown(key: Key, raw: Any) -> str:
-    """A value for a message, without secrets."""
+def _declared_secret(tree: Branch) -> frozenset[str]:
+    """Return the names in `secret`; what is wrong with that list is reported when it is read."""
+    leaf = tree.children.get("secret")
+    value = leaf.value if isinstance(leaf, Leaf) else None
+    value = getattr(value, "value", value)
+    names = value if isinstance(value, list | tuple) else ()
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
+    """A value for a message, without secrets.
+
+    Args:
+        named: names that the job declares as secret.
+    """
     if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
-        if is_secret(key[-1]):
+        if is_secret(key[-1], named):
             return MASK
         return masked("", as_written(raw))
     if key[0] == "notify" and key[1:2] != ("on",):
@@ -185,7 +201,7 @@ def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
                 Problem(
                     key=_numbered(key, fault.item),
                     message=fault.message,
-                    value=shown(key, _item(leaf.value, fault.item)),
+                    value=shown(key, _item(leaf.value, fault.item), sheet.secret),
                     source=leaf.layer.where(place),
                 )
             )
@@ -203,10 +219,10 @@ def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) 
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
     if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
         rule = RESERVED_ENV[key[-1]]
-    elif key[-2] == "container_env" and is_secret(key[-1]):
+    elif key[-2] == "container_env" and is_secret(key[-1], sheet.secret):
         rule = (
-            "by its name this is a secret, and nodes write the variables of containers into files that many can read. "
-            "Set it below [env]: those travel hidden."
+            "this is a secret, by its name or by `secret`, and nodes write the variables of containers into files that "
+            "many can read. Set it below [env]: those travel hidden."
         )
     elif pattern.fullmatch(key[-1]):
         return True
@@ -216,7 +232,7 @@ def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) 
 
 
 def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
-    value = shown(key, child.value) if isinstance(child, Leaf) else None
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
     # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
     hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings` lists all."
     message = f"unknown key; {hint}"
@@ -244,6 +260,9 @@ def _meant(node: Node, key: Key) -> str:
         near_role = nearest(name, role.named)
         if near_role:
             return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
+    tried = {word: known for known, child in node.named.items() for word in _tried(child)}
+    if near is None and (word := nearest(name, tried)):
+        return f"did you mean `{tried[word]}`?"
     known_keys = ", ".join(sorted(node.named))
     few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings` lists all."
     return did_you_mean(name, node.named, few)
@@ -266,5 +285,5 @@ def _misplaced(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None
     else:
         below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
         message = f"a table is expected: write [{dotted(key)}] and below it {below}"
-    value = shown(key, child.value) if isinstance(child, Leaf) else None
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
     sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))

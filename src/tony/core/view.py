@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from tony.core.machine import Application
 from tony.core.policies import size
 from tony.core.policies.restart import counting
+from tony.core.silent_peers import describe_silent_peers
 from tony.core.state import RoleState, State, Task
+from tony.core.unfinished import describe_unfinished
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.job import GIB
@@ -26,11 +28,13 @@ class Live:
     Attributes:
         last_output_age: seconds since the program's last line.
         last_line: that line.
+        last_step_age: seconds since the last step that it reported.
         preparing: what is done in its container before its executor starts; empty once that has been started.
     """
 
     last_output_age: float | None = None
     last_line: str = ""
+    last_step_age: float | None = None
     preparing: str = ""
 
 
@@ -73,7 +77,9 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         user=around.user,
         submitted=around.submitted,
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
-        waiting=_waiting(state, now, around.live),
+        waiting=_waiting(state, now, around.live)
+        or describe_silent_peers(state, now, lambda task: _find_silence(around.live.get(task, _NO_LIVE))),
+        unfinished=describe_unfinished(state),
         restarts=_restarts(state, now),
         session_reason=state.session_reason,
         restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
@@ -84,6 +90,11 @@ def report(app: Application, now: float, around: Surroundings) -> JobReport:
         viewers=state.spec.viewers,
         modifiers=state.spec.modifiers,
     )
+
+
+def _find_silence(live: Live) -> float | None:
+    """Return for how many seconds a program has printed and reported nothing; None if it never has."""
+    return min((age for age in (live.last_output_age, live.last_step_age) if age is not None), default=None)
 
 
 def _restarts(state: State, now: float) -> Restarts | None:

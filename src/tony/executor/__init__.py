@@ -17,7 +17,9 @@ a second, tiny process            │                 (`said`), `addresses` asks
 that ends the program             ├▶ spawn        fork and exec; `reaper` waits, `no_start` says why not;
 when the executor cannot          │                 `first_word` sees to it that the program may be run
 any more                          ├▶ family       everything the program has started: found, signalled, ended
-                                  ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them
+                                  ├▶ output       from pipes into each `log_file`, the last lines; `pen` writes them;
+                                  │               `decisive_line` says why the program failed
+                                  ├▶ rank_output  labels the lines of each of its processes, where it has several
                                   ├▶ exports      lines of it that are for other programs
                                   ├▶ memory       what it uses, or the kernel's word that it was too much
                                   ├▶ measuring    a sample every few seconds: its processes, GPUs (`devices`), how far
@@ -25,6 +27,7 @@ any more                          ├▶ family       everything the program has
                                   │               TensorBoard (`summaries`, `event_files`)
                                   ├▶ alongside    what of ours is on its PYTHONPATH
                                   ├▶ reserved     its ports, and who took them
+                                  ├▶ missing_files  which left-out file it did not find
                                   └▶ verdict      how it ended, in a word and a sentence
 
 `on_yarn` is the same program in a container of YARN: it finds its papers and lays down its files before `main` goes on.

@@ -16,6 +16,8 @@ STACKS = "TONY_STACKS"
 #: Of the signals that mean nothing: no framework that we know of uses it. Only who has registered it is ever sent it.
 STACKS_SIGNAL = signal.SIGRTMIN + 11
 _PATH = "PYTHONPATH"
+#: Set in processes of JAX: the hooks let `jax.distributed.initialize()` find the others.
+_JAX = "JAX_PROCESS_ID"
 #: On a node our modules lie in a zip for one version of Python; that of the sources is beside it.
 _SOURCES = "programs.zip"
 
@@ -25,7 +27,7 @@ def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bo
 
     Args:
         environment: of the program.
-        progress: name of the socket for `tony.progress`; None if nobody listens.
+        progress: path of the socket for `tony.progress`; None if nobody listens.
         hooks: whether its Python shall show where it stands when it is asked.
     """
     found = {} if progress is None else {PROGRESS: progress}
@@ -33,7 +35,7 @@ def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bo
         found[STACKS] = str(int(STACKS_SIGNAL))
     base = folder()
     if base is not None:
-        ours = [f"{base}/library", *([f"{base}/hooks"] if hooks else [])]
+        ours = [f"{base}/library", *([f"{base}/hooks"] if hooks or _JAX in environment else [])]
         found[_PATH] = os.pathsep.join([*filter(None, [environment.get(_PATH)]), *ours])
     return found
 

@@ -108,6 +108,7 @@ class Dialog:
         session: the newest session we have heard of.
         heartbeat_interval: seconds, as the last Welcome said.
         sample_interval: seconds between two measurements, as the last Welcome said; 0: none.
+        step_interval: seconds between two reports of steps in between; 0: none.
         partner: attempt of the application master that we talk with; 0 where it has not answered, or there is none.
         refused: how many messages were ignored as stale, repeated or out of place.
     """
@@ -119,6 +120,7 @@ class Dialog:
         self.session = session
         self.heartbeat_interval = 1.0
         self.sample_interval = 0.0
+        self.step_interval = 0.0
         self.refused = 0
         self.stance = Stance.APART
         self.partner = 0
@@ -219,6 +221,8 @@ class Dialog:
         self.heartbeat_interval = min(max(message.heartbeat_interval, _FASTEST), _SLOWEST)
         wanted = message.sample_interval
         self.sample_interval = min(max(wanted, _FASTEST), _SLOWEST) if wanted > 0 else 0.0
+        steps = message.step_interval
+        self.step_interval = min(max(steps, _FASTEST), _SLOWEST) if steps > 0 else 0.0
         self._acknowledged(message.acked)
         if self.stance is Stance.ATTACHED:
             self.stance = Stance.WELCOME

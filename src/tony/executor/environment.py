@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 from tony.errors import UserError
 from tony.executor.addresses import ip_of
@@ -21,7 +22,8 @@ from tony.model.cluster import place_among
 from tony.model.codec import Json
 from tony.model.container_env import filled
 from tony.model.ids import TaskId
-from tony.model.placeholders import fill
+from tony.model.masking import find_secrets
+from tony.model.placeholders import fill, find_addressed_roles
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.protocol.messages import StartProgram
 
@@ -101,6 +103,7 @@ def environments(
     own: Mapping[str, str],
     handed_on: Mapping[str, str] | None = None,
     classpath: str | None = None,
+    addresses: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[dict[str, str]]:
     """The environment of each process of a try.
 
@@ -108,12 +111,16 @@ def environments(
         own: the executor's.
         classpath: CLASSPATH, if Hadoop's is wanted.
         handed_on: variables that programs of other roles give.
+        addresses: role -> address of its first task.
+
+    Raises:
+        LaunchFailed: a variable holds a role's address that is not known.
     """
-    values = _values(task, seen)
+    values = _values(task, seen, addresses)
     base = {**framework.defaults(), **_inherited(task, container, own)}
     if classpath is not None:
         base["CLASSPATH"] = classpath
-    base.update({name: fill(value, values) for name, value in task.env.items()})
+    base.update({name: _fill(value, values) for name, value in task.env.items()})
     base.update(handed_on or {})
     if container.python_path:
         base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _BARE_DEFAULTS["PATH"])])
@@ -123,19 +130,23 @@ def environments(
     return [{**base, **more} for more in framework.environment(shared, seen)]
 
 
-def command_line(task: TaskPart, seen: TaskView) -> list[str]:
-    """What to execute: text goes through bash, a list is taken as it is."""
-    values = _values(task, seen)
+def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """What to execute: text goes through bash, a list is taken as it is.
+
+    Raises:
+        LaunchFailed: it holds a role's address that is not known.
+    """
+    values = _values(task, seen, addresses)
     if isinstance(task.command, str):
-        return ["bash", "-c", fill(task.command, values)]
-    return [fill(part, values) for part in task.command]
+        return ["bash", "-c", _fill(task.command, values)]
+    return [_fill(part, values) for part in task.command]
 
 
 def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
     """Where the program writes event files for TensorBoard; None if nobody wants to know."""
     if task.progress_summaries is None:
         return None
-    return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen)))
+    return Path(container.work_folder, fill(task.progress_summaries, _values(task, seen, {})))
 
 
 def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -163,8 +174,19 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
             )
 
 
-def _values(task: TaskPart, seen: TaskView) -> dict[str, str]:
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    unknown = sorted(role for role in find_addressed_roles([text]) if f"address.{role}" not in values)
+    if unknown:
+        raise LaunchFailed(
+            f"{{address.{unknown[0]}}} is not known: {unknown[0]} has not started, or has already ended. "
+            f'Have this role start while {unknown[0]} runs: after = {{ started = ["{unknown[0]}"] }}.'
+        )
+    return fill(text, values)
+
+
+def _values(task: TaskPart, seen: TaskView, addresses: Mapping[str, str]) -> dict[str, str]:
     return {
+        **{f"address.{role}": address for role, address in addresses.items()},
         "role": task.role,
         "index": str(seen.task.index),
         "num_tasks": str(seen.num_tasks),
@@ -173,6 +195,12 @@ def _values(task: TaskPart, seen: TaskView) -> dict[str, str]:
         "attempt": str(seen.attempt),
         **{f"params.{name}": value for name, value in task.params.items()},
     }
+
+
+def find_task_secrets(task: TaskPart, *environments: Mapping[str, str]) -> set[str]:
+    """Return the secret values that a task's program gets: variables and parameters."""
+    tables = (task.env, task.container_env, task.params, *environments)
+    return set().union(*(find_secrets(table, task.secret) for table in tables))
 
 
 def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:

@@ -40,6 +40,7 @@ from tony.executor.reserved import TaskPorts
 from tony.executor.trial import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.linux.ports import PortsExhausted
+from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Stacks, Summon
 
@@ -81,6 +82,7 @@ class Executor:
         pen: writes files.
         reach: knows where the application master is.
         connect: connects to it.
+        mask: of the secrets that the task's program gets.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Executor:
         pen: Pen,
         reach: Reach,
         connect: Connect,
+        mask: SecretMask,
     ) -> None:
         task = context.task
         self._context = context
@@ -98,7 +101,7 @@ class Executor:
         self._reaper = Reaper()
         self._outbox = Outbox(lambda sample: self._link.spare(sample))
         self._readers = LogReaders(pen, lambda piece: self._link.send(piece))
-        self._ports = TaskPorts(task.port_range, task.wants_tb_port)
+        self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.port)
         self._meeting = MeetingPoint(task.meeting, context.container.work_folder, self._reaper)
         self._classpath = _hadoop_classpath(context, environment, self._reaper)
         self._around = Surroundings(
@@ -112,6 +115,8 @@ class Executor:
             point_out=watchdog.point_out,
             outbox=self._outbox,
             sample_interval=lambda: self._dialog.sample_interval,
+            mask=mask,
+            step_interval=lambda: self._dialog.step_interval,
             classpath=self._classpath,
         )
         attach = Attach(
@@ -227,7 +232,7 @@ class Executor:
 
             self._stacks = Asking(self._context.container, self._around.environment, self._reaper)
         try:
-            found = await self._stacks.dump(self._around.family.near())
+            found = await self._stacks.dump(self._around.family.near(), trial.mask)
         except Exception as error:  # no program ends because somebody has asked where it stands
             log.exception("stacks could not be had: please report this")
             self._link.send(Stacks(task=name, request=request, problem=f"it could not be found out: {error}"))

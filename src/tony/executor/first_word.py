@@ -1,4 +1,4 @@
-"""Lets what a command begins with be run, if it came here without its execute bit.
+"""Lets the files that a command line runs be executed, if they came here without their execute bits.
 
 Zips that were not made on Unix, files out of HDFS and out of many a checkout have lost it; the original does likewise.
 """
@@ -6,12 +6,16 @@ Zips that were not made on Unix, files out of HDFS and out of many a checkout ha
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import suppress
 
+#: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
+_FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
+
 
 def make_executable(command: str, folder: str) -> None:
-    """Gives the file that a command line names first the execute bits that go with its read bits.
+    """Give the files that a command line runs the execute bits that go with their read bits.
 
     Only a path to a file below the working directory, which belongs to the program alone. What cannot be done is left:
     the shell will say what is wrong.
@@ -20,9 +24,12 @@ def make_executable(command: str, folder: str) -> None:
         command: as bash gets it.
         folder: the working directory.
     """
-    word = (command.split(maxsplit=1) or [""])[0]
-    if "/" not in word:
-        return  # bash looks for it in PATH
+    for word in dict.fromkeys(_FIRST_WORDS.findall(command)):
+        if "/" in word:  # bash looks for others in PATH
+            _give_bits(word, folder)
+
+
+def _give_bits(word: str, folder: str) -> None:
     with suppress(OSError, ValueError):
         root = os.path.realpath(folder)
         place = os.path.realpath(os.path.join(root, word))

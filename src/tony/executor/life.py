@@ -7,18 +7,33 @@ import logging
 import os
 from collections.abc import Callable
 
+from tony import clock
 from tony.bootstrap import settle
 from tony.errors import ExitCode
+from tony.executor.environment import find_task_secrets
 from tony.executor.executor import Executor
 from tony.executor.link import Connect, Reach
 from tony.executor.pen import Pen, PenHandler
 from tony.executor.watchdog import Watchdog
+from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 
 #: Seconds that the last lines of our log may take to reach the disk.
 _LAST_LINES = 5.0
 
 log = logging.getLogger(__name__)
+
+
+class _MaskingFormatter(logging.Formatter):
+    """Write lines of the executor's own log without the secrets of the task."""
+
+    def __init__(self, mask: SecretMask) -> None:
+        super().__init__(clock.LOG_LINE)
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, or several with a traceback."""
+        return self._mask.hide_text(super().format(record))
 
 
 def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
@@ -34,14 +49,18 @@ def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], C
         task.attempt,
         task.session,
     )
+    environment = dict(os.environ)
+    mask = SecretMask(find_task_secrets(task, environment))
     pen = Pen()
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
+        if mask:
+            handler.setFormatter(_MaskingFormatter(mask))
         root.addHandler(PenHandler(pen, handler))
     try:
         reach = Reach(context)
-        return asyncio.run(Executor(context, dict(os.environ), watchdog, pen, reach, wrap(reach)).run())
+        return asyncio.run(Executor(context, environment, watchdog, pen, reach, wrap(reach), mask).run())
     except Exception:
         log.exception("the executor broke: please report this")
         return ExitCode.BUG

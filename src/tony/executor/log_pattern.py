@@ -23,6 +23,8 @@ _LONGEST, _MOST = 2000, 500
 #: Seconds that all of it may take.
 _PATIENCE = 0.1
 _LINE_END = re.compile(r"\r\n|\n|\r")
+#: What `rank_output` puts in front of a line: no part of what the program printed.
+_LABEL = re.compile(r"^\[\d+\] ")
 
 
 class LogPattern:
@@ -42,7 +44,8 @@ class LogPattern:
         lines: list[str] = []
         for place, stream in enumerate(streams):
             news, self._read[place] = stream.since(self._read[place])
-            lines += _LINE_END.split(news.decode(errors="replace"))[-_MOST:]
+            found_lines = _LINE_END.split(news.decode(errors="replace"))[-_MOST:]
+            lines += [_LABEL.sub("", line) for line in found_lines] if stream.is_labelled else found_lines
         try:
             with _limited(_PATIENCE):
                 found = _newest(self._pattern, lines)

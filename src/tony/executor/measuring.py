@@ -85,6 +85,7 @@ class Measuring:
         pids: all processes of the program.
         outbox: where samples go.
         progress: what the program tells; None if it cannot.
+        step_interval: seconds between samples of steps alone, which are sent between the others; 0: none.
     """
 
     def __init__(
@@ -96,7 +97,10 @@ class Measuring:
         outbox: Outbox,
         usage: Usage,
         progress: Progress | None = None,
+        step_interval: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._step_interval = step_interval
+        self._reported_at = 0.0
         self._session = session
         self._try = try_
         self._interval = interval
@@ -156,7 +160,30 @@ class Measuring:
             self._looking = asyncio.ensure_future(beside(self._look))
             values = await asyncio.shield(self._looking)
             self._tell(values, clock.monotonic() - began)
-            await asyncio.sleep(self._pause - (clock.monotonic() - began))
+            await self._report_steps_until(began + self._pause)
+
+    async def _report_steps_until(self, end: float) -> None:
+        """Report each new step soon, for it is what people wait for."""
+        cost = 0.0
+        while (left := end - clock.monotonic()) > 0:
+            interval = self._step_interval()
+            pause = max(interval, _LEISURE * cost) if interval > 0 else left
+            await asyncio.sleep(min(pause, left))
+            if pause < left:
+                began = clock.processor()
+                self._report_step()
+                cost = clock.processor() - began
+
+    def _report_step(self) -> None:
+        """Send the newest step alone, if it has not been sent."""
+        values = self._told()
+        if self._step_at == self._reported_at:
+            return
+        steps = {name: value for name, value in values.items() if name in ("step", "total")}
+        self._take_saved()
+        if self._outbox.send(self._sample(steps, 0.0)):
+            self._reported_at = self._step_at
+            del self._saved[:_MOST_SAVED]
 
     @property
     def _pause(self) -> float:
@@ -186,14 +213,18 @@ class Measuring:
     def _tell(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
         """Sends a sample, and the checkpoints that wait; answers the values that found nobody."""
         values = {**values, **self._told()}
-        if self._progress:
-            self._saved = [*self._saved, *self._progress.saved()][-_MOST_WAITING:]
+        self._take_saved()
         while values or self._saved:
             if not self._outbox.send(self._sample(values, ago)):
                 return values
+            self._reported_at = self._step_at
             del self._saved[:_MOST_SAVED]
             values = {}
         return values
+
+    def _take_saved(self) -> None:
+        if self._progress:
+            self._saved = [*self._saved, *self._progress.saved()][-_MOST_WAITING:]
 
     def _sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()

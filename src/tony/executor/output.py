@@ -16,10 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.executor.decisive_line import find_decisive_line, with_decisive_line
 from tony.executor.exports import Exports
 from tony.executor.log_file import LogFile
 from tony.executor.log_readers import STREAMS, Book, LogReaders
 from tony.executor.pen import Pen
+from tony.model.masking import MaskedStream, SecretMask
 
 #: Size of a pipe once a program has filled one: 1 MiB where a user may (the default of pipe-max-size). Not from the
 #: beginning: a user's share of pipe memory is 64 MiB (pipe-user-pages-soft), and who is beyond it gets pipes of 8 KiB.
@@ -28,12 +30,17 @@ _READ = 1 << 18
 #: Fewer bytes (or than half the pipe, where it is small) are a small piece; the next one gathers for so many seconds.
 _MUCH = 1 << 16
 _GATHER = 0.005
+#: Seconds after which the beginning of what may be a secret is shown although its rest has not come.
+_HOLD_SECONDS = 0.25
 #: Bytes that may wait for the disk; beyond, the program's output stays in its pipe.
 _UNWRITTEN = 8 << 20
 #: Seconds after a program's end that its last output may take to reach the disk.
 _SLOWEST_DISK = 60.0
 #: Bytes at the end of a stream that are kept for `tail`.
 _KEPT = 1 << 16
+#: Bytes at the end of a stream in which the line is looked for that says why the program failed. They are only searched
+#: once it has ended: looking at all that flows would cost more than everything else that is done with it.
+_SEARCHED = 1 << 19
 #: A tail's lines, and bytes of each: as much as the original put into its diagnostics, bounded for the wire.
 TAIL_LINES, TAIL_BYTES = 20, 2000
 LAST_LINE = 200
@@ -51,6 +58,7 @@ class Stream:
         came: Callable[[], None],
         over: Callable[[], None] = lambda: None,
         look: Callable[[bytes], None] | None = None,
+        mask: SecretMask | None = None,
     ) -> None:
         """Makes the pipe; `writing` goes to the program, then `begin`.
 
@@ -59,6 +67,7 @@ class Stream:
             came: is called when there was output.
             over: is called when there will be no more.
             look: is given all that comes, if somebody wants it.
+            mask: puts stars in place of secrets, before anything else is done with the output; None: there are none.
         """
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
         self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
@@ -68,11 +77,16 @@ class Stream:
         self._came = came
         self._over = over
         self._look = look
+        self.mask = mask
+        self._masked = MaskedStream(mask) if mask else None
+        self._releasing: asyncio.TimerHandle | None = None
         self._end = bytearray()
         self._taken = 0
         self._gathering: asyncio.TimerHandle | None = None
         self._grown = self._hurried = False
         self.ended = asyncio.Event()
+        #: Each line begins with the local rank of its process (`rank_output`).
+        self.is_labelled = False
 
     def begin(self) -> None:
         """The program has its end of the pipe: ours of it is closed, and reading begins."""
@@ -99,8 +113,12 @@ class Stream:
 
     def lines(self, count: int) -> list[bytes]:
         """The last lines, oldest first; what was not ended with a newline counts as one."""
-        found = [line for line in _LINE_END.split(bytes(self._end)) if line.strip()]
+        found = [line for line in _LINE_END.split(bytes(self._end[-_KEPT:])) if line.strip()]
         return found[-count:]
+
+    def tail(self, count: int) -> list[bytes]:
+        """The last lines; the one that says why the program failed goes first if it came before them."""
+        return with_decisive_line(self.lines(count), find_decisive_line(bytes(self._end)))
 
     def since(self, offset: int) -> tuple[bytes, int]:
         """What came after so many bytes, as far as it is kept, and up to the last line's end; how many that were."""
@@ -150,21 +168,43 @@ class Stream:
         except BlockingIOError:
             return None
         if data:
-            self._pen.put(partial(self.file.write, data), len(data))
-            self._keep(data)
-            if self._look:
-                self._look(data)
-            self._came()
+            self._pass_on(self._mask(data))
         return len(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        self._pen.put(partial(self.file.write, data), len(data))
+        self._keep(data)
+        if self._look:
+            self._look(data)
+        self._came()
+
+    def _mask(self, data: bytes) -> bytes:
+        if self._masked is None:
+            return data
+        data = self._masked.feed(data)
+        if self._releasing:
+            self._releasing.cancel()
+            self._releasing = None
+        if self._masked.is_holding:
+            self._releasing = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
+        return data
+
+    def _release(self) -> None:
+        """Pass on what was held back."""
+        if self._releasing and self._masked:
+            self._releasing.cancel()
+            self._releasing = None
+            self._pass_on(self._masked.release())
 
     def _keep(self, data: bytes) -> None:
         self._taken += len(data)
-        self._end += data[-_KEPT:]
-        if len(self._end) > 2 * _KEPT:
-            del self._end[:-_KEPT]
+        self._end += data
+        if len(self._end) > 2 * _SEARCHED:
+            del self._end[:-_SEARCHED]
 
     def _stop(self) -> None:
         self._cancel()
+        self._release()
         if self._reading >= 0:
             asyncio.get_running_loop().remove_reader(self._reading)
             os.close(self._reading)
@@ -191,6 +231,7 @@ class Output:
         began: Callable[[], None],
         readers: LogReaders | None = None,
         exports: Exports | None = None,
+        mask: SecretMask | None = None,
     ) -> None:
         """Makes the pipes.
 
@@ -202,6 +243,7 @@ class Output:
             began: is called once, when there is output.
             readers: are told of what there is to read.
             exports: looks for what the program hands on.
+            mask: of the secrets that the program knows.
         """
         self.first: float | None = None
         self.last: float | None = None
@@ -211,6 +253,7 @@ class Output:
         self._late = 0
         self._readers = readers
         self._exports = exports
+        self._mask = mask
         self._books: list[Book] = []
         self.out = self._stream(folder, f"{name}.out", limit, 0)
         self.err = self._stream(folder, f"{name}.err", limit, 1)
@@ -219,7 +262,7 @@ class Output:
         file = LogFile(folder / name, limit)
         self._books.append(Book(STREAMS[number], name, file))
         look = self._exports.reader().feed if self._exports else None
-        return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number), look)
+        return Stream(file, self._pen, lambda: self._came(number), lambda: self._over(number), look, self._mask)
 
     def begin(self) -> None:
         """The program runs."""
@@ -251,7 +294,7 @@ class Output:
 
     def tail(self) -> tuple[str, ...]:
         """The last lines of stderr, of stdout if there are none."""
-        lines = self.err.lines(TAIL_LINES) or self.out.lines(TAIL_LINES)
+        lines = self.err.tail(TAIL_LINES) or self.out.tail(TAIL_LINES)
         return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
 
     def last_line(self) -> str:

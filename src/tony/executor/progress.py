@@ -1,8 +1,8 @@
 """What a program tells of itself with `tony.progress` and `tony.checkpoint` (`tony.alongside`): heard and checked.
 
-It comes in datagrams, to a socket in the abstract namespace: it has no file that could be left behind, and no more
-programs of the same user can write to it than could to a file. Whatever comes may be nonsense, and as much as it likes:
-it is looked at no more often than a few times a second, and what makes no sense is nothing.
+It comes in datagrams, to a socket file that other users cannot reach, so they cannot fill its short queue. Whatever
+comes may be nonsense, and as much as it likes: it is looked at no more often than a few times a second, and what makes
+no sense is nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from tony import clock
 from tony.dataclass import dataclass, field
 from tony.model.metrics import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
+from tony.rpc.sockets import short_path
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ _MOST_SAVED = 256
 #: Seconds that a checkpoint may be old when it comes, or take.
 _OLDEST = 7 * 86400.0
 _CREDENTIALS = struct.Struct("3i")
+#: Every user can search it. For the sockets of root only.
+_PUBLIC_FOLDER = Path("/tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +134,29 @@ class Progress:
     """What one try has told. Lives on the event loop.
 
     Attributes:
-        name: of the socket, as `TONY_PROGRESS` has it.
+        path: of the socket, as `TONY_PROGRESS` has it.
         refused: datagrams that made no sense.
         first: the first step that it told, and when (`tony.clock.monotonic`); None before that.
         stepped: when it told the newest one.
     """
 
-    def __init__(self, trusts: Callable[[int, int], bool]) -> None:
+    def __init__(self, trusts: Callable[[int, int], bool], folder: Path) -> None:
         """Listens.
 
         Args:
             trusts: whether a process (pid, uid) is one of the program's.
+            folder: where the socket's file goes, unless this is root.
 
         Raises:
             OSError: there is no socket to be had.
         """
         self._trusts = trusts
+        self._files = contextlib.ExitStack()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        self.name = f"@tony-progress-{os.urandom(12).hex()}"
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self._socket.bind("\0" + self.name[1:])
+            bound = _bound_for_all_programs(self._socket) if os.geteuid() == 0 else _bound(self._socket, folder)
+            self.path = self._files.enter_context(bound)
         except OSError:
             self._socket.close()
             raise
@@ -188,6 +194,7 @@ class Progress:
             self.take()
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
+            self._files.close()
 
     def _read(self) -> None:
         """Something has come: takes it, and then leaves the rest for a while."""
@@ -223,6 +230,50 @@ class Progress:
                 pid, uid, _ = _CREDENTIALS.unpack(data)
                 return self._trusts(pid, uid)
         return False
+
+
+@contextlib.contextmanager
+def _bound(listener: socket.socket, folder: Path) -> Iterator[str]:
+    """Bind a socket to a new file that only its owner may write to; yield its path, and remove it afterwards."""
+    path = folder / f"progress-{os.urandom(12).hex()}"
+    os.fchmod(listener.fileno(), 0o600)  # the file gets the mode of its socket
+    with short_path(str(path)) as short:
+        listener.bind(short)
+    try:
+        yield str(path)
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _bound_for_all_programs(listener: socket.socket) -> Iterator[str]:
+    """Bind a socket of root, whose programs may run as any user; yield its path, and remove it afterwards.
+
+    So the file's mode cannot keep other users out. Its path does: the inner folder has a name that cannot be guessed,
+    and that neither a listing of the outer one nor `/proc/net/unix` shows.
+    """
+    outer = _PUBLIC_FOLDER / f"tony-progress-{os.urandom(12).hex()}"
+    inner = outer / os.urandom(12).hex()
+    path = inner / "socket"
+    with contextlib.ExitStack() as removing:
+        for folder in (outer, inner):
+            folder.mkdir(mode=0o700)
+            removing.callback(_remove_folder, folder)
+            folder.chmod(0o711)
+        descriptor = os.open(inner, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{descriptor}/{path.name}")
+        finally:
+            os.close(descriptor)
+        removing.callback(path.unlink, missing_ok=True)
+        path.chmod(0o666)
+        yield str(path)
+
+
+def _remove_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 class Trusted:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from collections.abc import Sequence
 
 from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
+from tony.model.states import ReservedPort
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +26,21 @@ class TaskPorts:
         tb_port: for TensorBoard, None for tasks that have none.
     """
 
-    def __init__(self, port_range: tuple[int, int] | None, wants_tb_port: bool) -> None:
+    def __init__(
+        self,
+        port_range: tuple[int, int] | None,
+        wants_tb_port: bool,
+        role: str = "main",
+        mode: ReservedPort = ReservedPort.RESERVED,
+    ) -> None:
         """Reserves nothing yet."""
+        self._role = role
         self.port = 0
         self.tb_port: int | None = None
         self._range = port_range
         self._wants_tb_port = wants_tb_port
         self._held: list[Reservation] = []
-        self._let_go = False
+        self._let_go = mode is ReservedPort.FREE
         self._answered = False
 
     def renew(self) -> None:
@@ -77,7 +86,7 @@ class TaskPorts:
         self._held.clear()
 
     def before_start(self) -> None:
-        """The program is about to start. One that was kept out by our own hold once gets its ports unguarded."""
+        """Free the ports of a program that is about to start, if its role says so or it has failed to bind them."""
         if self._let_go:
             for reservation in self._held:
                 reservation.close()
@@ -92,9 +101,9 @@ class TaskPorts:
     def blamed(self, tail: Sequence[str]) -> str:
         """Whether a program's last words say that it could not bind a port of ours; empty if not.
 
-        Who names no port (as Python does) is taken to mean ours. The one who had it may be gone, or may be our own
-        hold: a server that sets neither SO_REUSEADDR nor SO_REUSEPORT fails at it. We cannot see which it was, but we
-        can stay out of its way: from now on ports are given up when the program starts.
+        A line without a port's number (as Python prints it) is taken to mean ours. As long as this process holds the
+        port, a server that sets neither SO_REUSEADDR nor SO_REUSEPORT cannot bind it: from now on ports are freed when
+        the program starts.
         """
         words = [line for line in tail if _IN_USE.search(line)]
         if not words:
@@ -103,12 +112,15 @@ class TaskPorts:
         ours = [(name, port) for name, port in self._named() if not named or port in named]
         if not ours:
             return ""
-        log.warning("the program found an address in use; from now on its ports are given up when it starts")
-        self._let_go = True
         name, port = ours[0]
+        in_use = f"{name} {port}, reserved for this task, was in use when the program wanted it"
+        if self._let_go:
+            return f"{in_use}, by a process that no longer listens on it"
+        log.warning("the program found an address in use; from now on its ports are freed when it starts")
+        self._let_go = True
         return (
-            f"{name} {port}, reserved for this task, was in use when the program wanted it: by someone who is gone, "
-            "or because its server sets neither SO_REUSEADDR nor SO_REUSEPORT; the next session keeps it free for that"
+            f"{in_use}: tony's executor (process {os.getpid()}) holds it, and the program's server sets neither "
+            f'SO_REUSEADDR nor SO_REUSEPORT (roles.{self._role}.port = "free" leaves it free, as the next session does)'
         )
 
     def _named(self) -> list[tuple[str, int]]:

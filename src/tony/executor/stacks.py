@@ -20,8 +20,10 @@ from tony.executor import faulthandlers
 from tony.executor.environment import MARKER, LaunchFailed
 from tony.executor.reaper import Reaper
 from tony.executor.said import said
+from tony.linux.ownership import only_root_can_change
 from tony.linux.threads import beside
 from tony.linux.waiting import command_of, waiting
+from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
 from tony.protocol.messages import LONGEST_STACKS
 
@@ -73,8 +75,8 @@ class Stacks:
         self._turn = asyncio.Lock()
         self.helpers: set[int] = set()
 
-    async def dump(self, pids: Sequence[int]) -> Standing:
-        """Where these processes stand."""
+    async def dump(self, pids: Sequence[int], mask: SecretMask) -> Standing:
+        """Where these processes stand, without the secrets of their command lines."""
         async with self._turn:
             deadline = clock.monotonic() + _PATIENCE
             parts: list[str] = []
@@ -83,7 +85,8 @@ class Stacks:
                 each = await self._one(pid, deadline)
                 if each.text:
                     found.append(each)
-                    parts.append(f"=== process {pid}: {_plain(command_of(pid))[:300]}\n{_plain(each.text).rstrip()}\n")
+                    command, text = mask.hide_text(command_of(pid)), mask.hide_text(each.text)
+                    parts.append(f"=== process {pid}: {_plain(command)[:300]}\n{_plain(text).rstrip()}\n")
         if len(pids) > _MOST:
             parts.append(f"=== and {len(pids) - _MOST} more processes\n")
         return _standing(_cut("\n".join(parts)), found)
@@ -110,7 +113,7 @@ class Stacks:
         """What py-spy sees in a process, or why it does not."""
         program = self._spy(pid)
         if program is None:
-            return "", f"there is no {_SPY}, neither on PATH nor beside its Python"
+            return "", f"there is no {_SPY} that may be used, neither on PATH nor beside its Python"
         environment = {**self._own, MARKER: self._container.marker}
         pids: list[int] = []
 
@@ -135,15 +138,38 @@ class Stacks:
         return "", why
 
     def _spy(self, pid: int) -> str | None:
-        folders = [*self._container.python_path, *self._own.get("PATH", os.defpath).split(os.pathsep)]
-        with contextlib.suppress(OSError):
-            folders.insert(0, os.path.dirname(os.readlink(f"/proc/{pid}/exe")))
-        with contextlib.suppress(OSError, IndexError):  # a virtual environment's is a link to another one
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                word = os.fsdecode(file.read(4096).split(b"\0")[0])
-            folders.insert(0, os.path.dirname(word))
-        found = (f"{folder}/{_SPY}" for folder in folders if folder.startswith("/"))
-        return next((path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+        folders = [
+            *_folders_of_interpreter(pid),
+            *self._container.python_path,
+            *self._own.get("PATH", os.defpath).split(os.pathsep),
+        ]
+        found = (os.path.realpath(f"{folder}/{_SPY}") for folder in folders if folder.startswith("/"))
+        return next((path for path in found if _is_safe_program(path)), None)
+
+
+def _folders_of_interpreter(pid: int) -> list[str]:
+    """Return the folders in which a process says that its Python is; none for a process of another user.
+
+    Another user's process may say what it likes, and would have us run a program of its choice.
+    """
+    folders = []
+    with contextlib.suppress(OSError, IndexError):  # a virtual environment's is a link to another one
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            word = os.fsdecode(file.read(4096).split(b"\0")[0])
+        folders.append(os.path.dirname(word))
+    with contextlib.suppress(OSError):
+        folders.append(os.path.dirname(os.readlink(f"/proc/{pid}/exe")))
+    with contextlib.suppress(OSError):
+        if os.stat(f"/proc/{pid}").st_uid == os.geteuid():  # last: a process can leave a user, not become one
+            return folders
+    return []
+
+
+def _is_safe_program(path: str) -> bool:
+    """Return True for an executable file; for root only if no other user can replace or change it."""
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        return False
+    return os.geteuid() != 0 or only_root_can_change(path)
 
 
 def is_python(pid: int) -> bool:

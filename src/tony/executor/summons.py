@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Callers at one time that have not proved who they are: there is one application master, at times two.
 _MOST_STRANGERS = 8
+#: Callers at one time that do not show the job's tag. A new one takes the place of the oldest.
+_MAX_UNRECOGNIZED = 32
 #: Seconds that each of them has for it.
 _PATIENCE = 5.0
 #: Lives of an application master. A scheduler gives up after a few.
@@ -45,6 +47,8 @@ class Summons:
             self,
             handshake_timeout=_PATIENCE,
             most_strangers=_MOST_STRANGERS,
+            max_unrecognized=_MAX_UNRECOGNIZED,
+            min_age_to_drop=0.0,
             guests=frozenset({PeerKind.MASTER}),
         )
 

@@ -21,6 +21,7 @@ from tony.executor.environment import (
     LaunchFailed,
     command_line,
     environments,
+    find_task_secrets,
     load_framework,
     summaries_folder,
     view,
@@ -31,6 +32,7 @@ from tony.executor.first_word import make_executable
 from tony.executor.log_readers import LogReaders
 from tony.executor.measuring import Measuring, Outbox
 from tony.executor.memory import Meter
+from tony.executor.missing_files import explain_missing_file
 from tony.executor.output import Output
 from tony.executor.pen import Pen
 from tony.executor.progress import Progress, Trusted
@@ -44,12 +46,14 @@ from tony.linux.process import has_marker, own_peak
 from tony.linux.usage import Usage
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
+from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 from tony.protocol.messages import StartProgram
 
 if TYPE_CHECKING:
     from tony.executor.devices import Devices
     from tony.executor.hadoop_classpath import HadoopClasspath
+    from tony.executor.rank_output import RankOutput
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +85,8 @@ class Surroundings:
     point_out: Callable[[Sequence[int]], None]
     outbox: Outbox
     sample_interval: Callable[[], float]
+    mask: SecretMask
+    step_interval: Callable[[], float]
     classpath: HadoopClasspath | None = None
 
 
@@ -124,8 +130,10 @@ class Trial:
         self._progress: Progress | None = None
         self._launched = 0.0
         self._output: Output | None = None
+        self._ranks: RankOutput | None = None
         wanted = around.context.task.exports
         self._exports = Exports(wanted) if wanted else None
+        self._mask = around.mask
         self._pids: list[int] = []
         self._ends: list[End] = []
         self._stop: _Stop | None = None
@@ -158,6 +166,11 @@ class Trial:
         """What it prints; None before it runs."""
         return self._output
 
+    @property
+    def mask(self) -> SecretMask:
+        """Of the secrets that its program knows."""
+        return self._mask
+
     def stop(self, grace: float, reason: str) -> None:
         """SIGTERM to everyone, `grace` seconds, SIGKILL. A repeated stop can only shorten the grace."""
         if self._over():
@@ -176,12 +189,15 @@ class Trial:
         try:
             return await self._run(began)
         except LaunchFailed as error:
-            log.error("the program was not started: %s", error)
+            message = self._mask.hide_text(str(error))
+            log.error("the program was not started: %s", message)
             await self._family.end()
             self.ended = clock.monotonic()
             reason = ExitReason.REFUSED if refusals.explain(error) else ExitReason.LAUNCH_FAILED
-            return ExitStatus(reason=reason, message=str(error)[:_LONGEST_MESSAGE])
+            return ExitStatus(reason=reason, message=message[:_LONGEST_MESSAGE])
         finally:
+            if self._ranks:
+                self._ranks.close()
             if self._output:
                 self._output.close()
             if self._progress:
@@ -236,7 +252,8 @@ class Trial:
         if self._around.sample_interval() <= 0:
             return None
         try:
-            return Progress(Trusted(f"{MARKER}={self._around.context.container.marker}", has_marker))
+            container = self._around.context.container
+            return Progress(Trusted(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent)
         except OSError as error:
             log.warning("no socket for what the program tells of its progress: %s", refusals.said(error))
             return None
@@ -254,6 +271,7 @@ class Trial:
             self._around.outbox,
             Usage(container.cgroup, self._launched),
             self._progress,
+            self._around.step_interval,
         )
         summaries = summaries_folder(task, container, self._seen())
         measuring.also(task.progress_pattern, (output.out, output.err), summaries, _devices(task, container))
@@ -270,19 +288,34 @@ class Trial:
         folder, pen = Path(container.log_folder), self._around.pen
         try:
             readers, began = self._around.readers, self._first_output
-            output = self._output = Output(folder, name, task.log_limit, pen, began, readers, self._exports)
+            output = self._output = Output(folder, name, task.log_limit, pen, began, readers, self._exports, self._mask)
         except OSError as error:
             raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
         self._around.ports.before_start()
         self._around.reaper.adopt(self._stranger_ended)
         self._launched = clock.monotonic()
+        ranks = self._ranks = self._rank_output(output, len(envs))
         for number, env in enumerate(envs):
-            pid = spawn(argv, env, container.work_folder, container.cgroup, output.out.writing, output.err.writing)
+            out, err = ranks.writing(number) if ranks else (output.out.writing, output.err.writing)
+            pid = spawn(argv, env, container.work_folder, container.cgroup, out, err)
             self._pids.append(pid)
             self._around.reaper.watch(pid, partial(self._main_ended, number))
+        if ranks:
+            ranks.begin()
         output.begin()
         log.info("session %d, try %d: started %s", command.session, command.try_, ", ".join(map(str, self._pids)))
         return output
+
+    def _rank_output(self, output: Output, count: int) -> RankOutput | None:
+        if count == 1:
+            return None
+        from tony.executor.rank_output import RankOutput  # late: most tasks have one process
+
+        try:
+            return RankOutput(output, count)
+        except OSError as error:
+            log.warning("the output of its processes is not labelled: %s", refusals.said(error))
+            return None
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
         context, command = self._around.context, self._command
@@ -291,14 +324,19 @@ class Trial:
         try:
             framework = load_framework(task.framework_module, task.framework_path)
             own, more = self._around.environment, command.variables
-            envs = environments(task, container, framework, command.shared, seen, own, more, classpath)
+            envs = environments(
+                task, container, framework, command.shared, seen, own, more, classpath, command.addresses
+            )
+        except LaunchFailed:
+            raise
         except Exception as error:  # whatever a plug-in's code does, its task fails and says so
             log.exception("the framework's adapter failed")
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
-        told = self._progress.name if self._progress else None
+        told = self._progress.path if self._progress else None
         for env in envs:
             env.update(variables(env, told, hooks=task.python_stacks))
-        return command_line(task, seen), envs
+        self._mask = SecretMask(find_task_secrets(task, *envs))
+        return command_line(task, seen, command.addresses), envs
 
     def _seen(self) -> TaskView:
         container, ports = self._around.context.container, self._around.ports
@@ -392,19 +430,20 @@ class Trial:
         stop = self._stop
         stopped = stop is not None and not stop.ours
         failed = any(end.failed for end in ends)
-        ports = self._around.ports
+        ports, task, container = self._around.ports, self._around.context.task, self._around.context.container
         peak = self._meter.peak(self._largest_of_its_own())
         killed = any(signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends)  # a shell says 128 + 9
         blamed = ports.blamed(tail) if failed else ""  # also of one that was stopped: the next session profits
         judged = judge(
             Seen(
                 ends=ends,
-                through_shell=isinstance(self._around.context.task.command, str),
+                through_shell=isinstance(task.command, str),
                 stopped=stopped,
                 stop_reason=stop.reason if stop else "",
                 forced_after=stop.grace if stop and stopped and self._forced else None,
                 memory=self._meter.describe(peak, killed=killed and not stopped),
                 collision=(ports.taken() or blamed) if failed and not stopped else "",
+                missing=explain_missing_file(tail, task.left_out, container.work_folder) if failed else "",
                 loss=output.describe_loss(),
                 left=left,
                 undead=undead,
@@ -415,7 +454,7 @@ class Trial:
             reason=judged.reason,
             code=judged.end.code,
             signal=None if signum is None else signal_name(signum),
-            message=judged.message,
+            message=self._mask.hide_text(judged.message),
             peak_memory=peak,
             cpu_time=round(self._cpu, 6),
             duration=_since(began, self.ended),

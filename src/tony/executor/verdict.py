@@ -40,6 +40,7 @@ class Seen:
         forced_after: seconds of grace that were not enough; None if it ended before.
         memory: what became of the memory limit; empty if it was kept.
         collision: who had its port; empty if nobody.
+        missing: what file it did not find, and why; empty if none.
         loss: what of its output is not on disk; empty if nothing.
         left: names of what it had left running when it ended by itself, and what we ended.
         undead: pids of what it had started and could not be killed.
@@ -52,6 +53,7 @@ class Seen:
     forced_after: float | None = None
     memory: str = ""
     collision: str = ""
+    missing: str = ""
     loss: str = ""
     left: Sequence[str] = ()
     undead: Sequence[int] = ()
@@ -72,7 +74,9 @@ def judge(seen: Seen) -> Judged:
     reason, head = _reason(seen, end)
     notes = []
     if len(seen.ends) > 1 and end.failed and reason is ExitReason.EXITED:
-        notes.append(f"process {end.process} of {len(seen.ends)} was the first to fail")
+        notes.append(f"the process with LOCAL_RANK {end.process} was the first of {len(seen.ends)} to fail")
+    if seen.missing and reason is ExitReason.EXITED:
+        notes.append(seen.missing)
     if seen.memory and reason is not ExitReason.MEMORY:
         notes.append(seen.memory)
     if seen.forced_after is not None:

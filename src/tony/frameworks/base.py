@@ -8,7 +8,7 @@ inside the executor, turns that value and what the task knows of itself into env
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
@@ -67,6 +67,13 @@ class Framework(ABC):
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         """Mistakes in a job that only this framework can see. Nothing by default."""
+        return ()
+
+    def serving_roles(self, roles: Collection[str]) -> Collection[str]:
+        """Return those of a job's roles whose programs serve the others until they are stopped. None by default.
+
+        Such a role is untracked unless the job sets its kind: a job that waits for it never ends.
+        """
         return ()
 
     def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:

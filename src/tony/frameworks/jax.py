@@ -1,10 +1,7 @@
 """JAX: where the coordinator is, how many processes there are, which one this is.
 
-JAX itself reads the coordinator's address and the device ids only. A program hands over the rest, in one line:
-
-    jax.distributed.initialize(
-        num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
-    )
+JAX itself reads the coordinator's address and the device ids only. A cluster environment for JAX reads the rest: it
+lies on the program's PYTHONPATH (`tony.alongside`), so `jax.distributed.initialize()` needs no arguments.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass
 from tony.errors import Problem, UserError
@@ -23,6 +23,8 @@ _ASSUMED_ADDRESS = "h" * ASSUMED_HOST + ":65535"
 
 #: Roles of a job with parameter servers: a worker there can come back under its address.
 PS, WORKER = "ps", "worker"
+#: The role that gives the workers of such a job their steps.
+CHIEF = "chief"
 
 Cluster = Mapping[str, Sequence[str]]
 
@@ -58,6 +60,15 @@ class TensorFlow(Framework):
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         too_many = () if spec.distributed_mode is DistributedMode.FCFS else _too_many(spec)
         return [*one_process_per_task(spec, self.name), *too_many]
+
+    def serving_roles(self, roles: Collection[str]) -> Collection[str]:
+        """Return the parameter servers, and the workers beside them where a chief gives these their steps.
+
+        Without a chief the workers train by themselves, and end by themselves.
+        """
+        if PS not in roles:
+            return ()
+        return (PS, WORKER) if CHIEF in roles and WORKER in roles else (PS,)
 
     def lone_restart(self, spec: JobSpec, role: str) -> str | None:
         group = next((group for group in roles_together(spec) if role in group), {})

@@ -3,7 +3,9 @@
 What a task does is known from the event log (`timeline.py`). What its program does meanwhile is known from what that
 tells of itself: `tony.progress` and `tony.checkpoint`. Where only one task of a gang tells something, such as rank 0,
 that holds for the others of its session, too: they go in step. A try of a task that tells of steps at other times, and
-of none here, made none: it never came further than its warm-up. Where nobody tells, it is not known, and not guessed.
+of none here, made none: it never came further than its warm-up. Only time in which steps were made is productive:
+where a program that reports them reports none for far longer than usual, it is stalled; what programs do of which no
+step is reported is not known, and not guessed.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from enum import Enum
 
 from tony.dataclass import dataclass, field
 from tony.errors import PlatformError
-from tony.history.marks import Checkpoint, Marks, Progress
+from tony.history.marks import Checkpoint, Marks
 from tony.history.timeline import Shape, Span, Timeline, What
 from tony.model.job import GIB
+from tony.model.progress import Progress, is_repeating, is_stalled
 from tony.model.states import RoleKind
 
 HOUR = 3600.0
@@ -32,15 +35,18 @@ class Bucket(Enum):
     SET_UP = "set-up"  #: the container was prepared; all that a setup role does
     RENDEZVOUS = "rendezvous"  #: others were not ready yet
     WARM_UP = "warm-up"  #: the program ran and had made no step yet
-    PRODUCTIVE = "productive"
+    PRODUCTIVE = "productive"  #: steps were made
+    STALLED = "stalled"  #: none was made for far longer than usual
+    UNKNOWN = "unknown"  #: the program ran, and no step is reported
     CHECKPOINT = "checkpoint"  #: something was saved
     REDONE = "redone"  #: steps that had been made before
     RESTART = "restart"  #: from a failure until the program ran again
     IDLE = "idle"  #: the program was over, and its container still held
 
 
-#: Those that only a program can tell: None where it does not.
-TOLD = (Bucket.WARM_UP, Bucket.CHECKPOINT, Bucket.REDONE)
+#: Those that follow from steps, and all that only a program can tell: None where it does not.
+OF_STEPS = (Bucket.WARM_UP, Bucket.PRODUCTIVE, Bucket.STALLED, Bucket.REDONE)
+TOLD = (*OF_STEPS, Bucket.CHECKPOINT)
 _BUCKETS = tuple(bucket.value for bucket in Bucket)
 
 
@@ -49,7 +55,7 @@ class TaskLedger:
     """One task's seconds.
 
     Attributes:
-        seconds: bucket -> seconds; None: not known, and part of `productive`.
+        seconds: bucket -> seconds; None: not known, and part of `unknown` or of the buckets of steps.
         held: the same, while it had a container.
         whole: their sum: its time from the job's acceptance to its own end, without the time in which it was not its
             turn.
@@ -68,10 +74,11 @@ class Ledger:
 
     Attributes:
         until: seconds since it was accepted, up to which this counts.
-        seconds: bucket -> task-seconds, over all tasks; None: not known of any task, and part of `productive`.
+        seconds: bucket -> task-seconds, over all tasks; None: not known of any task.
         gpu_hours, gb_hours, core_hours: the same of what its containers held; GiB of memory.
         whole, whole_gpu_hours, whole_gb_hours, whole_core_hours: their sums.
-        goodput: the productive share of the time in which containers were held; None before there was any.
+        goodput: the productive share of the time in which containers were held, without that which is not known; None
+            where no steps were reported.
         told: whether programs have told of their steps.
     """
 
@@ -110,6 +117,7 @@ def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
     seconds = {bucket: _sum(task.seconds[bucket] for task in tasks) for bucket in _BUCKETS}
     while_held = {bucket: _sum(task.held[bucket] for task in tasks) for bucket in _BUCKETS}
     whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_known(while_held))
+    judged = whole_held - (while_held[Bucket.UNKNOWN.value] or 0.0)
     made = Ledger(
         until=line.until,
         tasks=tasks,
@@ -121,7 +129,7 @@ def ledger(line: Timeline, marks: Marks | None = None) -> Ledger:
         whole_gpu_hours=math.fsum(_known(held.gpus)),
         whole_gb_hours=math.fsum(_known(held.memory)),
         whole_core_hours=math.fsum(_known(held.cores)),
-        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / whole_held if whole_held else None,
+        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / judged if told.steps and judged > 0 else None,
         told=told.steps,
     )
     check(made)
@@ -157,11 +165,15 @@ class _Words:
 
     Attributes:
         silent: it would have told of steps, and did not make any.
+        stalls: from when to when none was made for far longer than usual.
+        repeating: from when to when the same step was reported again and again, in the end.
     """
 
     progress: Progress | None = None
     saved: list[Checkpoint] = field(default_factory=list)
     silent: bool = False
+    stalls: Sequence[tuple[float, float]] = ()
+    repeating: Sequence[tuple[float, float]] = ()
 
 
 class Told:
@@ -206,7 +218,8 @@ class Told:
                     others.append(one)
         self.steps = bool(self._steps)
         self.saves = bool(self._saves) or any(self.unlisted.values())
-        of_steps = () if self.steps else (Bucket.WARM_UP.value, Bucket.REDONE.value)
+        self._known_until = marks.known_until if marks else None
+        of_steps = () if self.steps else tuple(bucket.value for bucket in OF_STEPS)
         self.unknown = frozenset((*of_steps, *(() if self.saves else (Bucket.CHECKPOINT.value,))))
 
     def _words(self, task: str, session: int, try_: int) -> _Words:
@@ -231,7 +244,17 @@ class Told:
             progress = progress or self._steps.get(group)
             saved = saved or self._saves.get(group, [])
         silent = silent or (progress is None and not self._heeded.isdisjoint(groups))
-        return _Words(progress, saved, silent)
+        stalls = progress.stalls if progress else ()
+        if progress and is_stalled(progress, self._reports_end(span)):
+            stalls = (*stalls, (progress.at, span.until))
+        repeating: Sequence[tuple[float, float]] = ()
+        if progress and is_repeating(progress, self._reports_end(span)):
+            repeating = ((progress.advanced_at, span.until),)
+        return _Words(progress, saved, silent, stalls, repeating)
+
+    def _reports_end(self, span: Span) -> float:
+        """Return until when reports of a program are known: the file of a job that runs lags behind its log."""
+        return span.until if self._known_until is None else min(span.until, self._known_until)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -267,12 +290,14 @@ def _summed(seconds: Mapping[str, Sequence[float]], unknown: frozenset[str]) -> 
 
 
 def _move(seconds: dict[str, list[float]], amount: float) -> None:
-    """From productive to checkpoint, as far as there is any."""
-    productive = math.fsum(seconds.get(Bucket.PRODUCTIVE.value, ()))
-    taken = min(amount, productive)
-    if taken > 0:
-        seconds[Bucket.PRODUCTIVE.value] = [productive - taken]
-        seconds.setdefault(Bucket.CHECKPOINT.value, []).append(taken)
+    """From what the program did otherwise to checkpoint, as far as there is any."""
+    for bucket in (Bucket.PRODUCTIVE.value, Bucket.UNKNOWN.value):
+        spent = math.fsum(seconds.get(bucket, ()))
+        taken = min(amount, spent)
+        if taken > 0:
+            seconds[bucket] = [spent - taken]
+            seconds.setdefault(Bucket.CHECKPOINT.value, []).append(taken)
+            amount -= taken
 
 
 def _pieces(spans: Iterable[Span], line: Timeline, told: Told) -> Iterator[Piece]:
@@ -316,30 +341,47 @@ def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piec
 
 
 def _running(span: Span, words: _Words) -> Iterator[Piece]:
-    """A program's time: checkpoints first; what is left before the first step, before the highest one, after it."""
-    warm = regained = span.until if words.silent else span.since
+    """A program's time: checkpoints first; what is left before the first step, stalled, before the highest one, after
+    it."""
     steps = words.progress
+    after = Bucket.PRODUCTIVE if steps or words.silent else Bucket.UNKNOWN
+    warm = regained = span.until if words.silent else span.since
     if steps and not words.silent:
         warm = min(max(steps.first_at, span.since), span.until)
         regained = warm
         if steps.behind:
             regained = span.until if steps.regained is None else min(max(steps.regained, warm), span.until)
-    at = span.since
-    for saved in words.saved:
-        since, until = max(saved.since, at), min(saved.until, span.until)
-        if until > since:
-            yield from _plain(at, since, warm, regained)
-            yield since, until, Bucket.CHECKPOINT
-            at = until
-    yield from _plain(at, span.until, warm, regained)
+    layers: list[Iterable[Piece]] = [
+        ((saved.since, saved.until, Bucket.CHECKPOINT) for saved in words.saved),
+        ((span.since, warm, Bucket.WARM_UP),),
+        ((since, until, Bucket.STALLED) for since, until in words.stalls),
+        ((since, until, Bucket.UNKNOWN) for since, until in words.repeating),
+        ((warm, regained, Bucket.REDONE),),
+    ]
+    pieces: list[Piece] = [(span.since, span.until, after)]
+    for layer in reversed(layers):
+        pieces = list(_lay_over(pieces, layer))
+    yield from pieces
 
 
-def _plain(since: float, until: float, warm: float, regained: float) -> Iterator[Piece]:
-    for edge, bucket in ((warm, Bucket.WARM_UP), (regained, Bucket.REDONE), (until, Bucket.PRODUCTIVE)):
-        edge = min(edge, until)
-        if edge > since:
-            yield since, edge, bucket
-            since = edge
+def _lay_over(pieces: Iterable[Piece], layer: Iterable[Piece]) -> Iterator[Piece]:
+    """Lay pieces over others, which follow each other without a gap; what lies beyond these is left out."""
+    upper = iter(layer)
+    top = next(upper, None)
+    for since, until, bucket in pieces:
+        at = since
+        while top is not None and top[0] < until:
+            left, right = max(top[0], at), min(top[1], until)
+            if right > left:
+                if left > at:
+                    yield at, left, bucket
+                yield left, right, top[2]
+                at = right
+            if top[1] > until:
+                break
+            top = next(upper, None)
+        if until > at:
+            yield at, until, bucket
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ the disk: on the embedded scheduler a machine that loses power has lost the job 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from tony.config.secrets import redact
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, replace
 from tony.errors import NewerRecordError, RecordError, StorageError
@@ -31,11 +33,16 @@ from tony.history.files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.json_text import loads
+from tony.storage.failures import build_storage_error
 
 FORMAT = "tony-events"
 VERSION = 1
 #: Bytes. What a peer reports comes in a frame of at most 1 MiB; as ASCII it is no more than three times as long.
 LONGEST_LINE = 4 << 20
+#: Bytes of all segments of another user's log from which a job's life is told. In memory it takes three times as much.
+LONGEST_LOG_OF_OTHERS = 32 << 20
+#: The same where events are listed, and looked through for that.
+LONGEST_LISTED_LOG_OF_OTHERS = 1 << 30
 #: Seconds: no job lives that long.
 _LATEST = 1e10
 
@@ -94,7 +101,7 @@ class LogWriter:
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StorageError(f"cannot make the event log {path}: {error.strerror}") from error
+            raise build_storage_error(f"make the event log {path}", path.parent, error) from error
         try:
             self.flush()
         except StorageError:
@@ -136,7 +143,7 @@ class LogWriter:
                 self._size += written
                 data = data[written:]
         except OSError as error:
-            raise StorageError(f"cannot write the event log {self._path}: {error.strerror}") from error
+            raise build_storage_error(f"write the event log {self._path}", self._path.parent, error) from error
 
     def close(self) -> None:
         """Flushes and closes."""
@@ -221,6 +228,7 @@ def settings_digest(spec: JobSpec) -> str:
     which may hold secrets; how long programs go on alone, and how often an application master begins again. So is what
     has its default value: that a later version knows more settings does not make a difference.
     """
+    spec = redact(spec)  # of commands
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
     usual = JobSpec()
     bare = replace(
@@ -229,6 +237,7 @@ def settings_digest(spec: JobSpec) -> str:
         viewers=(),
         modifiers=(),
         env={},
+        secret=(),
         container_env={},
         params={},
         scheduler_settings={},
@@ -257,6 +266,26 @@ def segments(folder: Path) -> list[Path]:
     while (path := folder / f"events.{len(found) + 1}.jsonl").exists():
         found.append(path)
     return found
+
+
+def check_length_of_others(folder: Path, most: int = LONGEST_LOG_OF_OTHERS) -> None:
+    """Refuse the event log of another user's job that would take too much time and memory, without reading it.
+
+    Args:
+        most: bytes of all segments.
+
+    Raises:
+        RecordError: it would.
+    """
+    size = 0
+    for path in segments(folder):
+        with contextlib.suppress(OSError):
+            size += path.lstat().st_size
+    if size > most:
+        raise RecordError(
+            f"the event log in {folder} has {size >> 20:,} MiB; of another user's up to {most >> 20:,} MiB are read "
+            f"for this. Events are listed of logs of up to {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB."
+        )
 
 
 #: How every segment begins.

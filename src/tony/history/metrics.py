@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 from tony import clock
 from tony.dataclass import dataclass
 from tony.history import metrics_file as layout
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.metrics_writer import progress_of
 from tony.model.ids import TaskId
 from tony.model.metrics import series_of
+from tony.model.progress import Progress
 from tony.protocol.messages import Points
 
 T = TypeVar("T")
@@ -31,9 +32,21 @@ _PATIENCE, _LONGEST = 2.0, 10.0
 #: Bytes of one row: each of three texts has at most `metrics_file.LONGEST`. Rows and bytes of text of one answer. More
 #: makes no sense in such a file.
 _ROW, _ROWS, _TEXT = 16 << 10, 1_000_000, 256 << 20
+#: The same of rows and text of a file that another user has written.
+_ROWS_OF_OTHERS = 250_000
+_TEXT_OF_OTHERS = 40 << 20
+#: KiB of a file's pages that SQLite keeps; a file can ask for more.
+_CACHE_KIB = 2000
+_PRAGMAS = (
+    "query_only = ON",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+    f"cache_size = -{_CACHE_KIB}",
+)
 #: Rows that are taken at once, and steps of SQLite's machine between two looks at the clock.
 _PORTION, _STEPS = 1_000, 2_000
-_TABLES = frozenset(("series", "task", "chunk", "progress", "checkpoint"))
+_TABLES = frozenset(("about", "series", "task", "chunk", "progress", "pace", "checkpoint"))
 #: How a journal begins; it ends so as well if it names another file. Bytes 18 and 19 of a file that has such a journal.
 _JOURNAL, _ROLLS_BACK = bytes.fromhex("d9d505f920a163d7"), b"\1\1"
 #: Points of one answer, unless somebody asks for others.
@@ -85,12 +98,14 @@ class Metrics:
         problem: why nothing, or not all, is known; empty if the file is sound as far as it was looked at.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, own: bool = True) -> None:
         self._path = path
+        self._rows, self._text = (_ROWS, _TEXT) if own else (_ROWS_OF_OTHERS, _TEXT_OF_OTHERS)
         self.problem = ""
         self._database: sqlite3.Connection | None = None
         self._series: Mapping[str, int] = {}
         self._tasks: Mapping[str, _Task] = {}
+        self._has_pace = False
         self._deadline = math.inf
         self._open()
 
@@ -210,12 +225,21 @@ class Metrics:
                 found.setdefault(numbers[task], {})[names[series]] = Peak(least, weighed / samples, most)
         return found
 
+    @property
+    def known_until(self) -> float | None:
+        """As `Marks`: None where the file does not say."""
+        for (value,) in self._ask("SELECT value FROM about WHERE key = ?", (layout.WRITTEN,)):
+            if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
+                return float(value)
+        return None
+
     # --- what programs told ---------------------------------------------------------------------------------------
 
     def progress(self, task: str | None = None) -> tuple[Progress, ...]:
         """How far each try came, of one task or of all, in the order of sessions and tries."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
-        rows = self._ask(f"SELECT * FROM progress {where} ORDER BY session, try, task", values)
+        question = layout.PROGRESS if self._has_pace else layout.PROGRESS_WITHOUT_PACE
+        rows = self._ask(f"{question} {where} ORDER BY session, try, task", values)
         return tuple(self._each(progress_of, rows))
 
     def checkpoints(self, task: str | None = None) -> tuple[Checkpoint, ...]:
@@ -262,7 +286,7 @@ class Metrics:
         self._deadline = clock.monotonic() + _LONGEST
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _ROW)
         database.set_progress_handler(self._too_long, _STEPS)
-        for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+        for pragma in _PRAGMAS:
             database.execute(f"PRAGMA {pragma}")
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -270,13 +294,16 @@ class Metrics:
             raise ValueError("it is none of tony's")
         if version > layout.VERSION:
             raise ValueError(f"it has version {version}; this tony reads up to {layout.VERSION}")
-        _check_tables(database)
-        rows = _taken(database.execute("SELECT id, name FROM series"))
+        self._has_pace = "pace" in _check_tables(database)
+        rows = self._taken(database.execute("SELECT id, name FROM series"))
         self._series = {name: number for number, name in rows if isinstance(name, str) and series_of(name)}
-        found = _taken(database.execute("SELECT id, task, role, width FROM task"))
+        found = self._taken(database.execute("SELECT id, task, role, width FROM task"))
         self._tasks = {
             task: _Task(number, role, float(width)) for number, task, role, width in found if _sound(task, role, width)
         }
+
+    def _taken(self, cursor: sqlite3.Cursor, *, texts: bool = True) -> list[Any]:
+        return _taken(cursor, self._rows, self._text, texts=texts)
 
     def _too_long(self) -> int:
         return int(clock.monotonic() > self._deadline)
@@ -291,7 +318,7 @@ class Metrics:
             return []
         self._deadline = clock.monotonic() + _LONGEST
         try:
-            return _taken(self._database.execute(question, values), texts=texts)
+            return self._taken(self._database.execute(question, values), texts=texts)
         except (sqlite3.Error, ValueError) as error:
             self.problem = f"{self._path.name} cannot be read: {error}"
             return []
@@ -317,9 +344,13 @@ class Metrics:
         return list(self._each(_means, rows))
 
 
-def open_metrics(path: Path) -> Metrics:
-    """What was measured of a job; empty where nothing is known."""
-    return Metrics(path)
+def open_metrics(path: Path, *, own: bool = True) -> Metrics:
+    """What was measured of a job; empty where nothing is known.
+
+    Args:
+        own: it is of our own history; of another user's less is read.
+    """
+    return Metrics(path, own=own)
 
 
 def _ways(path: Path) -> Sequence[str]:
@@ -355,31 +386,42 @@ def _is_alone(path: Path) -> bool:
     return head[18:20] == _ROLLS_BACK and not named
 
 
-def _check_tables(database: sqlite3.Connection) -> None:
-    """What has the name of one of our tables is one: a view would be a program of whoever wrote it.
+def _check_tables(database: sqlite3.Connection) -> set[str]:
+    """Return the names of our tables that a file has. A view of such a name would be a program of its writer.
 
     Raises:
         ValueError: it is not.
     """
     question = "SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %' FROM sqlite_master"
-    for name, plain in _taken(database.execute(question)):
-        if name in _TABLES and not plain:
-            raise ValueError(f"{name} is no table")
+    found = set()
+    for name, plain in _taken(database.execute(question), _ROWS, _TEXT_OF_OTHERS):
+        if name in _TABLES:
+            if not plain:
+                raise ValueError(f"{name} is no table")
+            found.add(name)
+    for name in found:
+        for column in database.execute(f"PRAGMA table_xinfo({name})"):
+            if column[-1]:  # hidden: computed from others, of any length and however often it is read
+                raise ValueError(f"{name}.{column[1]} is no plain column")
+    return found
 
 
-def _taken(cursor: sqlite3.Cursor, *, texts: bool = True) -> list[Any]:
+def _taken(cursor: sqlite3.Cursor, most: int, room: int, *, texts: bool = True) -> list[Any]:
     """All rows.
+
+    Args:
+        most: rows.
+        room: bytes of text.
 
     Raises:
         ValueError: they are more than such a file can have.
     """
     found: list[Any] = []
-    room = _TEXT
     while some := cursor.fetchmany(_PORTION):
         found += some
         if texts:
             room -= sum(len(value) for row in some for value in row if isinstance(value, str | bytes))
-        if room < 0 or len(found) > _ROWS:
+        if room < 0 or len(found) > most:
             raise ValueError("it has more rows than make sense")
     return found
 

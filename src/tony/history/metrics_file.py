@@ -36,6 +36,21 @@ MANY = 20_000
 #: Characters of a row's text, at most: nobody reads longer ones.
 LONGEST = 64 * CHUNK
 
+#: Beside `progress`, whose columns older readers count: after how many seconds without a report a try counts as
+#: stalled, from when to when it was, as JSON, and when its step last changed.
+PACE = """CREATE TABLE IF NOT EXISTS pace (
+  task TEXT, session INTEGER, try INTEGER, stalled_after REAL, stalls TEXT, changed_at REAL,
+  PRIMARY KEY (task, session, try)) WITHOUT ROWID;"""
+#: The key in `about` of the moment up to which the file is complete, in seconds since the job was accepted.
+WRITTEN = "written"
+#: Columns of the two tables, for a query that joins them, and for files without `pace`.
+PROGRESS_COLUMNS = (
+    "task, session, try, first_step, first_at, step, at, total, regained, behind, unlisted, stalled_after, stalls, "
+    "changed_at"
+)
+PROGRESS = f"SELECT {PROGRESS_COLUMNS} FROM progress LEFT JOIN pace USING (task, session, try)"
+PROGRESS_WITHOUT_PACE = "SELECT *, NULL, NULL, NULL FROM progress"
+
 SCHEMA = f"""
 CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEXT, what TEXT, of_host INTEGER);
@@ -46,6 +61,7 @@ CREATE TABLE chunk (
 CREATE TABLE progress (
   task TEXT, session INTEGER, try INTEGER, first_step REAL, first_at REAL, step REAL, at REAL, total REAL,
   regained REAL, behind INTEGER, unlisted REAL, PRIMARY KEY (task, session, try)) WITHOUT ROWID;
+{PACE}
 CREATE TABLE checkpoint (task TEXT, session INTEGER, try INTEGER, step INTEGER, since REAL, until REAL);
 CREATE VIEW points AS
   SELECT task.task, task.role, series.name AS series, series.unit,

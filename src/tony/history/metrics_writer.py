@@ -7,6 +7,7 @@ nobody waits for it any more.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -18,9 +19,10 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.history import metrics_file as layout
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.metrics_file import Kept, Part
 from tony.model.metrics import series_of
+from tony.model.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +61,13 @@ class MetricsWriter:
         progress: Sequence[Progress] = (),
         checkpoints: Sequence[Checkpoint] = (),
         *,
+        now: float | None = None,
         many: bool = False,
     ) -> None:
         """One transaction.
 
         Args:
+            now: seconds since the job was accepted; what programs have reported by then is written.
             many: there are so many series that fewer digits must do.
 
         Raises:
@@ -77,6 +81,12 @@ class MetricsWriter:
                 "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 [_progress_row(each) for each in progress],
             )
+            self._database.executemany(
+                "INSERT OR REPLACE INTO pace VALUES (?,?,?,?,?,?)",
+                [(p.task, p.session, p.try_, p.stalled_after, json.dumps(p.stalls), p.changed_at) for p in progress],
+            )
+            if now is not None:
+                self._database.execute("INSERT OR REPLACE INTO about VALUES (?,?)", (layout.WRITTEN, now))
             self._database.executemany(
                 "INSERT INTO checkpoint VALUES (?,?,?,?,?,?)",
                 [(c.task, c.session, c.try_, c.step, c.since, c.until) for c in checkpoints],
@@ -110,7 +120,7 @@ class MetricsWriter:
             StorageError: it cannot be read.
         """
         with self._failing():
-            return [progress_of(row) for row in self._database.execute("SELECT * FROM progress")]
+            return [progress_of(row) for row in self._database.execute(layout.PROGRESS)]
 
     def kept_checkpoints(self) -> int:
         """How many there are.
@@ -156,6 +166,8 @@ class MetricsWriter:
             log.warning("%s is of no use (%s) and begun anew", self._path, error)
         else:
             if (application, version) == (layout.APPLICATION, layout.VERSION) and about.get("interval") == interval:
+                with self._failing():
+                    self._database.execute(layout.PACE)
                 return True
             log.warning("%s is another job's, or was written in another way: it is begun anew", self._path)
         self._database.close()
@@ -283,7 +295,22 @@ def progress_of(row: Sequence[object]) -> Progress:
     Raises:
         ValueError: it is none.
     """
-    task, session, try_, first_step, first_at, step, at, total, regained, behind, unlisted = row
+    (
+        task,
+        session,
+        try_,
+        first_step,
+        first_at,
+        step,
+        at,
+        total,
+        regained,
+        behind,
+        unlisted,
+        after,
+        stalls,
+        changed_at,
+    ) = row
     if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
         raise ValueError("no row of what programs told")
     return Progress(
@@ -298,7 +325,32 @@ def progress_of(row: Sequence[object]) -> Progress:
         regained=None if regained is None else _number(regained),
         behind=bool(behind),
         unlisted=_number(unlisted),
+        stalled_after=None if after is None else _number(after),
+        stalls=() if stalls is None else _parse_stalls(stalls),
+        changed_at=None if changed_at is None else _number(changed_at),
     )
+
+
+def _parse_stalls(text: object) -> tuple[tuple[float, float], ...]:
+    """Return the stalls of a try, in the order of time and without overlap.
+
+    Raises:
+        ValueError: they are not written as they should be.
+    """
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except RecursionError as error:
+        raise ValueError("stalls are nested too deeply") from error
+    if not isinstance(found, list) or not all(isinstance(each, list) and len(each) == 2 for each in found):
+        raise ValueError("stalls are no list of pairs")
+    try:
+        stalls = tuple((_number(since), _number(until)) for since, until in found)
+    except OverflowError as error:
+        raise ValueError("a stall lies beyond all numbers") from error
+    edges = [0.0, *(edge for stall in stalls for edge in stall)]
+    if edges != sorted(edges):
+        raise ValueError("stalls are not in the order of time")
+    return stalls
 
 
 def _number(value: object) -> float:

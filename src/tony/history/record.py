@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from tony.errors import NewerRecordError, RecordError, UnknownJobError
 from tony.history import index
-from tony.history.files import read_json, write_json
+from tony.history.files import decode_json, decoding, read_text, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job import Role
 from tony.model.layout import Home, JobFolder
@@ -18,26 +19,40 @@ from tony.model.states import JobState, TaskState
 T = TypeVar("T")
 #: Tasks of a job whose record is read: each of them is remembered, and a few letters can ask for a thousand million.
 MOST_TASKS = 200_000
+#: The same of a job of another user, whose record may be made to cost as much as it can.
+MOST_TASKS_OF_OTHERS = 20_000
 
 
-def read_job(folder: JobFolder) -> JobRecord | None:
+def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
     """Who submitted what, without its secrets; None if there is no such job.
+
+    Args:
+        own: it is of our own history; of another user's less is read.
 
     Raises:
         RecordError: the record was written by a newer version, or is not a record, or one of more than `MOST_TASKS`.
         StorageError: it cannot be read.
     """
-    data = read_json(folder.job)
-    if data is None:
+    text = read_text(folder.job, own=own)
+    if text is None:
         return None
-    check_version(folder, data)
-    record = _decode(folder, JobRecord, data, "job.json")
+    with decoding(text):
+        data = decode_json(folder.job, text)
+        check_version(folder, data)
+        record = _decode(folder, JobRecord, data, "job.json")
+        del data
     sizes = [role.instances for role in record.spec.effective_roles.values()]
     if min(sizes, default=0) < 0:
         raise RecordError(f"{folder.job} is not a job's record: a role has {min(sizes)} tasks")
-    if (tasks := sum(sizes)) > MOST_TASKS:
-        raise RecordError(f"{folder.job} has {tasks:,} tasks; records of up to {MOST_TASKS:,} are read")
+    _check_tasks(folder.job, sum(sizes), own=own)
     return record
+
+
+def _check_tasks(path: Path, tasks: int, *, own: bool) -> None:
+    most = MOST_TASKS if own else MOST_TASKS_OF_OTHERS
+    if tasks > most:
+        whose = "" if own else " of other users"
+        raise RecordError(f"{path} has {tasks:,} tasks; records{whose} of up to {most:,} are read")
 
 
 def record_of(home: Home, job_id: str) -> JobRecord:
@@ -70,15 +85,26 @@ def check_version(folder: JobFolder, data: Json) -> None:
         )
 
 
-def read_summary(folder: JobFolder) -> JobReport | None:
+def read_summary(folder: JobFolder, *, own: bool = True) -> JobReport | None:
     """How the job ended; None as long as it has not.
 
+    Args:
+        own: it is of our own history; of another user's less is read.
+
     Raises:
-        RecordError: the file is not a summary.
+        RecordError: the file is not a summary, or one of too many tasks.
         StorageError: it cannot be read.
     """
-    data = read_json(folder.summary)
-    return None if data is None else _decode(folder, JobReport, data, "summary.json")
+    text = read_text(folder.summary, own=own)
+    if text is None:
+        return None
+    with decoding(text):
+        data = decode_json(folder.summary, text)
+        tasks = data.get("tasks") if isinstance(data, Mapping) else None
+        _check_tasks(folder.summary, len(tasks) if isinstance(tasks, list) else 0, own=own)
+        report = _decode(folder, JobReport, data, "summary.json")
+        del data, tasks
+    return report
 
 
 def write_summary(folder: JobFolder, report: JobReport) -> None:

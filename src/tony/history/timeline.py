@@ -6,6 +6,7 @@ the next. So a picture of the job needs no rules of its own, and agrees with eve
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
@@ -42,6 +43,8 @@ class Happened(Enum):
     COMMAND = "command"  #: somebody asked for something
 
 
+#: Marks that are kept, the latest: each task of the largest job may fail several times.
+MOST_MARKS = 100_000
 #: Those in which a program lives.
 _PROGRAM = (What.RUNNING, What.STOPPING)
 
@@ -112,6 +115,7 @@ class Timeline:
         until: how far the log goes, or was asked to go on.
         spans: task by task, in the order of the job file; those of one task follow each other from 0 to `until` without
             a gap.
+        marks: in the order of time, the latest `MOST_MARKS` of the log.
         queued: from when to when the scheduler had no room.
         began: when the first program was told to start.
         ended: when the job ended; None as long as it has not.
@@ -201,7 +205,7 @@ class Chronicle:
         self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
         self._open = _Open()
         self._queued: list[tuple[float, float]] = []
-        self._marks: list[Mark] = []
+        self._marks: deque[Mark] = deque(maxlen=MOST_MARKS)
         self._began: float | None = None
         self._last = 0.0
         self._accepted = record.submitted

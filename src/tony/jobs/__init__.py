@@ -24,6 +24,7 @@ It is looked at as a whole:
     told                    its event log as a timeline, and where its time went
     otlp                    sends that to a collector of traces
     measured                series of its tasks, from its record and its living master
+    progress                how far it is, from what its programs reported
     comparing               two of them side by side
     portals                 where a portal shows them now
 
@@ -36,7 +37,7 @@ It runs on other machines, and its folder here follows it:
 
 It ends:
 
-    failure                 its end in words
+    failure, failure_hints  its end in words; what to do about known errors
     last_known              how it stood when it was heard of last, where nobody answers for it
     event_text              its events in words
     closing, post_mortem    the record of a job whose master died

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.jobs.failure_hints import find_hints
 from tony.jobs.log_names import ERR, STREAMS
 from tony.model.report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
@@ -44,8 +45,8 @@ def page(report: JobReport, here: str = "") -> list[str]:
     if failure.failure_class is FailureClass.KILLED:
         return [f"{outcome(report)}: {failure.reason}"]
     return [
-        f"{outcome(report)}: {_facts(failure)}",
-        *_reason(failure),
+        f"{outcome(report)}: {_headline(failure)}",
+        *_verdict(failure),
         *_evidence(report, failure),
         *_others(failure),
         "",
@@ -63,29 +64,23 @@ def error_of(report: JobReport) -> TonyError | None:
     return kind("\n".join(page(report)))
 
 
-def _facts(failure: Failure) -> str:
-    """Task, host, and exit code or signal by name."""
-    where = f" on {failure.host}" if failure.host else ""
-    if failure.signal:
-        how = failure.signal
-    elif failure.exit_code is not None:
-        how = f"exit code {failure.exit_code}"
-    else:
-        how = failure.cause.replace("-", " ")
-    return f"{failure.task}{where}: {how}" if failure.task else f"{how}{where}"
+def _headline(failure: Failure) -> str:
+    """The reason; of a program that ended with an exit code the short form of it."""
+    if failure.reason == f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}":
+        return f"{failure.task} on {failure.host}: exit code {failure.exit_code}"
+    return failure.reason
 
 
-def _reason(failure: Failure) -> list[str]:
-    plain = f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}"
-    said = [] if failure.reason == plain else [f"  {failure.reason}"]
+def _verdict(failure: Failure) -> list[str]:
     known = not failure.verdict or failure.verdict == _NO_BUDGET
-    return said if known else [*said, f"  not started again: {failure.verdict}"]
+    return [] if known else [f"  not started again: {failure.verdict}"]
 
 
 def _evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     if failure.tail:
         lines += ["  its last lines:", *(f"    {line}" for line in failure.tail)]
+        lines += [f"  hint: {hint}" for hint in find_hints(failure.tail)]
     files = _output(report, failure)
     if files:
         lines.append(f"  all of it: {' and '.join(map(str, files))}")

@@ -15,7 +15,7 @@ from tony.history.record import read_job
 from tony.jobs import elsewhere, remote_logs
 from tony.jobs.log_names import STREAMS, Selection
 from tony.jobs.mirror import complete
-from tony.linux.threads import beside
+from tony.linux.threads import Slots, beside
 from tony.model.layout import Home, JobFolder
 from tony.model.record import ORIGINAL, JobRecord
 from tony.schedulers.base import Link, Submitter
@@ -26,11 +26,18 @@ _FRESH, _AGAIN = 1.0, 15.0
 _PATIENCE, _SHORT = 6.0, 1.0
 #: Seconds for which the event log of a running job is as good as new.
 _LOGGED = 3.0
-#: Tasks whose output is brought at one time.
-AT_ONCE = 4
+#: Tasks whose output is brought at one time: for the program itself, for all users, for one of them.
+_AT_ONCE = 4
+_AT_ONCE_FOR_USERS = 8
+_AT_ONCE_FOR_ONE_USER = 2
 #: Work that goes on though nobody waits for it.
 _WORK: set[asyncio.Task[str] | asyncio.Task[None]] = set()
 _log = logging.getLogger(__name__)
+
+
+def bringing_slots() -> Slots:
+    """Return slots for bringing output, to be shared by many jobs."""
+    return Slots(_AT_ONCE, _AT_ONCE_FOR_USERS, _AT_ONCE_FOR_ONE_USER)
 
 
 class Far:
@@ -49,7 +56,7 @@ class Far:
         home: Home,
         folder: JobFolder,
         owner: Callable[[], Awaitable[str]] | None = None,
-        slots: asyncio.Semaphore | None = None,
+        slots: Slots | None = None,
         first: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._home = home
@@ -59,7 +66,7 @@ class Far:
         self._found: tuple[JobRecord, Submitter] | None = None
         self._near = False
         self._brought: dict[str, _Brought] = {}
-        self._slots = slots or asyncio.Semaphore(AT_ONCE)
+        self._slots = slots or bringing_slots()
         self._refreshed = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -108,7 +115,7 @@ class Far:
         if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
             return
         selection = Selection(tasks=frozenset({task}))
-        async with self._slots:
+        async with self._slots.taken():
             if self._owner is None:
                 await remote_logs.bring(self._home, record, selection, note)
             elif not ended:
@@ -163,7 +170,7 @@ class Far:
     async def _find(self) -> tuple[JobRecord, Submitter] | None:
         """The record, and who knows the rest; None if all of it is here."""
         if self._found is None and not self._near:
-            record = await beside(read_job, self._folder)
+            record = await beside(read_job, self._folder, own=self._owner is None)
             if record is None:
                 return None
             submitter = await beside(remote_logs.far_submitter, self._home, record)

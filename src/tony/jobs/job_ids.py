@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
-from tony.history.listing import newest
+from tony.history.listing import newest, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 
@@ -113,11 +113,21 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
         return f"{len(matches)} jobs match {text!r}: {_some(matches[::-1])}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} holds no job yet."
+    named = _named(home, text)
+    if named:
+        count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
+        return f"{text!r} is the name of {count}: {_some(named)}. Write the id of the job, or a part of it."
     import difflib  # 10 ms, and only after a mistake
 
     near = difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_some(ids[::-1])}."
     return f"there is no job {text!r} in {home.jobs}; {hint}"
+
+
+def _named(home: Home, name: str) -> list[str]:
+    """Return the ids of all jobs of a name, newest first."""
+    found = scan(home)
+    return sorted((head.job for head in (*found.ended, *found.open) if head.name == name), key=_age, reverse=True)
 
 
 def _some(ids: list[str]) -> str:

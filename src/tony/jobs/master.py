@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
-from tony.history.files import read_json
+from tony.history.files import read_json, read_json_in
 from tony.linux import process
-from tony.model.codec import DecodeError, from_plain
+from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
 from tony.protocol.hello import PeerKind
@@ -33,6 +33,7 @@ from tony.protocol.messages import (
 )
 from tony.rpc.connection import Connection
 from tony.rpc.transport import connect
+from tony.storage.local_store import LocalStore
 
 #: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.
 PATIENCE = 10.0
@@ -65,7 +66,10 @@ def whereabouts(folder: JobFolder) -> Whereabouts | None:
     Raises:
         RecordError: the file is not what it should be.
     """
-    data = read_json(folder.am)
+    return _whereabouts(folder, read_json(folder.am))
+
+
+def _whereabouts(folder: JobFolder, data: Json | None) -> Whereabouts | None:
     try:
         return None if data is None else from_plain(Whereabouts, data, ignore_unknown=True)
     except DecodeError as error:
@@ -103,13 +107,18 @@ def held_up(folder: JobFolder) -> ConnectionFailed | None:
 async def reach(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[Connection]:
     """A connection to the application master, closed at the end.
 
+    Its address and the credentials are read only where they belong to the user to whom the job directory belongs, and
+    through no link: another user could have put there what leads to another job.
+
     Raises:
         ConnectionFailed: it cannot be reached. `gone` if it has not come up yet, or is no longer there.
         ProtocolError: it refused us.
         RecordError: what is written down about it makes no sense.
+        StorageError: it cannot be read, or belongs to another user than the job directory.
     """
-    there = whereabouts(folder)
-    secret = read_json(folder.credentials)
+    held = LocalStore(folder.path).hold("")
+    there = None if held is None else _whereabouts(folder, read_json_in(held, folder.am.name))
+    secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
     if there is None or secret is None:
         raise ConnectionFailed(f"job {folder.job_id} has no application master that could be asked", gone=True)
     try:

@@ -9,9 +9,11 @@ from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageErr
 from tony.history import log
 from tony.history.metrics import Metrics, open_metrics
 from tony.jobs.master import ask_metrics
+from tony.jobs.progress import Reports, read_reports
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.metrics import OF_PROGRAMS, PROGRAM
+from tony.model.progress import Progress
 from tony.protocol.messages import MOST_POINTS, Points
 
 #: Tasks that a living master is asked about at one time.
@@ -58,6 +60,30 @@ async def newest(folder: JobFolder, tasks: Sequence[str], series: Sequence[str],
     except (ConnectionFailed, ProtocolError):  # it ends just now, or is older than this question
         return found
     return found
+
+
+async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) -> Reports:
+    """Return what programs have reported of their steps: as the living application master has it, or the file.
+
+    Args:
+        live: ask the application master.
+    """
+    found: list[Progress] = []
+    now = None
+    if live:
+        try:
+            for at in range(0, len(tasks), _AT_ONCE):
+                answer = await ask_metrics(folder, tasks[at : at + _AT_ONCE], ("step",), 1)
+                now = answer.now
+                found += answer.progress
+        except (ConnectionFailed, ProtocolError):  # it ends just now
+            found = []
+    return Reports(progress=tuple(found), now=now) if found else await beside(_read_reports, folder)
+
+
+def _read_reports(folder: JobFolder) -> Reports:
+    with open_metrics(folder.metrics) as metrics:
+        return read_reports(metrics)
 
 
 def last(points: Points | None) -> float | None:

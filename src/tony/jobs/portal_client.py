@@ -24,6 +24,7 @@ from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.head import JobHead
 from tony.model.json_text import loads
 from tony.model.layout import Home
+from tony.model.progress import JobProgress
 from tony.model.query import MOST
 from tony.model.report import JobReport
 from tony.protocol.messages import Stacks
@@ -232,6 +233,11 @@ class Portal:
                     yield from_plain(EVENTS[line.event], line.data, ignore_unknown=True)
             full = len(lines) == _EVENTS and lines[-1].seq > after
             after = lines[-1].seq if lines else after
+
+    def job_progress(self, job: str) -> JobProgress | None:
+        """Return how far a job is; None if its programs have reported no step. Raises as `get`."""
+        found = self.get(f"jobs/{quote(job, safe='')}/metrics").get("job_progress")
+        return None if found is None else self._read(JobProgress, found)
 
     def advice(self, job: str) -> Mapping[str, Json]:
         """What the portal says could be better about a job. Raises as `get`."""

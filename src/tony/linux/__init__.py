@@ -7,5 +7,7 @@ ports        kept for a program that is not there yet; `listening`: who has one;
 box          open files that outlive whoever opened them; `life_lock`: a lock that says "I live"
 descriptors  open files that a fork has no use for; `limits`: how many there may be
 refusals     which limit was reached, in words; `numbers`: in files of the kernel's
-inotify      being told of changes; `threads`: blocking work beside the event loop
+inotify      being told of changes; `threads`: blocking work in lanes of threads
+plain_files  files and folders that another user may have put there, opened without following links
+ownership    which files only root can change
 """

@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping
 
 from tony.dataclass import dataclass, field, replace
 from tony.model.ids import TaskId
+from tony.model.placeholders import find_addressed_roles
 from tony.model.states import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
     OnTimeout,
+    ReservedPort,
     RestartScope,
     RoleKind,
     StopOn,
@@ -62,6 +64,7 @@ class Role:
         max_restarts: restarts that its tasks may cause, within the job's; None: as many as the job has.
         restart_grace: as the job's.
         no_retry_on: as the job's, and instead of it.
+        port: what becomes of its tasks' reserved ports when their programs start.
         procs_per_task: user processes that one executor starts side by side (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
         image: container image that the tasks run in.
@@ -92,6 +95,7 @@ class Role:
     restart_grace: float | None = None
     stop_grace: float | None = None
     port_range: tuple[int, int] | None = None
+    port: ReservedPort = ReservedPort.RESERVED
     procs_per_task: int = 1
     node_label: str | None = None
     image: str | None = None
@@ -149,8 +153,9 @@ class JobSpec:
         tags: words by which people find it again.
         viewers: who may look at it besides its owner: users, `@groups`, `*` for everybody.
         modifiers: who may also stop it and the like.
-        gitignore: what a `.gitignore` in `source` names stays behind.
+        gitignore: what a `.gitignore` in `source` names stays behind, unless git tracks it.
         env: variables of every task's program.
+        secret: names of variables and parameters whose values are masked, besides those that look secret by their name.
         files: `path`, `path::name`, `path#archive`, `path#optional`; a path of this machine, or `hdfs://...`.
         container_env: variables of the containers themselves, the application master's too; weaker than `env`.
         hadoop_classpath: programs get a CLASSPATH with their node's Hadoop in it.
@@ -189,6 +194,7 @@ class JobSpec:
     gitignore: bool = True
     python: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    secret: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     container_env: Mapping[str, str] = field(default_factory=dict)
     hadoop_classpath: bool = False
@@ -238,6 +244,16 @@ class JobSpec:
     def tells_peers(self) -> bool:
         """Whether programs are told where others listen: these two frameworks tell nobody, and fcfs cannot."""
         return self.framework not in ("none", "standalone") and self.distributed_mode is DistributedMode.GANG
+
+    @property
+    def addressed_roles(self) -> frozenset[str]:
+        """Roles whose address a placeholder `{address.ROLE}` in a command or variable asks for."""
+        return find_addressed_roles(text for role in self.effective_roles for text in self.texts_of(role))
+
+    def texts_of(self, role: str) -> tuple[str, ...]:
+        """The texts in which placeholders are filled in for a role's programs: command and variables."""
+        command = self.command_of(role) or ""
+        return (*((command,) if isinstance(command, str) else command), *self.env_of(role).values())
 
     @property
     def queue(self) -> str:

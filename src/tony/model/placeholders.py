@@ -1,4 +1,4 @@
-"""Placeholders in a job's commands and environment: `{role}`, `{index}`, `{params.lr}`.
+"""Placeholders in a job's commands and environment: `{role}`, `{index}`, `{params.lr}`, `{address.head}`.
 
 Commands are full of braces that are none of ours (`${HOME}`, `awk '{print $1}'`, JSON), so only braces around a name
 that we know count, and everything else stays as it is. A literal `{role}` is written `{{role}}`; `${role}` is the
@@ -9,15 +9,18 @@ shell's. As in Python's format strings an odd number of braces is a placeholder 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tony.dataclass import dataclass
 
-#: What may stand in braces, beside `params.NAME` with the job's own names.
+#: What may stand in braces, beside `params.NAME` and `address.ROLE` with the job's own names.
 NAMES = ("role", "index", "num_tasks", "job_id", "session", "attempt")
 
 _PARAM = "params."
-_BRACES = re.compile(rf"(?<![${{])(\{{+)({'|'.join(NAMES)}|params\.[A-Za-z0-9_.-]+)(\}}+)", re.ASCII)
+_ADDRESS = "address."
+_BRACES = re.compile(
+    rf"(?<![${{])(\{{+)({'|'.join(NAMES)}|params\.[A-Za-z0-9_.-]+|address\.[A-Za-z0-9_-]+)(\}}+)", re.ASCII
+)
 
 _LIKE_PARAM = re.compile(r"(?<![${])\{([A-Za-z_]{4,10})\.([A-Za-z0-9_.-]+)\}(?!\})", re.ASCII)
 #: How like `params` a word must be to be taken for a slip of it: one letter wrong, missing or too many.
@@ -41,19 +44,22 @@ class Mistake:
     message: str
 
 
-def check(text: str, params: Collection[str]) -> list[Mistake]:
-    """Finds placeholders of parameters that the job does not have, in the order of the text.
+def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> list[Mistake]:
+    """Finds placeholders of parameters and roles that the job does not have, in the order of the text.
 
     Args:
         params: the names of the job's parameters, without `params.`.
+        roles: the names of its roles.
     """
     mistakes = []
-    known = _listed(params)
     for match in _BRACES.finditer(text):
-        name = match[2].removeprefix(_PARAM)
-        if match[2] in NAMES or not _is_filled(match) or name in params:
+        if match[2] in NAMES or not _is_filled(match):
             continue
-        message = f"{{{_short(match[2])}}} names a parameter that is not in [params]: {known}"
+        of_role = match[2].startswith(_ADDRESS)
+        if match[2].removeprefix(_ADDRESS if of_role else _PARAM) in (roles if of_role else params):
+            continue
+        missing = "a role that the job does not have" if of_role else "a parameter that is not in [params]"
+        message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if of_role else params)}"
         mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
     return mistakes
 
@@ -111,15 +117,25 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _BRACES.sub(replace, text)
 
 
+def find_addressed_roles(texts: Iterable[str]) -> frozenset[str]:
+    """Return the names of the roles whose address a placeholder in the texts asks for."""
+    return frozenset(
+        match[2].removeprefix(_ADDRESS)
+        for text in texts
+        for match in _BRACES.finditer(text)
+        if match[2].startswith(_ADDRESS) and _is_filled(match)
+    )
+
+
 def escaped(text: str) -> str:
     """Text that `fill` turns into this one: what would be taken for a placeholder gets a second pair of braces.
 
-    `{params.NAME}` stays: without parameters it is none.
+    `{params.NAME}` and `{address.ROLE}` stay: they are none without such a parameter or role.
     """
 
     def double(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
-        depth = 0 if name.startswith(_PARAM) else min(len(opening), len(closing))
+        depth = 0 if name.startswith((_PARAM, _ADDRESS)) else min(len(opening), len(closing))
         return f"{opening}{'{' * depth}{name}{'}' * depth}{closing}"
 
     return _BRACES.sub(double, text)

@@ -143,7 +143,9 @@ class JobReport:
         folder: where its record lies.
         am: None before the application master lives and after it has ended.
         submitted, ended: wall-clock seconds since 1970.
-        waiting: who is missing and why, one sentence; empty when nothing is waited for.
+        waiting: who is missing and why, or which tasks are silent since a peer of theirs succeeded, one sentence; empty
+            when there is nothing to report.
+        unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
         sizes: of the roles that may have fewer tasks than they ask for.
         restarts: how often something started again; None before anything did.
         session_reason: why the present session opened; empty if it is the first.
@@ -179,3 +181,4 @@ class JobReport:
     viewers: tuple[str, ...] = ()
     modifiers: tuple[str, ...] = ()
     session_reason: str = ""
+    unfinished: str = ""

@@ -68,7 +68,37 @@ class StagedRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What an ignore file keeps out of a folder that is staged.
+
+    Attributes:
+        ignore_file: `.gitignore` or `.tonyignore`.
+        files: number of files, without those in ignored folders, which are not searched.
+        size: bytes of these files.
+        folders: number of folders that are left out as a whole.
+        paths: some of them, relative to the folder's top: folders (with a trailing slash), then files, largest first.
+    """
+
+    ignore_file: str
+    files: int = 0
+    size: int = 0
+    folders: int = 0
+    paths: tuple[str, ...] = ()
+
+    @property
+    def remedy(self) -> str:
+        """What to do to have such files staged."""
+        return "--set gitignore=false stages all" if self.ignore_file == ".gitignore" else "edit it to stage more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StagedJob:
-    """Everything staged for a job: role -> what its containers need."""
+    """Everything staged for a job.
+
+    Attributes:
+        roles: role -> what its containers need.
+        left_out: what was left out of the job's source; None if nothing was.
+    """
 
     roles: Mapping[str, StagedRole] = field(default_factory=dict)
+    left_out: LeftOut | None = None

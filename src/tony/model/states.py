@@ -103,6 +103,13 @@ class RestartScope(Enum):
     TASK = "task"  #: only that task, as its next try
 
 
+class ReservedPort(Enum):
+    """What becomes of a task's reserved ports when its program starts."""
+
+    RESERVED = "reserved"  #: the executor holds them until the task ends; servers with SO_REUSEADDR can bind them
+    FREE = "free"  #: the executor closes its sockets, so that any server can bind them
+
+
 class OnTimeout(Enum):
     """What a group time-out does."""
 

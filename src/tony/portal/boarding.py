@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tony.dataclass import dataclass
-from tony.errors import ConnectionFailed, TonyError, UserError
+from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
 from tony.jobs.tunnels import opened
-from tony.linux.threads import beside
+from tony.linux.threads import Slots
 from tony.model.head import JobHead
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.layout import Home, JobFolder
@@ -43,12 +43,16 @@ from tony.storage.store import Store
 from tony.web.app import problem, refused
 from tony.web.asked import Asked
 from tony.web.door import Door
-from tony.web.gate import Action, Refusal, Visitor, jobs_for
+from tony.web.gate import Action, Refusal, Visitor, find_job, jobs_for
+from tony.web.lanes import STORES
 from tony.web.links import Links
 from tony.web.rendering import render
 
-#: Jobs shown together, requests handed on at a time, bytes of a request to start one, jobs to choose from.
-_MOST_JOBS, _AT_ONCE, _LONGEST, _OTHERS = 8, 100, 8192, 20
+#: Jobs shown together, bytes of a request to start one, jobs to choose from.
+_MOST_JOBS, _LONGEST, _OTHERS = 8, 8192, 20
+#: Requests handed on at a time, and of these those of one user.
+_AT_ONCE = 200
+_AT_ONCE_FOR_ONE_USER = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Boarding:
     def __init__(self, home: Home, portal: Portal, door: Door, boards: Boards | None = None) -> None:
         self._home, self._portal, self._door = home, portal, door
         self.boards = boards or Boards(home.portal / "boards")
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = Slots(_AT_ONCE, _AT_ONCE, _AT_ONCE_FOR_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[Route]:
@@ -119,6 +123,10 @@ class Boarding:
                 return await answer(request, visitor)
             except _NotShown as error:
                 status, title, what = error.status, error.title, error.what
+            except OverloadedError as error:
+                if not as_json:
+                    raise
+                status, title, what = 503, "", str(error)
             except TonyError as error:
                 status, title, what = 502, "This cannot be shown", " ".join(str(error).split())
             return _error(status, what) if as_json else problem(request, status, title, what)
@@ -140,8 +148,7 @@ class Boarding:
         self, request: Request, visitor: Visitor, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
         ones = await self._ones(visitor, jobs)
-        with ExitStack() as stack:
-            found = await beside(self._find, ones, stack)
+        found = await STORES.run(self._find_alone, ones)
         asked = Asked(
             request=request, visitor=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
         )
@@ -171,23 +178,28 @@ class Boarding:
             return _error(refusal.status, refusal.reason)
         jobs = _jobs(request)
         ones = await self._ones(visitor, jobs)
-        with ExitStack() as stack:
 
-            def bring(folder: Path) -> None:
+        def bring(folder: Path) -> None:
+            with ExitStack() as stack:
                 found = self._find(ones, stack)
                 if not any(each.files for each in found.values()):
                     raise UserError("no event file was found: the page TensorBoard of the job says where.")
                 gather(found, folder)
 
-            try:
-                await self.boards.open(jobs, bring)
-            except NotInstalled as error:
-                return _error(503, str(error))
-            except UserError as error:
-                return _error(409, str(error))
-            except TonyError as error:
-                return _error(503, str(error))
+        try:
+            await self.boards.open(jobs, bring)
+        except NotInstalled as error:
+            return _error(503, str(error))
+        except UserError as error:
+            return _error(409, str(error))
+        except TonyError as error:
+            return _error(503, str(error))
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
+
+    def _find_alone(self, ones: list[_One]) -> Mapping[str, Summaries]:
+        """What there is, without reading it; the stores are closed again in the thread that opened them."""
+        with ExitStack() as stack:
+            return self._find(ones, stack)
 
     def _find(self, ones: list[_One], stack: ExitStack) -> Mapping[str, Summaries]:
         stores: dict[str, Store] = {}
@@ -203,7 +215,7 @@ class Boarding:
             if one.record is None:
                 found[one.report.job] = Summaries(files=(), problems=("its settings were not kept.",), searched=())
             else:
-                found[one.report.job] = find(one.place, one.record, store_of)
+                found[one.report.job] = find(one.place, one.record, store_of, self._portal.has_file_system_of)
         return found
 
     # --- what a TensorBoard answers -----------------------------------------------------------------------------------
@@ -218,8 +230,8 @@ class Boarding:
                 return await self._shown(request, visitor, jobs, stopped=True, status=404)
             raise _NotShown(404, "It does not run", "This TensorBoard was stopped. Start it again.")
         with ExitStack() as stack:
-            await self._slots.acquire()
-            stack.callback(self._slots.release)
+            slot = await self._slots.acquire()
+            stack.callback(slot.release)
             stack.enter_context(board.in_use())
             try:
                 reader, writer = await board.connect()
@@ -235,8 +247,8 @@ class Boarding:
             raise _NotShown(404, "It does not run", why)
         self._own(request)
         with ExitStack() as stack:
-            await self._slots.acquire()
-            stack.callback(self._slots.release)
+            slot = await self._slots.acquire()
+            stack.callback(slot.release)
             reader, writer, bridge = await self._bridge(one.place.folder, TaskId.parse(running.task))
             stack.callback(bridge.cancel)
             return await _handed_on(request, reader, writer, stack.pop_all())
@@ -284,12 +296,11 @@ class Boarding:
         """
         found = []
         for job in jobs:
-            view = await self._portal.job(job)
-            report = await view.report() if view else None
-            place = await self._portal.place(job)
-            if view is None or report is None or place is None or not visitor.may(Action.SEE, report):
+            seen = await find_job(visitor, self._portal, job)
+            view = await self._portal.job(job) if seen else None
+            if seen is None or view is None:
                 raise _NotShown(404, "There is no such job here", "It may have been removed, or you may not see it.")
-            found.append(_One(report, await view.record(), place))
+            found.append(_One(seen[1], await view.record(), view.place))
         return found
 
     def _own(self, request: Request) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from tony import clock
 from tony.errors import InfraError, UserError
-from tony.linux.threads import beside
+from tony.linux.threads import acting_for
 from tony.portal.board import READY, SOCKET, SUMMARIES
+from tony.web.lanes import LISTS, STORES
 
 #: TensorBoards at a time; each takes some 150 MB.
 MOST = 4
@@ -25,6 +26,8 @@ MOST = 4
 IDLE, _LOOK = 600.0, 10.0
 #: Seconds in which one must serve, and in which it must end.
 _PATIENCE, _GOODBYE = 120.0, 10.0
+#: Seconds in which its event files must be there: of other machines they are copied.
+_GATHER_TIMEOUT_SECONDS = 600.0
 #: Seconds without a request after which one may make room for another.
 _QUIET = 20.0
 
@@ -118,7 +121,7 @@ class Board:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-        await beside(shutil.rmtree, self.folder, ignore_errors=True)
+        await LISTS.run(shutil.rmtree, self.folder, ignore_errors=True)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -180,26 +183,36 @@ class Boards:
             raise NotInstalled(
                 "TensorBoard is not installed where the portal runs. Install it there: pip install tensorboard."
             )
-        async with self._turn:
-            board = self.of(jobs)
-            if board is not None:
-                board.used = clock.monotonic()
-                return board
-            await self._drop(self._all.pop(jobs, None))
-            await self._make_room()
-            if self._watching is None:
-                self._watching = asyncio.get_running_loop().create_task(self._watch())
-            folder = await beside(self._new_folder)
-            board = Board(jobs, folder)
-            try:
-                await beside(gather, folder / SUMMARIES)
-                await board.start()
-            except BaseException:
-                await board.close()
-                raise
-            board.used = clock.monotonic()
-            self._all[jobs] = board
+        if (board := self._used(jobs)) is not None:
             return board
+        async with self._turn:
+            folder = await LISTS.run(self._new_folder)
+        board = Board(jobs, folder)
+        try:
+            # Outside of the turn: files of one user that cannot be had soon delay no other one.
+            await STORES.run_for(_GATHER_TIMEOUT_SECONDS, gather, folder / SUMMARIES)
+            async with self._turn:
+                if (other := self._used(jobs)) is not None:
+                    await board.close()
+                    return other
+                await self._drop(self._all.pop(jobs, None))
+                await self._make_room()
+                if self._watching is None:
+                    with acting_for(None):
+                        self._watching = asyncio.get_running_loop().create_task(self._watch())
+                await board.start()
+                board.used = clock.monotonic()
+                self._all[jobs] = board
+                return board
+        except BaseException:
+            await board.close()
+            raise
+
+    def _used(self, jobs: tuple[str, ...]) -> Board | None:
+        board = self.of(jobs)
+        if board is not None:
+            board.used = clock.monotonic()
+        return board
 
     async def close(self) -> None:
         """Ends all of them; may be called twice."""
@@ -210,7 +223,7 @@ class Boards:
         boards, self._all = list(self._all.values()), {}
         await asyncio.gather(*(board.close() for board in boards))
         if self._folder is not None:
-            await beside(shutil.rmtree, self._folder, ignore_errors=True)
+            await LISTS.run(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder = None
         if self._lock is not None:
             os.close(self._lock)

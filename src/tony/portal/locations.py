@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
+import pwd
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +19,9 @@ from tony.storage.store import Store
 
 #: What folders of this machine are called as addresses. They are ours to read: other readers follow links in them.
 _HERE = frozenset(("file", "local"))
+#: File systems that are opened by their address. fsspec knows some fifty more: some connect to any host by any
+#: protocol, some run what they read.
+SCHEMES = frozenset(("hdfs", "s3", "gs", "abfs", "abfss"))
 
 
 def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Store:
@@ -25,7 +32,7 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Stor
         home: of which a running `tony mini` is the cluster, if the environment names none.
 
     Raises:
-        UserError: it is no location, or something that it needs is not installed.
+        UserError: it is no location, not one of `SCHEMES`, or something that it needs is not installed.
         SchedulerError: its file system has no web address.
     """
     scheme, _, path = text.partition("://")
@@ -41,7 +48,11 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Stor
         if folder.is_file():
             raise UserError(f"{text} is a file. A history is a folder.")
         return LocalStore(folder)
-    if text.lower().startswith("hdfs:"):
+    scheme, _ = file_system_of(text)
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
+        raise UserError(f"{text}: a history is never opened at {scheme}://. Use a folder of this machine, or {known}.")
+    if scheme == "hdfs":
         from tony.schedulers.cluster_store import ClusterStore
 
         return ClusterStore(text, home)
@@ -50,8 +61,45 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Stor
     return FsspecStore(text)
 
 
+def file_system_of(address: str) -> tuple[str, str]:
+    """Return scheme and host (or bucket) of an address; the host is empty for the default one."""
+    scheme, _, rest = address.partition(":")
+    host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
+    return scheme.lower(), host.lower()
+
+
 def absences(stores: Iterable[Store]) -> Iterator[str]:
     """A sentence for each folder of this machine that is not there."""
     for store in stores:
         if store.local is not None and not store.local.exists():
             yield f"there is no folder {store.address} yet; once there is, its jobs are shown"
+
+
+def is_own_location(store: Store, home: Home) -> bool:
+    """Return True if a location is the state directory of the user, into which no other user can put anything."""
+    return is_state_directory(store, home) and _is_private(home)
+
+
+def is_state_directory(store: Store, home: Home) -> bool:
+    """Return True if a location is the state directory of the user."""
+    return store.local is not None and os.path.realpath(store.local) == os.path.realpath(home.path)
+
+
+def _is_private(home: Home) -> bool:
+    """Return True if no other user can put anything into a state directory: else what lies there may be of any user."""
+    for folder in (home.path, home.jobs):
+        with contextlib.suppress(FileNotFoundError):
+            status = folder.stat()
+            writers = stat.S_IWOTH if _is_private_group(status.st_gid) else stat.S_IWOTH | stat.S_IWGRP
+            if status.st_uid != os.geteuid() or status.st_mode & writers:
+                return False
+    return True
+
+
+def _is_private_group(gid: int) -> bool:
+    """Return True if a group has its user as the only member, as many systems make one for each user."""
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and user.pw_gid == gid and not set(group.gr_mem) - {user.pw_name}

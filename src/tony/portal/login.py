@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from tony.linux.threads import beside
+from tony.errors import TonyError
 from tony.portal.tokens import SESSION, TokenFile
 from tony.web.app import problem, refused
 from tony.web.door import Door
+from tony.web.lanes import LISTS
 
 #: Bytes of the form.
 _LONGEST = 8192
@@ -43,14 +44,14 @@ class Login:
         if not self._door.own_page(request):
             return problem(request, 403, "You are not logged in", "The form was not this server's. Load it again.")
         words = await _form(request)
-        known = await beside(self._tokens.find, words.get("token", "").strip())
+        known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
         after = words.get("next", "")
         if not _PAGE.fullmatch(after):
             after = ""
         if known is None:
             refusal = self._door.failed(request)
             return refused(request, refusal, after)
-        text, _ = await beside(self._tokens.cookie, known)
+        text, _ = await LISTS.run(self._tokens.cookie, known)
         response = RedirectResponse(f"./{after}", 303)
         response.set_cookie(
             self._cookie, text, path="/", httponly=True, secure=self._secure, samesite="strict", max_age=int(SESSION)
@@ -60,6 +61,11 @@ class Login:
     async def _log_out(self, request: Request) -> Response:
         if not self._door.own_page(request):
             return problem(request, 403, "You are still logged in", "The form was not one of this server's.")
+        if self._cookie in request.cookies:
+            try:
+                await LISTS.run(self._tokens.end_session, request.cookies[self._cookie])
+            except TonyError as error:
+                return problem(request, 502, "You are still logged in", str(error))
         response = RedirectResponse("./", 303)
         response.delete_cookie(self._cookie, path="/", httponly=True, secure=self._secure, samesite="strict")
         return response

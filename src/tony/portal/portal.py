@@ -7,18 +7,21 @@ import contextlib
 import os
 import re
 import socket
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tony import clock
 from tony.dataclass import replace
-from tony.errors import StorageError, TonyError
+from tony.errors import TonyError
 from tony.history.index import head_of_report
 from tony.jobs import facts
-from tony.jobs.far import AT_ONCE, Far
-from tony.linux.threads import beside
+from tony.jobs.far import Far, bringing_slots
+from tony.linux.threads import beside, lock_held
 from tony.model.head import JobHead
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home, JobFolder
@@ -27,23 +30,39 @@ from tony.model.report import JobReport
 from tony.portal.brought import Brought
 from tony.portal.entry import Entry
 from tony.portal.index import Index
+from tony.portal.locations import file_system_of, is_own_location, is_state_directory
 from tony.portal.standing import Standing
-from tony.portal.summaries import Record
+from tony.portal.summaries import Record, find_owner
 from tony.portal.watching import Watching
 from tony.schedulers.registry import is_elsewhere
-from tony.storage.store import Store, joined
+from tony.storage.local_store import JobDirectory
+from tony.storage.store import Store
 from tony.web.folder_view import FolderView
+from tony.web.lanes import LISTS, OTHERS, STORES
 
-#: Jobs of which what was read is kept.
+#: Jobs of which what was read is kept, and bytes that it may take in memory.
 _KEPT = 64
+_KEPT_BYTES = 64 << 20
 #: Living masters of ours that are asked at once, seconds that one may take, and between two rounds.
 _AT_ONCE, _PATIENCE, _ROUND = 50, 2.0, 2.0
 #: Jobs of ours that are asked, the newest.
 _MOST_ASKED = 500
 #: Seconds after which what a job has used so far is written down anew, though nothing else has changed.
 _USED = 60.0
-#: Seconds for which what was brought of a job that runs is as good as new.
-_FRESH = 3.0
+#: Seconds for which what was brought of a job that runs is as good as new: from far away, and from this machine.
+_FRESH, _FRESH_HERE = 3.0, 1.0
+
+
+class PortalView(FolderView):
+    """As `JobView`.
+
+    Attributes:
+        place: where the record lies.
+    """
+
+    def __init__(self, place: Record, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.place = place
 
 
 class Portal:
@@ -59,16 +78,18 @@ class Portal:
         self._home = home
         self._stores = {store.address: store for store in stores}
         self._title = title
-        self._own = next((store.address for store in stores if _is_home(store, home)), "")
+        self._own = next((store.address for store in stores if is_own_location(store, home)), "")
         folder = home.path / "portal"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.index = Index(folder / _index_name(home, stores))
         self._brought = Brought(folder / "brought")
         self._watching = Watching(self.index, list(stores), [self._own] if self._own else [])
-        self._views: OrderedDict[tuple[str, str], FolderView] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, tuple[int, ...]], PortalView] = OrderedDict()
+        self._file_systems = {file_system_of(store.address) for store in stores if store.local is None}
         self._fetched: dict[str, float] = {}
-        self._fetching: dict[str, asyncio.Lock] = {}
-        self._bringing = asyncio.Semaphore(AT_ONCE)
+        # By folder, as long as a view or a request has it; only the loop looks into it.
+        self._copying: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._bringing = bringing_slots()
         self._asking: asyncio.Task[None] | None = None
         self._written: dict[str, float] = {}
 
@@ -99,100 +120,123 @@ class Portal:
 
     async def jobs(self, query: Query) -> JobsPage:
         """As `Source`."""
-        page = await beside(self.index.page, query)
+        page = await LISTS.run(self.index.page, query)
         return replace(page, problems=self._watching.problems)
 
-    async def job(self, job: str) -> FolderView | None:
+    async def job(self, job: str) -> PortalView | None:
         """As `Source`."""
         if not JOB_ID.fullmatch(job):
             return None
-        entry = await beside(self.index.entry, job)
+        entry = await LISTS.run(self.index.entry, job)
         if entry is None or entry.place not in self._stores:
             return await self._unlisted(job)
         store = self._stores[entry.place]
-        folder = JobFolder(store.local / entry.path) if store.local else None
-        if folder is None or not await beside(folder.job.exists):  # far away, or of the original
-            return await self._far(store, entry)
-        if entry.place != self._own and is_elsewhere(entry.head.scheduler):  # its output is brought beside a copy
-            return await self._far(store, entry)
-        return self._view(entry.place, folder, self._asker(entry.place, folder))
+        if entry.place == self._own and store.local:
+            folder = JobFolder(store.local / entry.path)
+            if await beside(_is_own, folder):  # else it is another user's, or of the original
+                return self._own_view(folder)
+        return await self._foreign(store, entry)
 
-    async def place(self, job: str) -> Record | None:
-        """Where its record lies; None if there is no such job."""
-        if not JOB_ID.fullmatch(job):
-            return None
-        entry = await beside(self.index.entry, job)
-        if entry is None or entry.place not in self._stores:
-            ours = self._home.job(job)
-            if not self._own or not await beside(ours.job.exists):
-                return None
-            return Record(folder=ours, own=True)
-        store = self._stores[entry.place]
-        folder = JobFolder(store.local / entry.path) if store.local else None
-        if folder is not None and await beside(folder.job.exists):
-            return Record(folder=folder, own=entry.place == self._own)
-        return Record(folder=self._brought.folder(entry), store=store, path=entry.path)
+    def has_file_system_of(self, address: str) -> bool:
+        """Return True if an address is in the same file system as one of the locations."""
+        return file_system_of(address) in self._file_systems
 
-    async def _unlisted(self, job: str) -> FolderView | None:
+    async def _unlisted(self, job: str) -> PortalView | None:
         """A job that was submitted this very moment."""
         folder = self._home.job(job)
-        if not self._own or not await beside(folder.job.exists):
+        if not self._own or not await beside(_is_own, folder):
             return None
-        return self._view(self._own, folder, self._asker(self._own, folder))
+        return self._own_view(folder)
 
-    async def _far(self, store: Store, entry: Entry) -> FolderView:
-        job = entry.head.job
-        async with self._fetching.setdefault(job, asyncio.Lock()):
-            if clock.monotonic() - self._fetched.get(job, float("-inf")) > _FRESH:
-                await beside(self._brought.bring, store, entry)
-                self._fetched[job] = clock.monotonic()
-        self._trim(self._fetched, self._fetching)
-        folder = self._brought.folder(entry)
+    def _own_view(self, folder: JobFolder) -> PortalView:
+        def make() -> PortalView:
+            far = Far(self._home, folder, slots=self._bringing)
+            place = Record(folder=folder, own=True)
+            return PortalView(place, folder, lambda: facts.report(self._home, folder.job_id), far, is_own=True)
 
-        async def owner() -> str:
-            found = await beside(store.find, joined(entry.path, "job.json"))
-            if found is None or not found.owner:
-                raise StorageError("nobody knows whose the job's record is, so what lies outside of it is not shown")
-            return found.owner
+        return self._view((self._own, folder.job_id, ()), make)
 
-        far = Far(self._home, folder, owner, self._bringing, self._log_bringer(store, entry))
-        return self._view(entry.place, folder, _by_log(folder), far)
+    async def _foreign(self, store: Store, entry: Entry) -> PortalView | None:
+        """A job of another user, or in another file system: a copy of its record, and its logs where they are."""
+        run = _runner(store)
+        held = await run(store.hold, entry.path)
+        if held is None:
+            return None
+        identity = held.identity if isinstance(held, JobDirectory) else ()
+        key = entry.place, entry.head.job, identity
+        if key in self._views:  # it holds the same directory
+            held = self._views[key].place.store or held
+        folder = self._brought.folder(entry, identity)
+        logs_here = isinstance(held, JobDirectory) and not is_elsewhere(entry.head.scheduler)
+        lock = self._copying.setdefault(str(folder.path), threading.Lock())
+        refresh = partial(run, partial(self._bring, held, entry, folder, lock, logs=not logs_here))
+        if not self._is_fresh(folder, held):
+            await refresh()
+        self._trim(self._fetched)
 
-    def _log_bringer(self, store: Store, entry: Entry) -> Callable[[str], Awaitable[None]]:
+        def make() -> PortalView:
+            place = Record(folder=folder, store=held, path=entry.path)
+            ask = _by_log(folder)
+            if isinstance(held, JobDirectory) and logs_here:
+                return PortalView(place, folder, ask, files=(held, entry.path), refresh=refresh)
+
+            async def owner() -> str:
+                found: str = await run(find_owner, held, entry.path)
+                return found
+
+            far = Far(self._home, folder, owner, self._bringing, self._log_bringer(held, entry, folder))
+            return PortalView(place, folder, ask, far, refresh=refresh)
+
+        return self._view(key, make)
+
+    def _is_fresh(self, folder: JobFolder, store: Store) -> bool:
+        age = clock.monotonic() - self._fetched.get(str(folder.path), float("-inf"))
+        return age <= (_FRESH_HERE if store.local else _FRESH)
+
+    def _bring(self, store: Store, entry: Entry, folder: JobFolder, lock: threading.Lock, *, logs: bool) -> None:
+        """Bring what is new of a record, if that was not done just now.
+
+        In a thread of the user who asks: no user waits for another one's turn to have a thread, and none waits long for
+        what another one copies.
+        """
+        key = str(folder.path)
+        with lock_held(lock, f"the record of {folder.job_id} is being copied"):
+            if not self._is_fresh(folder, store):
+                self._brought.bring(store, entry, folder, logs=logs)
+                self._fetched[key] = clock.monotonic()
+
+    def _log_bringer(self, store: Store, entry: Entry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
         """Brings what a task has printed from where the record lies, if that was not done just now."""
         done: dict[str, float] = {}
-        turn = asyncio.Lock()
+        turn = threading.Lock()
+
+        def bring_now(task: str) -> None:
+            with lock_held(turn, f"the logs of {folder.job_id} are being copied"):
+                if clock.monotonic() - done.get(task, float("-inf")) > _FRESH:
+                    self._brought.bring_logs(store, entry, folder, task)
+                    done[task] = clock.monotonic()
 
         async def bring(task: str) -> None:
-            async with turn, self._bringing:
-                if clock.monotonic() - done.get(task, float("-inf")) > _FRESH:
-                    await beside(self._brought.bring_logs, store, entry, task)
-                    done[task] = clock.monotonic()
+            await _runner(store)(bring_now, task)
 
         return bring
 
-    def _asker(self, place: str, folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
-        if place == self._own:
-            return lambda: facts.report(self._home, folder.job_id)
-        return _by_log(folder)
-
-    def _view(
-        self, place: str, folder: JobFolder, ask: Callable[[], Awaitable[JobReport]], far: Far | None = None
-    ) -> FolderView:
-        key = place, folder.job_id
+    def _view(self, key: tuple[str, str, tuple[int, ...]], make: Callable[[], PortalView]) -> PortalView:
         view = self._views.get(key)
         if view is None:
-            far = far or (Far(self._home, folder, slots=self._bringing) if place == self._own else None)
-            view = self._views[key] = FolderView(folder, ask, far)
+            for other in [other for other in self._views if other[:2] == key[:2]]:
+                del self._views[other]  # of another directory, which stood at this place before
+            view = self._views[key] = make()
         self._views.move_to_end(key)
-        while len(self._views) > _KEPT:
-            self._views.popitem(last=False)
+        room = _KEPT_BYTES - sum(each.weight for each in self._views.values())
+        while len(self._views) > 1 and (len(self._views) > _KEPT or room < 0):
+            _, oldest = self._views.popitem(last=False)
+            room += oldest.weight
         return view
 
-    def _trim(self, *memories: dict[str, Any]) -> None:
-        for memory in memories:
-            while len(memory) > 4 * _KEPT:
-                memory.pop(next(iter(memory)))
+    def _trim(self, memory: dict[str, float]) -> None:
+        while len(memory) > 4 * _KEPT:
+            memory.pop(next(iter(memory)))
 
     # --- our own living jobs ------------------------------------------------------------------------------------------
 
@@ -201,12 +245,12 @@ class Portal:
         slots = asyncio.Semaphore(_AT_ONCE)
         while True:
             try:
-                if await beside(self.index.claim):
-                    known = await beside(self.index.still_open, self._own, _MOST_ASKED)
+                if await LISTS.run(self.index.claim):
+                    known = await LISTS.run(self.index.still_open, self._own, _MOST_ASKED)
                     told = await asyncio.gather(*(self._ask(job, slots) for job in known))
                     news = [entry for entry in told if entry]
                     if news:
-                        await beside(self.index.put, news)
+                        await LISTS.run(self.index.put, news)
             except TonyError:  # the watch says what is wrong with the index
                 pass
             await asyncio.sleep(_ROUND)
@@ -219,7 +263,7 @@ class Portal:
                     report = await facts.report(self._home, job, _PATIENCE)
             except (TonyError, TimeoutError):
                 return None
-            entry = await beside(self.index.entry, job)
+            entry = await LISTS.run(self.index.entry, job)
         if entry is None or entry.place != self._own:
             return None
         head = replace(head_of_report(report), pinned=entry.head.pinned)
@@ -230,10 +274,15 @@ class Portal:
         return replace(entry, head=head, stamp="")
 
 
+def _runner(store: Store) -> Callable[..., Awaitable[Any]]:
+    """Return what runs blocking work on a store: other machines have threads of their own."""
+    return OTHERS.run if store.local else STORES.run
+
+
 def _by_log(folder: JobFolder) -> Callable[[], Awaitable[JobReport]]:
     """Asks a job's event log, which is read on."""
-    standing = Standing(folder)
-    return lambda: beside(standing.report)
+    standing = Standing(folder, own=False)
+    return lambda: OTHERS.run(standing.report)
 
 
 def _but_used(head: JobHead) -> JobHead:
@@ -245,7 +294,7 @@ def _index_name(home: Home, stores: Sequence[Store]) -> str:
 
     One for each host: what SQLite shares between readers and writer does not reach another one.
     """
-    if len(stores) == 1 and _is_home(stores[0], home):
+    if len(stores) == 1 and is_state_directory(stores[0], home):
         return f"index-{_host()}.db"
     addresses = "\n".join(sorted(store.address for store in stores))
     return f"index-{_host()}-{sha256(addresses.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}.db"
@@ -255,5 +304,9 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:64] or "here"
 
 
-def _is_home(store: Store, home: Home) -> bool:
-    return store.local is not None and os.path.realpath(store.local) == os.path.realpath(home.path)
+def _is_own(folder: JobFolder) -> bool:
+    """Return True if there is a job of the user of this process."""
+    try:
+        return folder.path.lstat().st_uid == folder.job.lstat().st_uid == os.geteuid()
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.errors import RecordError
+from tony.history.files import LONGEST_OF_OTHERS, check_json_of_others, decoding
 from tony.history.listing import head_from
 from tony.model.codec import Json
 from tony.model.head import JobHead
@@ -53,17 +54,20 @@ def open_stamp(store: Store, place: Place) -> str:
     return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
 
 
-def read(store: Store, place: Place) -> Entry | None:
+def read(store: Store, place: Place, *, own: bool = False) -> Entry | None:
     """One record; None if there is none in that folder (yet).
 
     A damaged one is an answer as well.
+
+    Args:
+        own: it is of our own history; of another user's less is read.
 
     Raises:
         TonyError: the file system refuses, or does not answer.
     """
     stamp = stamp_of(store, place.item)
     try:
-        head = _head(store, place)
+        head = _head(store, place, own=own)
     except (RecordError, ValueError, RecursionError) as error:
         head = damaged(place, " ".join(str(error).split()) or type(error).__name__)
     if head is None:
@@ -90,21 +94,31 @@ def damaged(place: Place, why: str) -> JobHead:
     )
 
 
-def _head(store: Store, place: Place) -> JobHead | None:
-    record = _json(store, joined(place.path, "job.json"), MOST_JOB)
-    if record is None:
+def _head(store: Store, place: Place, *, own: bool) -> JobHead | None:
+    job = _text(store, joined(place.path, "job.json"), MOST_JOB, own=own)
+    if job is None:
         return _without_job(store, place)
-    # Named by where it lies in its location.
-    head = head_from(
-        JobFolder(Path(place.path)), record, _json(store, joined(place.path, "summary.json"), MOST_SUMMARY)
-    )
+    summary = _text(store, joined(place.path, "summary.json"), MOST_SUMMARY, own=own)
+    with decoding(job + (summary or b"")):
+        # Named by where it lies in its location.
+        head = head_from(
+            JobFolder(Path(place.path)),
+            _decode(joined(place.path, "job.json"), job),
+            None if summary is None else _decode(joined(place.path, "summary.json"), summary),
+        )
     return head if head.state.ended else _standing(store, place, head)
 
 
-def _json(store: Store, path: str, most: int) -> Json | None:
-    content = store.read(path, most)
-    if content is None:
-        return None
+def _text(store: Store, path: str, most: int, *, own: bool) -> bytes | None:
+    if own:
+        return store.read(path, most)
+    content = store.read(path, min(most, LONGEST_OF_OTHERS))
+    if content is not None:
+        check_json_of_others(content, path)
+    return content
+
+
+def _decode(path: str, content: bytes) -> Json:
     try:
         return loads(content, halves=True)
     except BadJson as error:

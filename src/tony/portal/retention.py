@@ -14,11 +14,11 @@ from pathlib import Path
 from tony import clock
 from tony.dataclass import dataclass, field
 from tony.errors import StorageError, TonyError
-from tony.history.files import open_plain
 from tony.model.head import JobHead
 from tony.portal import layouts
 from tony.portal.layouts import Place
 from tony.portal.record import damaged, read
+from tony.storage.local_store import LocalStore
 from tony.storage.store import Item, Store, joined
 from tony.units import format_duration, format_size
 
@@ -91,8 +91,11 @@ class Plan:
         return sum(each.record.size for each in self.going)
 
 
-def plan(store: Store, rules: Rules) -> Plan:
+def plan(store: Store, rules: Rules, *, own: bool = False) -> Plan:
     """Looks at every record of a location; changes nothing. Blocks.
+
+    Args:
+        own: it is the user's own state directory; of other users' records less is read.
 
     Raises:
         TonyError: the location does not answer.
@@ -101,9 +104,10 @@ def plan(store: Store, rules: Rules) -> Plan:
     problems: dict[str, str] = {}
     for place in _places(store):
         try:
-            entry = read(store, place)
-            if entry is not None:
-                records.append(Kept(head=entry.head, place=place, size=size_of(store, place.path)))
+            held = store.hold(place.path)
+            entry = read(held, place, own=own) if held else None
+            if held and entry:
+                records.append(Kept(head=entry.head, place=place, size=size_of(held, place.path)))
         except TonyError as error:
             problems[place.job] = " ".join(str(error).split())
             store.list()  # it is the record, and not the location
@@ -137,28 +141,32 @@ def decide(records: Iterable[Kept], rules: Rules, now: float, problems: Mapping[
     )
 
 
-def carry_out(store: Store, going: Going, to: Store | None = None) -> bool:
+def carry_out(store: Store, going: Going, to: Store | None = None, *, own: bool = False) -> bool:
     """Removes a record, or moves it to another location, where it lies by date; False if it shall stay after all, or
     lies there already.
 
     Whoever is ended in the midst of it has left a record that is whole in one of the two places.
 
+    Args:
+        own: as of `plan`.
+
     Raises:
         TonyError: a file system refuses.
     """
     record = going.record
-    item = store.find(record.place.path)
-    entry = read(store, Place(path=record.place.path, item=item)) if item else None
-    if entry is None or not _may_go(entry.head, clock.wall()):  # pinned meanwhile, or gone
+    held = store.hold(record.place.path)  # what goes is the directory that is read here, and no other one
+    item = held.find(record.place.path) if held else None
+    entry = read(held, Place(path=record.place.path, item=item), own=own) if held and item else None
+    if held is None or entry is None or not _may_go(entry.head, clock.wall()):  # pinned meanwhile, or gone
         return False
     if to is not None:
         assert entry.head.ended is not None
         target = layouts.dated(entry.head.job, entry.head.ended)
         if target == record.place.path and _is_same(store, to, target):
             return False
-        move(store, record.place.path, to, target)
-    store.remove(joined(record.place.path, "job.json"))  # first: half a record is none
-    store.remove(record.place.path)
+        move(held, record.place.path, to, target)
+    held.remove(joined(record.place.path, "job.json"))  # first: half a record is none
+    held.remove(record.place.path)
     return True
 
 
@@ -238,13 +246,13 @@ def _files(store: Store, path: str) -> Iterator[tuple[str, Item]]:
 
 
 def _copy(store: Store, path: str, to: Store, target: str) -> None:
-    if store.local is not None:
+    if isinstance(store, LocalStore):
         try:
-            with open_plain(store.local / path) as file:
+            with open(store.open(path), "rb") as file:
                 to.write(target, Path(f"/proc/self/fd/{file.fileno()}"))
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EINVAL):
-                raise StorageError(f"cannot read {store.local / path}: {error.strerror}") from error
+                raise StorageError(f"cannot read {store.address}/{path}: {error.strerror}") from error
         return
     with tempfile.NamedTemporaryFile(prefix="tony-") as draft:
         for piece in store.pieces(path):

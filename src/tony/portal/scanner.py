@@ -251,9 +251,9 @@ class Scanner:
 
     def _look(self, look: _Look) -> Entry | _News | None:
         """Reads one record, if it may have changed. In a thread of its own."""
-        files = self.store if self.store.local else Listings(self.store)
-        item = look.item or self._item(files, look.path)
-        if item is None:
+        files = self.store.hold(look.path) if self.store.local else Listings(self.store)
+        item = (look.item or self._item(files, look.path)) if files else None
+        if files is None or item is None:
             return _News.GONE
         place = Place(path=look.path, item=item)
         before = look.before
@@ -262,7 +262,7 @@ class Scanner:
                 return _News.NOTHING
             if self._asked and not files.find(joined(place.path, "summary.json")):
                 return _News.NOTHING
-        return read(files, place)
+        return read(files, place, own=self._asked)
 
     def _item(self, files: Store, path: str) -> Item | None:
         if not self.store.dated:

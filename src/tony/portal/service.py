@@ -7,9 +7,12 @@ import errno
 import logging
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
+from tony import clock
 from tony.bootstrap import settle
 from tony.errors import InfraError
 from tony.jobs.portals import noted
@@ -49,6 +52,8 @@ async def run(
     tls, tokens = entrance.tls(), TokenFile(home.portal)
     terms = entrance.terms(tokens)
     stores = [open_location(each, home, os.environ) for each in histories or [str(home.path)]]
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
     logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
     try:
         socket = listen(entrance.host, entrance.port)

@@ -10,8 +10,9 @@ from tony.core.machine import Application
 from tony.core.view import Surroundings, report
 from tony.errors import InvalidTransition, UnknownJobError
 from tony.history.event_tail import EventTail
-from tony.history.log import segments
+from tony.history.log import check_length_of_others, segments
 from tony.history.record import pending_report, read_job, read_summary
+from tony.linux.threads import lock_held
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -20,8 +21,9 @@ from tony.model.report import JobReport
 class Standing:
     """One job. Whoever asks again pays for what was logged since: a log of 10,000 tasks takes seconds to read."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobFolder, *, own: bool = True) -> None:
         self._folder = folder
+        self._own = own
         self._lock = threading.Lock()
         self._machine: _Machine | None = None
 
@@ -32,18 +34,20 @@ class Standing:
             UnknownJobError: there is no such job.
             TonyError: its record cannot be read.
         """
-        with self._lock:
+        with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
             machine, self._machine = self._machine, None
-            ended = read_summary(self._folder)
+            ended = read_summary(self._folder, own=self._own)
             if ended is not None:
                 return ended
             if machine is None or not machine.continues:
-                record = read_job(self._folder)
+                record = read_job(self._folder, own=self._own)
                 if record is None:
                     raise UnknownJobError(f"there is no job in {self._folder.path}.")
                 if not segments(self._folder.path):
                     return pending_report(self._folder, record)
                 machine = _Machine(self._folder, record)
+            if not self._own:
+                check_length_of_others(self._folder.path)
             told = machine.report()
             self._machine = machine  # of one whose log made no sense all is read anew
             return told

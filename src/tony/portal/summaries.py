@@ -1,14 +1,14 @@
 """Where jobs keep what TensorBoard shows, and how it comes into one folder. Blocks.
 
 Only event files are taken. Whatever else lies beside them could name any file of this machine, and TensorBoard would
-read it for whoever wrote that. And what a job's settings name outside of its record is taken only if its owner is whose
-the record is: else a record could show what its writer may not read, and the portal may.
+read it for whoever wrote that. What the settings of another user's job name outside of its record is never opened on
+this machine; in another file system it is taken only if its owner is the owner of the record: else a record could show
+what its writer may not read, and the portal may.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,8 @@ from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
 from tony.model.record import JobRecord
-from tony.storage.store import PIECE, Item, Store, joined
+from tony.storage.local_store import JobDirectory, name_of_user
+from tony.storage.store import Item, Store, joined
 
 #: A program finds in this variable where its summaries belong: the original's name.
 VARIABLE = "TB_LOG_DIR"
@@ -36,8 +37,8 @@ class Record:
 
     Attributes:
         folder: on this machine: itself, or what was brought of it.
-        store, path: where it was brought from; None and empty for one that lies here.
-        own: it is one of our own home's.
+        store, path: where it was brought from; None and empty for one of the state directory of the portal's user.
+        own: it is of that state directory, and so of the portal's user.
     """
 
     folder: JobFolder
@@ -52,8 +53,7 @@ class EventFile:
 
     Attributes:
         run: what TensorBoard calls it: its folder, below the job's.
-        path: in `store`, or of this machine if that is None.
-        owner: whose it must be when it is copied, a number of this machine; None: it is ours, and a link will do.
+        path: in `store`; None: of this machine and of a job of the portal's user, so that a link will do.
     """
 
     run: str
@@ -61,7 +61,6 @@ class EventFile:
     path: str
     size: int
     store: Store | None = None
-    owner: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +83,14 @@ class Summaries:
         return sum(file.size for file in self.files)
 
 
-def find(record: Record, job: JobRecord, store_of: Callable[[str], Store]) -> Summaries:
+def find(
+    record: Record, job: JobRecord, store_of: Callable[[str], Store], may_open: Callable[[str], bool]
+) -> Summaries:
     """Looks through the job's working directories, and where its settings say that summaries are.
 
     Args:
-        store_of: the file system of an address, to be kept open by whoever gives it.
+        store_of: the file system of an address, to be kept open by its maker.
+        may_open: whether an address that is named by a record of another user may be opened.
     """
     found: dict[str, EventFile] = {}
     problems: list[str] = []
@@ -98,7 +100,7 @@ def find(record: Record, job: JobRecord, store_of: Callable[[str], Store]) -> Su
             continue
         searched.append(place)
         try:
-            for file in _look(record, run, place, store_of):
+            for file in _look(record, run, place, store_of, may_open):
                 found.setdefault(file.path, file)
                 if len(found) >= _MOST_FILES:
                     problems.append(f"only the first {_MOST_FILES:,} event files are shown.")
@@ -125,32 +127,22 @@ def gather(summaries: Mapping[str, Summaries], folder: Path) -> None:
                 at.mkdir(parents=True, exist_ok=True, mode=0o700)
                 # TensorBoard orders a run's files by name; two of the same name may come from two places.
                 target = at / (file.name if not (at / file.name).exists() else f"{file.name}.{number}")
-                if file.store is None and file.owner is None:
+                if file.store is None:
                     target.symlink_to(file.path)
-                    continue
-                left = _copy(file, target, left)
+                else:
+                    left = _copy(file.store, file.path, target, left)
             except OSError as error:
                 raise StorageError(f"cannot bring {file.path}: {error.strerror}") from error
 
 
-def _copy(file: EventFile, target: Path, left: int) -> int:
-    pieces = file.store.pieces(file.path) if file.store else _pieces(file)
+def _copy(store: Store, path: str, target: Path, left: int) -> int:
     with target.open("xb") as out:
-        for piece in pieces:
+        for piece in store.pieces(path):
             left -= len(piece)
             if left < 0:
                 raise StorageError(f"the event files have more than {_MOST_BYTES >> 30} GiB: more is not copied here.")
             out.write(piece)
     return left
-
-
-def _pieces(file: EventFile) -> Iterator[bytes]:
-    """Of a file here, if it still is what it was: its owner could put a link to another's file in its place."""
-    with open(os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_uid == file.owner:
-            while piece := stream.read(PIECE):
-                yield piece
 
 
 def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
@@ -179,47 +171,48 @@ def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
     # What is relative lies below the tasks' working directories, which are looked through as a whole.
 
 
-def _look(record: Record, run: str, place: str, store_of: Callable[[str], Store]) -> Iterator[EventFile]:
+def _look(
+    record: Record, run: str, place: str, store_of: Callable[[str], Store], may_open: Callable[[str], bool]
+) -> Iterator[EventFile]:
     budget = [_MOST_NAMES]
     if place == "work":
         if record.store is not None:
             yield from _in_store(record.store, joined(record.path, "work"), run, budget, None)
-        else:
-            if not record.folder.work.is_symlink():
-                yield from _in_folder(record.folder.work, run, budget, _uid(record))
+        elif not record.folder.work.is_symlink():
+            yield from _in_folder(record.folder.work, run, budget)
     elif addresses.is_address(place):
-        store = store_of(place)
-        yield from _in_store(store, "", run, budget, None if record.own else _owner(record))
-    elif record.store is None:
-        yield from _in_folder(Path(place), run, budget, _uid(record))
+        owner = None
+        if not record.own:  # all of this before anything of that file system is made
+            if not may_open(place):
+                raise ValueError("it is in none of the file systems that this portal was started with: not opened.")
+            owner = find_owner(record.store, record.path)
+        yield from _in_store(store_of(place), "", run, budget, owner)
+    elif record.own:
+        yield from _in_folder(Path(place), run, budget)
+    else:
+        raise ValueError(
+            "it lies outside of the job's record. Only jobs in the portal's own state directory can name such a folder."
+        )
 
 
-def _uid(record: Record) -> int | None:
-    """Whose files may be shown of a record that lies here; None: it is our own, and so is whatever it names."""
-    uid = os.lstat(record.folder.job).st_uid
-    return None if record.own and uid == os.geteuid() else uid
+def find_owner(store: Store | None, path: str) -> str:
+    """Return the owner of a record, as its file system says.
 
+    Of a job directory that is held open it is the owner of that directory: a file in it can be replaced.
 
-def _owner(record: Record) -> str:
-    """Whose a record is, as its file system says."""
-    if record.store is None:
-        uid = os.lstat(record.folder.job).st_uid
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return str(uid)
-    found = record.store.find(joined(record.path, "job.json"))
+    Raises:
+        StorageError: it is not known.
+    """
+    if isinstance(store, JobDirectory):
+        return name_of_user(store.owner)
+    found = store.find(joined(path, "job.json")) if store else None
     if found is None or not found.owner:
-        raise ValueError("nobody knows whose the job's record is, so what lies outside of it is not shown.")
+        raise StorageError("the owner of the job's record is not known, so what lies outside of it is not shown.")
     return found.owner
 
 
-def _in_folder(top: Path, run: str, budget: list[int], owner: int | None) -> Iterator[EventFile]:
-    """Event files of a folder here. Links are not followed.
-
-    Args:
-        owner: whose they must be; None if that does not matter.
-    """
+def _in_folder(top: Path, run: str, budget: list[int]) -> Iterator[EventFile]:
+    """Event files of a folder here, of a job of the portal's user. Links are not followed."""
     for folder, folders, names in os.walk(top):
         folders.sort()
         below = os.path.relpath(folder, top)
@@ -233,9 +226,9 @@ def _in_folder(top: Path, run: str, budget: list[int], owner: int | None) -> Ite
                 continue
             path = os.path.join(folder, name)
             status = os.lstat(path)
-            if stat.S_ISREG(status.st_mode) and owner in (None, status.st_uid):
+            if stat.S_ISREG(status.st_mode):
                 at = joined(run, "" if below == "." else below)
-                yield EventFile(run=at, name=name, path=path, size=status.st_size, owner=owner)
+                yield EventFile(run=at, name=name, path=path, size=status.st_size)
 
 
 def _in_store(store: Store, top: str, run: str, budget: list[int], owner: str | None) -> Iterator[EventFile]:

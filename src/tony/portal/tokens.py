@@ -5,7 +5,8 @@ A token is 32 random bytes behind a public name: `tony_1f0a2b3c_...`. The portal
 `tony portal token`. What runs sees a token that was made or revoked meanwhile at its next use.
 
 A cookie says whose it is, for which token it was given and until when, and is signed with the portal's key. It ends
-with its token.
+with its token, or when its user logs out: `ended.json` lists those that would hold otherwise, by
+their random part.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ from tony.web.door import PERSON, Known
 #: Seconds for which a token holds unless something else is said; for which a cookie does at most.
 USUAL = 90 * 86400.0
 SESSION = 12 * 3600.0
+#: Cookies of one token that are remembered as ended; of more those are forgotten that would end the soonest.
+_MOST_ENDED = 100
 #: Bytes of the secret part of a token, and of the portal's key.
 _SECRET = 32
 _TOKEN = re.compile(r"tony_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _log = logging.getLogger(__name__)
-_COOKIE = re.compile(r"([A-Za-z0-9_-]{1,600})\.([0-9a-f]{8})\.(\d{1,12})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{1,600})\.([0-9a-f]{8})\.(\d{1,12})\.([0-9a-f]{16})\.([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,9 @@ class TokenFile:
         self._stamp: tuple[int, int, int] | None = None
         self._entries: dict[str, TokenEntry] = {}
         self._key = b""
+        self._ended_path = folder / "ended.json"
+        self._ended_stamp: tuple[int, int, int] | None = None
+        self._ended: dict[str, dict[str, float]] = {}
 
     # --- for the portal -----------------------------------------------------------------------------------------------
 
@@ -89,13 +95,19 @@ class TokenFile:
         """A cookie for whoever brought a token, and the seconds since 1970 until which it holds."""
         until = clock.wall() + SESSION if known.until is None else min(clock.wall() + SESSION, known.until)
         user = base64.urlsafe_b64encode(known.user.encode()).decode().rstrip("=")
-        said = f"{user}.{known.token}.{int(until)}"
+        said = f"{user}.{known.token}.{int(until)}.{secrets.token_hex(8)}"
         return f"{said}.{self._sign(said)}", until
 
     def session(self, cookie: str) -> Known | None:
         """As `web.door.Tokens`."""
         match = _COOKIE.fullmatch(cookie)
-        if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[4]):
+        if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[5]):
+            return None
+        try:
+            if match[4] in self._read_ended().get(match[2], ()):
+                return None
+        except TonyError as error:
+            _log.warning("no one is let in by a cookie: %s", error)
             return None
         entry, until = self._alive(match[2]), float(match[3])
         try:
@@ -103,6 +115,50 @@ class TokenFile:
         except (binascii.Error, UnicodeDecodeError):
             return None
         return Known(user, match[2], until) if entry and entry.user == user and clock.wall() < until else None
+
+    def end_session(self, cookie: str) -> None:
+        """Refuse a cookie from now on, in every portal of this user and after a restart.
+
+        Raises:
+            RecordError: the list of ended cookies is not what it should be.
+            StorageError: it cannot be written.
+        """
+        if self.session(cookie) is None:
+            return
+        _, token, until, name, _ = cookie.split(".")
+        with _locked(self._folder):
+            now = clock.wall()
+            ended = {known: {n: t for n, t in of.items() if t > now} for known, of in self._read_ended().items()}
+            latest = sorted({**ended.get(token, {}), name: float(until)}.items(), key=lambda each: each[1])
+            ended[token] = dict(latest[-_MOST_ENDED:])
+            write_json(self._ended_path, to_plain({known: of for known, of in ended.items() if of}), durable=True)
+
+    def _read_ended(self) -> dict[str, dict[str, float]]:
+        """Return the ended cookies of each token, with the times at which they would have ended.
+
+        Raises:
+            RecordError: the file is not what it should be.
+            StorageError: it cannot be read.
+        """
+        with self._mutex:
+            try:
+                status = self._ended_path.stat()
+            except FileNotFoundError:
+                self._ended_stamp, self._ended = None, {}
+                return self._ended
+            except OSError as error:
+                raise StorageError(f"cannot read {self._ended_path}: {error.strerror}") from error
+            stamp = status.st_mtime_ns, status.st_ino, status.st_size
+            if stamp != self._ended_stamp:
+                try:
+                    self._ended = from_plain(dict[str, dict[str, float]], read_json(self._ended_path) or {})
+                except DecodeError as error:
+                    raise RecordError(
+                        f"{self._ended_path} is not what it should be: {error}. Remove it and {self._folder}/key: then "
+                        "every user logs in again."
+                    ) from error
+                self._ended_stamp = stamp
+            return self._ended
 
     def key(self) -> bytes:
         """The portal's key, made at its first use.
@@ -188,18 +244,10 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[list[TokenEntry]]:
-        _private(self._folder)
-        try:
-            descriptor = os.open(self._folder / "tokens.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StorageError(f"cannot make {self._folder}/tokens.lock: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with _locked(self._folder):
             entries = list(self._read())
             yield entries
             write_json(self._path, [to_plain(entry) for entry in entries], durable=True)
-        finally:
-            os.close(descriptor)
 
     def _read(self) -> tuple[TokenEntry, ...]:
         try:
@@ -208,6 +256,25 @@ class TokenFile:
             raise RecordError(
                 f"{self._path} is not what it should be: {error}. Remove it, and make new tokens."
             ) from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing what is kept in the folder.
+
+    Raises:
+        StorageError: the folder is not ours, or its lock cannot be made.
+    """
+    _private(folder)
+    try:
+        descriptor = os.open(folder / "tokens.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(f"cannot make {folder}/tokens.lock: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _digest(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.dataclass import dataclass, field
-from tony.model.states import DistributedMode, Meeting
+from tony.model.staged import LeftOut
+from tony.model.states import DistributedMode, Meeting, ReservedPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class TaskPart:
             the end of sys.path for it, None for built-in ones.
         command: text for `bash -c`, or a tuple to execute; placeholders not yet filled in.
         env: the job's and the role's variables; placeholders not yet filled in.
+        secret: names of variables and parameters that the job declares as secret.
         instances: role -> number of tasks, in the job's order; procs: role -> processes per task.
         num_tasks: tracked tasks (TASK_NUM).
         wants_tb_port: reserve a port for TensorBoard as well.
@@ -47,6 +49,8 @@ class TaskPart:
         progress_summaries: folder in which it writes event files for TensorBoard, placeholders not yet filled in.
         python_stacks: whether its Python shall show where it stands when it is asked.
         meeting: what the executor itself runs on the task's port; None leaves that port to the program.
+        port: what becomes of its reserved ports when its program starts.
+        left_out: what the job's source lacks, by which a failure may be explained.
     """
 
     job_id: str
@@ -83,6 +87,9 @@ class TaskPart:
     progress_pattern: str | None = None
     progress_summaries: str | None = None
     python_stacks: bool = False
+    secret: tuple[str, ...] = ()
+    left_out: LeftOut | None = None
+    port: ReservedPort = ReservedPort.RESERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

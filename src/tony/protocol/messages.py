@@ -15,6 +15,7 @@ from typing import ClassVar
 from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 from tony.model.exit import ExitStatus
+from tony.model.progress import Progress
 from tony.model.report import JobReport
 
 
@@ -212,6 +213,7 @@ class Welcome(Message):
         renews: whether this renews the executor's lease. Not in a container that was given up: another may come in its
             place when the lease is over.
         sample_interval: seconds between two `Sample`s; stretches with the number of tasks. 0: none are wanted.
+        step_interval: seconds between two `Sample`s of steps alone, sent in between when there is a new one. 0: none.
     """
 
     kind: ClassVar[str] = "welcome"
@@ -220,6 +222,7 @@ class Welcome(Message):
     acked: int
     renews: bool = True
     sample_interval: float = 0.0
+    step_interval: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +257,7 @@ class StartProgram(Message):
             index its place among them.
         instances: role -> tasks that take part; empty if all do, as the launch context has it.
         num_tasks: tracked tasks that take part; 0 if all do.
+        addresses: role -> address of its first task that takes part, of the roles that placeholders ask for.
     """
 
     kind: ClassVar[str] = "start-program"
@@ -266,6 +270,7 @@ class StartProgram(Message):
     absent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     instances: Mapping[str, int] = field(default_factory=dict)
     num_tasks: int = 0
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,11 +432,14 @@ class Measured(Message):
     Attributes:
         now: seconds since the job was accepted.
         more: there was more than one message holds; ask for fewer tasks.
+        progress: what programs of these tasks have reported of their steps in their newest tries; of a question for
+            series only if `step` is among them.
     """
 
     kind: ClassVar[str] = "measured"
     now: float
     points: tuple[Points, ...] = ()
+    progress: tuple[Progress, ...] = ()
     more: bool = False
 
 

@@ -123,6 +123,20 @@ class Connection(asyncio.BufferedProtocol):
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Return True with TLS."""
+        return self._tls is not None
+
+    @property
+    def has_unread(self) -> bool:
+        """Return True if the kernel has something for us from the other side, its end included."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     def proves(self, name: str) -> bool:
         """Whether the other end's certificate carries a name; without TLS there is none to contradict it."""
         return self._tls is None or self._tls.peer_is(name)
@@ -243,8 +257,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._tls is None:
             self._plain(data)
-        else:
-            self._encrypted(self._tls, data)
+            return
+        if self._phase is Phase.SECURING and not self._side.may_secure(self, data):
+            self.pause_reading()
+            return
+        self._encrypted(self._tls, data)
 
     def eof_received(self) -> bool:
         """The other side will send no more: for us that is the end."""

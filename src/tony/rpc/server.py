@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.linux import refusals
+from tony.linux.limits import allow_open_files
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
@@ -31,9 +33,24 @@ log = logging.getLogger(__name__)
 
 #: Seconds from connection to complete hello. A handshake takes a few ms of ours; the rest is for a busy host's sake.
 HANDSHAKE_TIMEOUT = 10.0
-#: Connections that may be without a right hello at one time. More wait in the kernel's queue: of 10,000 executors
-#: that come at once each gets its turn, and none runs into the time-out because the others' handshakes go on.
+#: Connections of the job's own peers that may be without a right hello at one time. More wait in the kernel's queue: of
+#: 10,000 executors that come at once each gets its turn, and none runs into the time-out because the others' handshakes
+#: go on.
 MOST_STRANGERS = 256
+#: TLS connections at one time that have not shown the job's tag (`tls.handshake_tag`), if this process may open so many
+#: files. When there are more, the oldest ones of the address that has the most are dropped, but none that is younger
+#: than this many seconds: a peer on a busy machine needs a moment for its first message.
+MAX_UNRECOGNIZED = 4096
+MIN_AGE_TO_DROP_SECONDS = 0.25
+#: Up to so many of them, each gets its handshake, and this process's limit of open files is left as it is.
+_FEW_UNRECOGNIZED = 64
+#: Seconds until the next try if all of them are younger.
+_DROP_RETRY_SECONDS = 0.01
+#: Bytes in which the tag must be: the first message of a TLS handshake.
+_MAX_FIRST_MESSAGE_BYTES = 4096
+#: Bytes of the head of a TLS record, and the first of them in a handshake.
+_RECORD_HEAD_BYTES = 5
+_HANDSHAKE_RECORD = 22
 #: Seconds between two log lines about the same kind of refusal.
 _QUIET = 5.0
 #: Characters of a log line about a peer.
@@ -70,7 +87,8 @@ class ServerStatistics:
         strangers: connections now that have not yet.
         accepted: all there ever were.
         messages: received from all of them.
-        refused: code -> how many connections ended with it, before or after the hello.
+        refused: code -> how many connections ended with it, before or after the hello; `no-room`: how many were dropped
+            without the job's tag, because there were too many of them.
     """
 
     open: int
@@ -90,6 +108,8 @@ class Server:
         *,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
         most_strangers: int = MOST_STRANGERS,
+        max_unrecognized: int = MAX_UNRECOGNIZED,
+        min_age_to_drop: float = MIN_AGE_TO_DROP_SECONDS,
         guests: frozenset[PeerKind] = GUESTS,
     ) -> None:
         """Listens nowhere yet.
@@ -97,7 +117,9 @@ class Server:
         Args:
             credentials: those of the one who listens.
             handshake_timeout: seconds until a connection must have shown the right token.
-            most_strangers: connections that may be without it at one time.
+            most_strangers: connections of own peers that may be without it at one time.
+            max_unrecognized: TLS connections at one time without the job's tag.
+            min_age_to_drop: seconds that each of these has at least.
             guests: who may come. All of them hold the job's token; over TLS each has to prove its name as well.
 
         Raises:
@@ -105,7 +127,9 @@ class Server:
         """
         token_bytes(credentials.token)
         self._credentials = credentials
-        self._side = _ListeningSide(credentials.token, handler, handshake_timeout, most_strangers, guests)
+        self._side = _ListeningSide(
+            credentials.token, handler, handshake_timeout, most_strangers, guests, max_unrecognized, min_age_to_drop
+        )
         self._accepting: dict[asyncio.Task[None], socket.socket] = {}
         self._files: list[tuple[str, int]] = []
 
@@ -128,9 +152,10 @@ class Server:
             listener = listen_unix(where.path)
             self._files.append((where.path, os.lstat(where.path).st_ino))
         else:
-            from tony.rpc.tls import server_context
+            from tony.rpc.tls import handshake_tag, server_context
 
             context = server_context(self._credentials)
+            self._side.tag = handshake_tag(self._credentials.token).encode()
             listener = await listen_tcp(where)
             where = TlsAddress(host=where.host, port=listener.getsockname()[1])
         task = asyncio.get_running_loop().create_task(self._side.accept(listener, context), name=f"accept {where}")
@@ -161,8 +186,18 @@ class _ListeningSide(Side):
     limit_in = MAX_FROM_PEER
     limit_out = MAX_FROM_AM
 
+    #: By which a TLS connection of one of the job's peers is recognized.
+    tag = b""
+
     def __init__(
-        self, token: str, handler: Handler, handshake_timeout: float, most_strangers: int, guests: frozenset[PeerKind]
+        self,
+        token: str,
+        handler: Handler,
+        handshake_timeout: float,
+        most_strangers: int,
+        guests: frozenset[PeerKind],
+        max_unrecognized: int,
+        min_age_to_drop: float,
     ) -> None:
         self._token = token
         self._guests = guests
@@ -171,7 +206,12 @@ class _ListeningSide(Side):
         self._handler = handler
         self._handshake_timeout = handshake_timeout
         self._most_strangers = most_strangers
+        self._max_unrecognized = max_unrecognized
+        self._few = min(_FEW_UNRECOGNIZED, max_unrecognized)
+        self._is_fitted = max_unrecognized <= _FEW_UNRECOGNIZED
+        self._min_age_to_drop = min_age_to_drop
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}
+        self._unrecognized = _Unrecognized()
         self._open: set[Connection] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -206,6 +246,11 @@ class _ListeningSide(Side):
         listener.setblocking(False)
         while True:
             await self._room.wait()
+            if self._is_crowded():
+                await _wait_readable(listener)
+                if self._is_crowded() and not self._drop_one():
+                    await asyncio.sleep(_DROP_RETRY_SECONDS)
+                    continue
             try:
                 sock, _ = listener.accept()
             except BlockingIOError:
@@ -214,7 +259,7 @@ class _ListeningSide(Side):
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._say("no-room", f"cannot take another connection: {refusals.said(error)}")
-                    await asyncio.sleep(_NO_ROOM_PAUSE)
+                    await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
                 continue  # or that connection was gone before we took it
             sock.setblocking(False)
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
@@ -230,7 +275,50 @@ class _ListeningSide(Side):
         self._accepted += 1
         loop = asyncio.get_running_loop()
         self._strangers[connection] = loop.call_later(self._handshake_timeout, self._too_late, connection)
-        if len(self._strangers) >= self._most_strangers:
+        if connection.is_encrypted:
+            self._unrecognized.add(connection, loop.time())
+        self._update_room()
+
+    def may_secure(self, connection: Connection, data: memoryview) -> bool:
+        first = self._unrecognized.first_message(connection, data)
+        if first is None:
+            return True
+        if self.tag in first:
+            self._unrecognized.remove(connection)
+            self._update_room()
+            return True
+        # Cryptography for all of them would be an attacker's way to keep us busy.
+        return len(self._unrecognized) <= self._few or not _is_whole_record(first)
+
+    def _is_crowded(self) -> bool:
+        """Return True if there is no room for another connection without the job's tag."""
+        count = len(self._unrecognized)
+        if count > self._few and not self._is_fitted:
+            # Not before: children inherit the limit.
+            self._is_fitted = True
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            more = allow_open_files(soft + self._max_unrecognized) - soft
+            self._max_unrecognized = min(self._max_unrecognized, max(more, soft // 4))
+        return count >= self._max_unrecognized
+
+    def _drop_one(self) -> bool:
+        """Drop a connection without the job's tag; return False if none is old enough."""
+        connection = self._unrecognized.find_droppable(asyncio.get_running_loop().time() - self._min_age_to_drop)
+        if connection is None:
+            return False
+        self._drop(connection)
+        return True
+
+    def _drop(self, connection: Connection) -> None:
+        self._refused["no-room"] += 1
+        self._say("no-room", f"too many connections without this job's token; dropped one of {connection.peer}")
+        self._unrecognized.remove(connection)
+        connection.abort()
+
+    def _update_room(self) -> None:
+        if len(self._strangers) - len(self._unrecognized) < self._most_strangers:
+            self._room.set()
+        else:
             self._room.clear()
 
     def _too_late(self, connection: Connection) -> None:
@@ -241,8 +329,8 @@ class _ListeningSide(Side):
         timer = self._strangers.pop(connection, None)
         if timer is not None:
             timer.cancel()
-        if len(self._strangers) < self._most_strangers:
-            self._room.set()
+        self._unrecognized.remove(connection)
+        self._update_room()
 
     # --- the hello ------------------------------------------------------------------------------------------------
 
@@ -300,6 +388,60 @@ class _ListeningSide(Side):
         more = f" (and {kept_back} more like it before)" if kept_back else ""
         text = text if len(text) <= _LINE and text.isprintable() else ascii(text[:_LINE])
         log.warning("%s%s", text, more)
+
+
+class _Unrecognized:
+    """TLS connections that have not shown the job's tag, by address; those of each address oldest first."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, dict[Connection, float]] = {}
+        self._first_messages: dict[Connection, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._first_messages)
+
+    def add(self, connection: Connection, now: float) -> None:
+        """Add a new connection."""
+        self._first_messages[connection] = b""
+        self._by_address.setdefault(_host(connection), {})[connection] = now
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection if it is here."""
+        if self._first_messages.pop(connection, None) is None:
+            return
+        group = self._by_address[_host(connection)]
+        del group[connection]
+        if not group:
+            del self._by_address[_host(connection)]
+
+    def first_message(self, connection: Connection, data: memoryview) -> bytes | None:
+        """Return what a connection has sent so far, these bytes included; None if that has been seen already."""
+        before = self._first_messages.get(connection)
+        if before is None or len(before) >= _MAX_FIRST_MESSAGE_BYTES:
+            return None
+        self._first_messages[connection] = before + bytes(data[:_MAX_FIRST_MESSAGE_BYTES])
+        return self._first_messages[connection]
+
+    def find_droppable(self, began_before: float) -> Connection | None:
+        """Return the oldest connection of the address that has the most; none whose first bytes we have yet to read."""
+        group = max(self._by_address.values(), key=len, default={})
+        for connection, began in group.items():
+            if began > began_before:
+                break
+            if self._first_messages[connection] or not connection.has_unread:
+                return connection
+        return None
+
+
+def _host(connection: Connection) -> str:
+    return connection.peer.rpartition(":")[0]
+
+
+def _is_whole_record(data: bytes) -> bool:
+    """Return True if data begins with a whole TLS record, with none at all, or with one that is too long."""
+    if data[0] != _HANDSHAKE_RECORD or len(data) >= _MAX_FIRST_MESSAGE_BYTES:
+        return True
+    return len(data) >= _RECORD_HEAD_BYTES + int.from_bytes(data[3:_RECORD_HEAD_BYTES], "big")
 
 
 async def _wait_readable(listener: socket.socket) -> None:

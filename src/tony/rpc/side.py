@@ -37,6 +37,10 @@ class Side(ABC):
     def began(self, connection: Connection) -> None:
         """There is a transport."""
 
+    def may_secure(self, connection: Connection, data: memoryview) -> bool:
+        """Return False to leave a TLS handshake, of which bytes have arrived, as it is until the connection ends."""
+        return True
+
     @abstractmethod
     def greeting(self) -> bytes:
         """What to send once the connection is secure."""

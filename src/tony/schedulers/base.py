@@ -40,6 +40,7 @@ class Capabilities:
         inherits_environment: programs get the submitter's environment underneath.
         log_files: a client reads the tasks' log files directly.
         chooses: can keep containers off a host (`ContainerSource.exclude`).
+        images: can run containers in an image.
     """
 
     gang: bool
@@ -49,6 +50,7 @@ class Capabilities:
     inherits_environment: bool
     log_files: bool
     chooses: bool = False
+    images: bool = False
 
 
 #: Seconds within which the lives of an application master count for `am_attempts`.

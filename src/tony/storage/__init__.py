@@ -4,6 +4,7 @@ On the submitter's machine:
 
     wishes, entries     what a job's keys ask for; the language of `files`
     scan, ignore        what is in a folder, what in it cannot be staged, what is left out (`links`, `quick_glob`)
+    tracked_files       which files git tracks
     deposit, index      into the cache, reading only what changed
     cache, pack         every object once; a folder as one tar, the same bytes for the same content
     manifest            what lies in a folder, as a list

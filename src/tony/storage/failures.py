@@ -29,10 +29,16 @@ def explained(doing: str, folder: Path, needed: int | None = None) -> Iterator[N
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise no_room(doing, folder, needed, quota=error.errno == errno.EDQUOT) from error
-        about = f" ({error.filename})" if error.filename else ""
-        raise StorageError(f"cannot {doing}: {error.strerror or error}{about}.") from error
+        if error.filename and error.errno not in _FULL:
+            raise StorageError(f"cannot {doing}: {error.strerror} ({error.filename}).") from error
+        raise build_storage_error(doing, folder, error, needed) from error
+
+
+def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | None = None) -> StorageError:
+    """Build the error for what a file system refused; the arguments are those of `explained`."""
+    if error.errno in _FULL:
+        return no_room(doing, folder, needed, quota=error.errno == errno.EDQUOT)
+    return StorageError(f"cannot {doing}: {error.strerror or error}.")
 
 
 def require_room(doing: str, folder: Path, needed: int) -> None:

@@ -23,7 +23,7 @@ class FsspecStore(Store):
         address: `s3://bucket/folder`.
 
     Raises:
-        UserError: fsspec is not installed, or its driver for such addresses.
+        UserError: fsspec is not installed, or its driver for such addresses; or the address chains several of them.
     """
 
     dated = False  # most of these have no folders at all
@@ -31,10 +31,14 @@ class FsspecStore(Store):
     def __init__(self, address: str) -> None:
         self.address = address
         scheme = address.partition("://")[0]
+        if "::" in address:  # fsspec would open one file system through another
+            raise UserError(f"{address}: addresses joined by `::` are not opened. Name one file system.")
         try:
             core = import_module("fsspec.core")
         except ImportError:
-            raise UserError(f"{address}: such addresses need fsspec. Install it: pip install 'tony[stores]'.") from None
+            raise UserError(
+                f"{address}: such addresses need fsspec. Install it: `pip install '.[stores]'` in tony's source folder."
+            ) from None
         try:
             self._files, root = core.url_to_fs(address, use_listings_cache=False)
         except (ImportError, ValueError) as error:

@@ -2,8 +2,8 @@
 
 A `.tonyignore` at the folder's top is the only one that counts, in git's language. Without it every `.gitignore` in the
 folder counts, as git reads them: the deepest first, the last matching line of a file decides, and nothing below a
-folder that is left out can be taken back in. Files above the folder are not asked: the same folder gives the same
-result wherever it lies. `.git` is left out always.
+folder that is left out can be taken back in. Ignore files above the folder are not read. A file that git tracks is
+kept whatever a `.gitignore` says (`tracked_files.py`). `.git` is left out always.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
 from tony.storage.quick_glob import quick
+from tony.storage.tracked_files import TrackedFiles, is_in_repository
 
 OWN_FILE = ".tonyignore"
 GIT_FILE = ".gitignore"
@@ -48,10 +49,19 @@ class Rules:
         levels: the folder that patterns are relative to (empty for the top, else with a trailing slash), and the
             patterns, in the order of their lines; deepest last.
         nested: look for more patterns in folders below.
+        tracked: the files that git tracks, which `.gitignore` does not leave out; None outside of repositories.
+        only_tracked: everything else is left out, because the folder is ignored.
     """
 
     levels: tuple[tuple[str, tuple[_Pattern, ...]], ...] = ()
     nested: bool = False
+    tracked: TrackedFiles | None = None
+    only_tracked: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """Name of the files that the patterns come from."""
+        return GIT_FILE if self.nested else OWN_FILE
 
     def enter(self, folder: Path, prefix: str) -> Rules:
         """The rules below `folder`, whose path inside the top is `prefix` (with a trailing slash).
@@ -59,23 +69,32 @@ class Rules:
         Raises:
             IgnoreFileError: the folder's own patterns cannot be used.
         """
-        if not self.nested or not os.path.isfile(file := folder / GIT_FILE):
+        if not self.nested:
             return self
-        return Rules((*self.levels, (prefix, _read(file))), nested=True)
+        found = self
+        if prefix and os.path.lexists(folder / ".git"):  # a submodule, or a repository inside this one
+            found = replace(found, tracked=TrackedFiles(folder, prefix))
+        if os.path.isfile(file := folder / GIT_FILE):
+            found = replace(found, levels=(*self.levels, (prefix, _read(file))))
+        return found
 
     def ignores(self, path: str, *, is_folder: bool) -> bool:
-        """Whether something is left out; the folders above it are not.
+        """Whether the patterns leave something out; those of the folders above it do not, unless `only_tracked`.
 
         Args:
             path: inside the top, parts joined by `/`.
         """
-        if path == ".git" or path.endswith("/.git"):
+        if self.only_tracked:
             return True
         for prefix, patterns in reversed(self.levels):
             verdict = _verdict(patterns, path[len(prefix) :], is_folder)
             if verdict is not None:
                 return verdict
         return False
+
+    def tracks(self, path: str) -> bool:
+        """Whether git tracks a file, or a file in a folder."""
+        return self.tracked is not None and path in self.tracked
 
 
 def rules_for(top: Path, *, git: bool) -> Rules:
@@ -90,7 +109,8 @@ def rules_for(top: Path, *, git: bool) -> Rules:
     own = top / OWN_FILE
     if os.path.isfile(own):
         return Rules((("", _read(own)),))
-    return Rules(nested=git).enter(top, "")
+    tracked = TrackedFiles(top, "") if git and is_in_repository(top) else None
+    return Rules(nested=git, tracked=tracked).enter(top, "")
 
 
 def _verdict(patterns: tuple[_Pattern, ...], path: str, is_folder: bool) -> bool | None:

@@ -1,25 +1,34 @@
-"""A folder of this machine as a store. Links in it are seen, and never followed."""
+"""A folder of this machine as a store. Links in it are seen, and never followed: docs/decisions/0019.
+
+This is the only code that opens what lies in a history of this machine, unless it is the state directory of the user.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import shutil
 import stat
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from tony.errors import StorageError
+from tony.linux.plain_files import open_file, open_folder
 from tony.storage.store import PIECE, Item, Store
+
+#: What the kernel says where there is no such folder, or a link in its place.
+_NO_FOLDER = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 class LocalStore(Store):
     """One folder.
 
     Args:
-        folder: need not be there yet.
+        folder: need not be there yet. Links on the way to it are followed, for the user names it; below it none is.
         address: as somebody wrote it; the path, if nothing is said.
     """
 
@@ -29,98 +38,190 @@ class LocalStore(Store):
         self._root = os.fspath(folder)
 
     def list(self, path: str = "") -> Sequence[Item]:
-        found = []
-        try:
-            with os.scandir(self._place(path)) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        found.append(_item(entry.name, entry.stat(follow_symlinks=False)))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
-        return found
+        return [_item(name, status) for name, status in self._scan(path)]
+
+    def list_files(self, path: str = "", begin: str = "") -> Sequence[Item]:
+        """Return the plain files in a folder whose names begin so."""
+        return [_item(name, status) for name, status in self._scan(path, begin) if stat.S_ISREG(status.st_mode)]
 
     def find(self, path: str) -> Item | None:
+        *above, name = self._parts(path) or [""]
         try:
-            return _item(os.path.basename(path), os.lstat(self._place(path)))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            folder = self._open_folder(above)
+            try:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False) if name else os.fstat(folder)
+            finally:
+                os.close(folder)
         except OSError as error:
+            if error.errno in _NO_FOLDER:
+                return None
             raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+        return _item(os.path.basename(path), status) if self._is_there(status) else None
+
+    def open(self, path: str) -> int:
+        """Return a descriptor of a plain file.
+
+        Raises:
+            OSError: there is none; a link is none either.
+        """
+        *above, name = self._parts(path)
+        folder = self._open_folder(above)
+        try:
+            return open_file(name, folder, self._owner)
+        finally:
+            os.close(folder)
 
     def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        place = self._place(path)
         try:
-            # Not blocking: of a pipe that somebody has put there.
-            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with open(descriptor, "rb", buffering=0) as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise StorageError(f"{place} is no file")
+            with open(self.open(path), "rb", buffering=0) as file:
                 file.seek(offset)
                 while piece := file.read(PIECE):
                     yield piece
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise StorageError(f"cannot read {place}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
 
     def write(self, path: str, content: bytes | Path) -> None:
-        place = self._place(path)
-        draft = os.path.join(os.path.dirname(place), f".{os.path.basename(place)}.{os.getpid()}.new")
+        *above, name = self._parts(path)
+        draft = f".{name}.{os.getpid()}.new"
         try:
-            os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "wb") as file:
-                if isinstance(content, Path):
-                    with content.open("rb") as source:
-                        shutil.copyfileobj(source, file, PIECE)
-                else:
-                    file.write(content)
-            os.replace(draft, place)
+            os.makedirs(self._root, mode=0o700, exist_ok=True)
+            folder = open_folder(self._root, above, make=True)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+                with open(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
+                    if isinstance(content, Path):
+                        with content.open("rb") as source:
+                            shutil.copyfileobj(source, file, PIECE)
+                    else:
+                        file.write(content)
+                os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(draft, dir_fd=folder)
+                raise
+            finally:
+                os.close(folder)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise StorageError(f"cannot write {place}: {error.strerror}") from error
+            raise StorageError(f"cannot write {self._place(path)}: {error.strerror}") from error
 
     def remove(self, path: str) -> None:
-        place = self._place(path)
+        if not path:
+            raise StorageError(f"{self._root} itself is not removed")
         try:
-            with self._folder_of(path) as (folder, name):
-                if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    shutil.rmtree(name, dir_fd=folder)
-                else:
-                    os.unlink(name, dir_fd=folder)
+            self._remove(self._parts(path))
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StorageError(f"cannot remove {place}: {error.strerror}") from error
+            raise StorageError(f"cannot remove {self._place(path)}: {error.strerror}") from error
 
-    @contextlib.contextmanager
-    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
-        """A descriptor of the folder in which a path ends, and its last name. No link leads out of the location.
-
-        Raises:
-            OSError: there is no such folder.
-        """
-        *above, name = path.split("/")
-        if not name:
-            raise StorageError(f"{self._root} itself is not removed")
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        folder = os.open(self._root, flags)
+    def hold(self, path: str) -> JobDirectory | None:
         try:
-            for part in above:
-                inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+            return JobDirectory(self, self._parts(path))
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                return None
+            raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    #: The user to whom all that is read must belong; None: any.
+    _owner: int | None = None
+
+    def _scan(self, path: str, begin: str = "") -> Iterator[tuple[str, os.stat_result]]:
+        try:
+            folder = self._open_folder(self._parts(path))
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if entry.name.startswith(begin):
+                            with contextlib.suppress(FileNotFoundError):
+                                status = entry.stat(follow_symlinks=False)
+                                if self._is_there(status):
+                                    yield entry.name, status
+            finally:
                 os.close(folder)
-                folder = inner
-            yield folder, name
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise StorageError(f"cannot read {self._place(path)}: {error.strerror}") from error
+
+    def _is_there(self, status: os.stat_result) -> bool:
+        """Return True if something is shown to readers, rather than treated as missing."""
+        return True
+
+    def _remove(self, names: Sequence[str]) -> None:
+        *above, name = names
+        folder = self._open_folder(above)
+        try:
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
         finally:
             os.close(folder)
 
-    def _place(self, path: str) -> str:
-        if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
+    def _open_folder(self, names: Sequence[str]) -> int:
+        return open_folder(self._root, names)
+
+    def _parts(self, path: str) -> Sequence[str]:
+        parts = path.split("/") if path else []
+        if "\0" in path or any(part in ("", ".", "..") for part in parts):
             raise StorageError(f"{path!r} is no path below {self._root}")
+        return parts
+
+    def _place(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
+
+
+class JobDirectory(LocalStore):
+    """The directory of one job in a history of this machine, held open.
+
+    It is read with the same paths as its history. All that is read or removed is of the directory that stood there when
+    it was opened. What is read belongs to the same user; what is neither a folder nor a plain file is not there. It is
+    closed when nothing refers to it any more.
+
+    Attributes:
+        identity: device, inode and owner of the directory: another one at the same place has another identity.
+        owner: the user to whom it belongs.
+    """
+
+    def __init__(self, store: LocalStore, names: Sequence[str]) -> None:
+        assert store.local is not None
+        super().__init__(store.local, store.address)
+        self._names = names
+        self._descriptor = open_folder(self._root, names)
+        weakref.finalize(self, os.close, self._descriptor)
+        status = os.fstat(self._descriptor)
+        self.identity = status.st_dev, status.st_ino, status.st_uid
+        self.owner = self._owner = status.st_uid
+
+    def write(self, path: str, content: bytes | Path) -> None:
+        raise StorageError(f"{self._place(path)} is only read here")
+
+    def _is_there(self, status: os.stat_result) -> bool:
+        return status.st_uid == self.owner and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        if names:
+            super()._remove(names)
+            return
+        for name in os.listdir(self._descriptor):
+            super()._remove([name])
+        above = open_folder(self._root, self._names[:-1])
+        try:
+            os.rmdir(self._names[-1], dir_fd=above)  # if another directory stands there now, that one has files
+        finally:
+            os.close(above)
+
+    def _open_folder(self, names: Sequence[str]) -> int:
+        return open_folder(self._descriptor, names, self.owner)
+
+    def _parts(self, path: str) -> Sequence[str]:
+        parts = super()._parts(path)
+        if parts[: len(self._names)] != self._names:
+            raise StorageError(f"{path!r} is no path below {self._place('/'.join(self._names))}")
+        return parts[len(self._names) :]
 
 
 def _item(name: str, status: os.stat_result) -> Item:
@@ -130,12 +231,13 @@ def _item(name: str, status: os.stat_result) -> Item:
         folder=folder,
         size=0 if folder else status.st_size,
         changed=status.st_mtime_ns / 1e9,
-        owner=_user(status.st_uid),
+        owner=name_of_user(status.st_uid),
     )
 
 
 @lru_cache(maxsize=1000)
-def _user(number: int) -> str:
+def name_of_user(number: int) -> str:
+    """Return the name of a user of this machine; the number, where there is none."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -7,12 +7,14 @@ written anew as a relative one: it leads to the same file and works wherever the
 
 from __future__ import annotations
 
+import heapq
 import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
 
 from tony.dataclass import dataclass, field, replace
+from tony.model.staged import LeftOut
 from tony.storage import links
 from tony.storage.ignore import OWN_FILE, IgnoreFileError, Rules, rules_for
 from tony.storage.index import Stamp
@@ -26,6 +28,11 @@ _MEND = f"Make it readable, or leave it out with {OWN_FILE}."
 _DEEPEST = 200
 #: Bytes of a path inside the folder. Linux takes 4095 for a whole one, and the tasks' folders stand before it.
 _LONGEST = 3000
+#: Paths of folders, and of files, that are recorded of all those left out.
+_MAX_LEFT_OUT_FOLDERS = 20
+_MAX_LEFT_OUT_FILES = 20
+#: Name of folders that no program misses.
+_BYTECODE_FOLDER = "__pycache__"
 _SPECIAL = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a named pipe",
@@ -65,15 +72,16 @@ class Scan:
         root: the folder, absolute and without links.
         found: sorted by path, every folder before what is in it.
         refused: sentences, one per thing that cannot be staged; empty if all is well.
-        skipped: sentences, one per thing that is left out because it has no content.
-        ignored: number of things that the ignore files leave out.
+        skipped: sentences, one per thing that is left out because it has no content, and per repository whose tracked
+            files are not known.
+        left_out: what the ignore files leave out; None if nothing.
     """
 
     root: Path
     found: tuple[Found, ...]
     refused: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    ignored: int = 0
+    left_out: LeftOut | None = None
 
     @property
     def size(self) -> int:
@@ -91,7 +99,9 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
     top = root.resolve()
     walk = _Walk(frozenset(without))
     try:
-        walk.folder(os.fspath(top), "", rules_for(top, git=git))
+        rules = rules_for(top, git=git)
+        walk.left_out.ignore_file = rules.file_name
+        walk.folder(os.fspath(top), "", rules)
     except IgnoreFileError as error:
         walk.refused.append(str(error))
     found = _relative_links(sorted(walk.found, key=lambda f: os.fsencode(f.path)), root, top)
@@ -99,9 +109,49 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
         root=top,
         found=tuple(found),
         refused=(*walk.refused, *_escapes(found)),
-        skipped=tuple(walk.skipped),
-        ignored=walk.ignored,
+        skipped=(*walk.skipped, *walk.unknown.values()),
+        left_out=walk.left_out.summary(),
     )
+
+
+@dataclass(slots=True)
+class _LeftOutCounter:
+    ignore_file: str = ""
+    files: int = 0
+    size: int = 0
+    folders: int = 0
+    folder_paths: list[str] = field(default_factory=list)
+    largest: list[tuple[int, str]] = field(default_factory=list)  # a heap
+
+    def add(self, entry: os.DirEntry[str], path: str, *, is_folder: bool) -> None:
+        if is_folder:
+            self.folders += 1
+            self.folder_paths.append(path)
+            return
+        try:
+            size = entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            size = 0
+        self.files += 1
+        self.size += size
+        heapq.heappush(self.largest, (size, path))
+        if len(self.largest) > _MAX_LEFT_OUT_FILES:
+            heapq.heappop(self.largest)
+
+    def summary(self) -> LeftOut | None:
+        if not self.files and not self.folders:
+            return None
+        # A program most likely misses the folders that are nearest to the top.
+        by_depth = sorted(self.folder_paths, key=lambda path: (path.endswith(_BYTECODE_FOLDER), path.count("/"), path))
+        folders = [f"{path}/" for path in by_depth[:_MAX_LEFT_OUT_FOLDERS]]
+        files = [path for _, path in sorted(self.largest, reverse=True)]
+        return LeftOut(
+            ignore_file=self.ignore_file,
+            files=self.files,
+            size=self.size,
+            folders=self.folders,
+            paths=(*folders, *files),
+        )
 
 
 @dataclass(slots=True)
@@ -110,12 +160,15 @@ class _Walk:
     found: list[Found] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    ignored: int = 0
+    left_out: _LeftOutCounter = field(default_factory=_LeftOutCounter)
+    unknown: dict[Path, str] = field(default_factory=dict)
 
     def folder(self, place: str, prefix: str, rules: Rules) -> bool:
         """Walks one folder; False if there was something in it and nothing was kept."""
         if prefix.count("/") > _DEEPEST:
-            self.refused.append(f"the folder {_cut(prefix)} lies more than {_DEEPEST} folders deep. {_LEAVE_OUT}")
+            self.refused.append(
+                f"the folder {shorten_path(prefix)} lies more than {_DEEPEST} folders deep. {_LEAVE_OUT}"
+            )
             return True
         try:
             with os.scandir(place) as entries:
@@ -128,15 +181,19 @@ class _Walk:
 
     def entry(self, entry: os.DirEntry[str], path: str, rules: Rules) -> bool:
         is_folder = entry.is_dir(follow_symlinks=False)
-        if rules.ignores(path, is_folder=is_folder) or path in self.without:
-            self.ignored += 1
+        if entry.name == ".git" or path in self.without:
             return False
+        if rules.ignores(path, is_folder=is_folder):
+            if not rules.tracks(path):
+                self.leave_out(entry, path, rules, is_folder=is_folder)
+                return False
+            rules = replace(rules, only_tracked=True)
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # gone since the folder was listed
             return False
         if len(os.fsencode(path)) > _LONGEST:
-            self.refused.append(f"the path {_cut(path)} has more than {_LONGEST} bytes. {_LEAVE_OUT}")
+            self.refused.append(f"the path {shorten_path(path)} has more than {_LONGEST} bytes. {_LEAVE_OUT}")
             return True
         if is_folder:
             return self.subfolder(entry, path, stat.S_IMODE(status.st_mode), rules)
@@ -148,6 +205,14 @@ class _Walk:
             self.skipped.append(f"{path} is {_SPECIAL[stat.S_IFMT(status.st_mode)]} and is left out")
             return False
         return True
+
+    def leave_out(self, entry: os.DirEntry[str], path: str, rules: Rules, *, is_folder: bool) -> None:
+        self.left_out.add(entry, path, is_folder=is_folder)
+        if rules.tracked and rules.tracked.problem:
+            self.unknown[rules.tracked.folder] = (
+                f"which files git tracks in {rules.tracked.folder} is not known ({rules.tracked.problem}), so "
+                ".gitignore may leave out some of them"
+            )
 
     def subfolder(self, entry: os.DirEntry[str], path: str, mode: int, rules: Rules) -> bool:
         # A folder all of whose content is ignored is left out as well: `__pycache__` would change the digest.
@@ -163,7 +228,8 @@ class _Walk:
         self.found.append(Found(path=path, kind=Kind.FILE, mode=mode, stamp=Stamp.of(status)))
 
 
-def _cut(path: str) -> str:
+def shorten_path(path: str) -> str:
+    """Return a path as messages show it."""
     return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}…{path[-_SHOWN // 2 :]}"
 
 

@@ -67,6 +67,13 @@ class Store(ABC):
     def remove(self, path: str) -> None:
         """Removes a file, or a folder with all in it; fine if there is none."""
 
+    def hold(self, path: str) -> Store | None:
+        """Return a store that reads one job directory, with the same paths, whatever is put into its place meanwhile.
+
+        Where that cannot happen it is the store itself. None if there is no such directory.
+        """
+        return self
+
     def close(self) -> None:
         """Ends what is open; may be called twice."""
         return

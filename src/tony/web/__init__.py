@@ -5,9 +5,10 @@
     door            - the gate of a real server: whose connection, whose token, which proxy
     visitors        - somebody who was let in, and what a job lets them do
     failures        - wrong tokens, counted
+    lanes           threads for each kind of blocking work, so that a list is never behind a record
     advising        advice about a job, from what a source tells
     wasting         - what was held for nothing, by user and week
-    masking         secrets in what programs print, made stars
+    masking         stars in place of what looks like a secret
     api/            the JSON API; its map is there
     prometheus      the jobs that run, as numbers for a collector
     app             the application: addresses, headers, errors
@@ -28,7 +29,6 @@ What is shown:
     text            numbers, times and sizes as people read them
     terminal        a program's output as HTML: colours, and nothing else that steers
     drawing, drawn  the timeline as a picture, and those that were drawn
-    progress        how far a job is, and when it may end
     comparing       two jobs side by side
 
 For one job that runs, by itself:

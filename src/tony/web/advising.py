@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 from tony import clock
 from tony.advice.advising import advise
@@ -13,7 +11,7 @@ from tony.advice.finding import Advice
 from tony.advice.reading import RUNS, same_job
 from tony.errors import RecordError, TonyError
 from tony.history.log import Entry
-from tony.linux.threads import beside
+from tony.linux.threads import Slots, beside
 from tony.model.query import Query
 from tony.model.record import JobRecord
 from tony.web.gate import Action, Visitor, jobs_for
@@ -21,11 +19,13 @@ from tony.web.source import JobView, Source
 
 #: Records that are opened to find earlier runs.
 _OPENED = 50
-#: Events that are read at once, and of one run at most: there is nothing to learn from more.
-_PORTION, _MOST = 5000, 2_000_000
+#: Events that are read at once, and of one run at most: there is nothing to learn from more. Of another user's job
+#: there is one answer only, for that is bounded in bytes.
+_PORTION = 5000
+_MOST = 200_000
 #: Jobs that are thought about at the same time: each takes a processor.
 _AT_ONCE = 2
-_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_SLOTS = Slots(_AT_ONCE, _AT_ONCE, 1)
 
 
 async def advice_about(view: JobView, visitor: Visitor, source: Source) -> Advice:
@@ -37,7 +37,7 @@ async def advice_about(view: JobView, visitor: Visitor, source: Source) -> Advic
     record = await view.record()
     if record is None:
         raise RecordError(f"the record of {view.job} was not kept")
-    async with _SLOTS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE)):
+    async with _SLOTS.taken():
         runs = [await run_from(view, record)]
         problems: list[str] = []
         for other, theirs in await _before(record, visitor, source):
@@ -57,14 +57,14 @@ async def _before(record: JobRecord, visitor: Visitor, source: Source) -> Sequen
     page = await jobs_for(visitor, source, wanted)
     found: list[tuple[JobView, JobRecord]] = []
     for head in same_job(page.heads, record)[:_OPENED]:
-        other = await source.job(head.job)
-        if other is None or not visitor.may(Action.SEE, head):
+        if not visitor.may(Action.SEE, head):
             continue
         try:
-            theirs = await other.record()
+            other = await source.job(head.job)
+            theirs = await other.record() if other else None
         except TonyError:
             continue
-        if theirs is not None and alike(record, theirs):
+        if other is not None and theirs is not None and alike(record, theirs):
             found.append((other, theirs))
         if len(found) >= RUNS:
             break
@@ -79,10 +79,11 @@ async def run_from(view: JobView, record: JobRecord) -> Run:
     """
     report = await view.report()
     entries: list[Entry] = []
+    size = _PORTION if view.can_change else _MOST
     while len(entries) < _MOST:
-        portion = await view.events(entries[-1].seq if entries else 0, _PORTION)
+        portion = await view.events(entries[-1].seq if entries else 0, size)
         entries += portion
-        if len(portion) < _PORTION:
+        if len(portion) < size:
             break
     if not entries:
         raise RecordError(f"no events of {view.job} were kept")

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tony.errors import ExitCode, RecordError, TonyError
+from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import prometheus
 from tony.web.api.server import Api
 from tony.web.asked import Asked, NotAnswered
@@ -74,7 +74,7 @@ def create(
         elif path.startswith("/job/{job}"):
             here = path.removeprefix("/job/{job}") or "/"
             routes.append(Route(here, _or_text(here, _page(page)), methods=["GET"]))
-    app = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page})
+    app = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page, OverloadedError: _overloaded})
     app.router.redirect_slashes = False
     app.state.source, app.state.gate, app.state.only = source, gate, only
     app.state.login, app.state.flows = login, flows
@@ -106,6 +106,8 @@ def _page(page: Page) -> Callable[[Request], Awaitable[Response]]:
             return await page(asked)
         except NotAnswered as error:
             return _problem(asked, error.status, error.title, error.what)
+        except OverloadedError:
+            raise
         except TonyError as error:
             status = 500 if error.exit_code is ExitCode.BUG and not isinstance(error, RecordError) else 502
             return _problem(asked, status, "This cannot be shown", str(error))
@@ -176,6 +178,12 @@ async def _no_page(request: Request, error: Exception) -> Response:
         return refused(request, visitor)
     status = getattr(error, "status_code", 404)
     return _problem(_asked(request, visitor), status, "There is no such page", "Begin with the list of jobs.")
+
+
+async def _overloaded(request: Request, error: Exception) -> Response:
+    response = problem(request, 503, "This takes too long", str(error))
+    response.headers["Retry-After"] = "30"
+    return response
 
 
 def _problem(asked: Asked, status: int, title: str, what: str) -> HTMLResponse:

@@ -10,7 +10,7 @@ from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.query import LONGEST
 from tony.model.report import JobReport
-from tony.web.gate import Action, Visitor
+from tony.web.gate import Visitor, find_job
 from tony.web.links import Links
 from tony.web.source import JobView, Source
 
@@ -82,11 +82,8 @@ class Asked:
             TonyError: its record cannot be read.
         """
         job = self.only or self.request.path_params["job"]
-        view = await self.source.job(job)
-        if view is not None:
-            report = await view.report()
-            if self.visitor.may(Action.SEE, report):
-                return view, report
+        if found := await find_job(self.visitor, self.source, job):
+            return found
         raise NotAnswered(404, "There is no such job here", "It may have been removed, or you may not see it.")
 
     def task(self, report: JobReport) -> TaskId:

@@ -24,9 +24,10 @@ from starlette.requests import Request
 from tony import clock
 from tony.dataclass import dataclass, field
 from tony.linux.peers import is_ours
-from tony.linux.threads import beside
+from tony.linux.threads import set_user
 from tony.web.failures import Failures
 from tony.web.gate import Refusal, Visitor
+from tony.web.lanes import LISTS
 from tony.web.serve import PEER
 from tony.web.visitors import Groups, Guest, How
 
@@ -36,7 +37,23 @@ PERSON = re.compile(r"[^\s,:@*/\\][^\s,:*/\\]{0,255}")
 #: Seconds for which a page's token holds at least; at most twice that.
 _PAGE = 12 * 3600.0
 #: By these headers a request says that it came through somebody else's hands.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+_FORWARDED = frozenset(
+    (
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-host",
+        "x-original-url",
+        "x-original-forwarded-for",
+        "cf-connecting-ip",
+        "true-client-ip",
+        "fastly-client-ip",
+        "x-envoy-external-address",
+    )
+)
+_FORWARDED_PREFIX = "x-forwarded"
 #: Under this name `scope` keeps who somebody is: it is found out once for a request.
 _KNOWN = "tony.visitor"
 
@@ -133,6 +150,8 @@ class Door:
         if _KNOWN not in request.scope:
             request.scope[_KNOWN] = await self._visitor(request)
         known: Visitor | Refusal = request.scope[_KNOWN]
+        if not isinstance(known, Refusal):
+            set_user(known.name)
         return known
 
     async def _visitor(self, request: Request) -> Visitor | Refusal:
@@ -146,7 +165,7 @@ class Door:
         if proxy is None and (wrong := self._wrong_name(request)):
             return wrong
         if self._terms.tokens is not None and self._terms.cookie in request.cookies:
-            known = await beside(self._terms.tokens.session, request.cookies[self._terms.cookie])
+            known = await LISTS.run(self._terms.tokens.session, request.cookies[self._terms.cookie])
             if known is not None:
                 return await self._guest(known.user, How.SESSION, known.token, known.until)
         return self._login("It is not known who you are.") if proxy else await self._by_peer(request)
@@ -159,7 +178,7 @@ class Door:
         sent = request.headers.getlist("authorization")
         scheme, _, text = sent[0].partition(" ")
         if len(sent) == 1 and scheme.lower() == "bearer":
-            known = await beside(self._terms.tokens.find, text.strip())
+            known = await LISTS.run(self._terms.tokens.find, text.strip())
             if known is not None:
                 return await self._guest(known.user, How.TOKEN, known.token, known.until)
         return self.failed(request)
@@ -195,7 +214,7 @@ class Door:
         known = self._terms.by_peer and uid is not None
         if known and not is_ours(uid):
             return self._login(f"You are user {_name_of(uid)} here, and this server is {self._terms.owner}'s.")
-        if known and any(name in request.headers for name in _FORWARDED):
+        if known and _is_forwarded(request):
             return self._login(
                 "This came through a proxy that is not known here, so nobody can say whose it is. "
                 "If it may be believed, name its address and the header with its users: "
@@ -306,6 +325,11 @@ class Door:
     def _page_token(self, who: str, slot: int) -> str:
         said = f"page|{slot}|{who}".encode("utf-8", "replace")
         return hmac.new(self._terms.key, said, sha256).hexdigest()[:40]
+
+
+def _is_forwarded(request: Request) -> bool:
+    """Return whether any header says that a proxy has passed the request on."""
+    return any(name in _FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in request.headers)
 
 
 def _is_embedded(request: Request) -> bool:

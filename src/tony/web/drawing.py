@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from tony.dataclass import dataclass, replace
-from tony.history.timeline import Happened, Mark, Span, Timeline, What
+from tony.history.timeline import Happened, Mark, SessionSpan, Span, Timeline, What
 from tony.units import format_duration
+from tony.web.text import plain
 
 #: Lanes at most, and how many may be there with room for a label each.
 LANES, LABELLED = 240, 48
@@ -42,8 +43,11 @@ _SIGNS = {
     Happened.COMMAND: ("command", "!"),
     Happened.CHECKPOINT: ("checkpoint", "◆"),
 }
-#: Signs of one kind that a picture has at most.
-_MOST_SIGNS = 60
+#: Signs of one kind that a row has at most, and those of one kind in all rows; each stands for a stretch of time.
+_MOST_SIGNS = 100
+_ALL_SIGNS = 2_400
+#: Bars of a picture; of more spans it has paths of pixels.
+_MOST_BARS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,8 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     died = _deaths(line)
     single = per_lane == 1 and len(tasks) <= LABELLED
     spans = dict(tasks)
-    if single:
+    barred = single and len(line.spans) <= _MOST_BARS
+    if barred:
         bars = [_bars(lane, spans[lane.task], died.get(lane.task, ()), scale) for lane in lanes]
         inner = Markup("").join(bars)
     else:
@@ -113,7 +118,7 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     signs = Markup("").join(_signs(line, lanes, scale, bottom, single=single, shown=shown))
     return Drawing(
         picture=Markup("{}{}{}{}").format(
-            _sessions(line, scale, bottom), _framed(inner, lanes, bottom, single=single), signs, _axis(scale, bottom)
+            _sessions(line, scale, bottom), _framed(inner, lanes, bottom, barred=barred), signs, _axis(scale, bottom)
         ),
         labels=_labels(lanes, single=single),
         height=whole,
@@ -202,8 +207,7 @@ def _bars(lane: Lane, spans: Iterable[Span], died: Iterable[float], scale: _Scal
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             scale.percent(at), scale.percent(at), lane.y + 1, lane.y + lane.height - 1
         )
-        for at in died
-        if scale.since <= at <= scale.until
+        for at in {int(scale.at(at) * WIDTH): at for at in died if scale.since <= at <= scale.until}.values()
     ]
     return Markup("").join(made)
 
@@ -211,7 +215,7 @@ def _bars(lane: Lane, spans: Iterable[Span], died: Iterable[float], scale: _Scal
 def _title(span: Span) -> str:
     words = f"{span.task}: {dict(LEGEND).get(span.what, span.what.value)}, {format_duration(span.seconds)}"
     session = f", session {span.session}" if span.session else ""
-    note = f" ({span.note})" if span.note else ""
+    note = f" ({plain(span.note)})" if span.note else ""
     return f"{words}{session}, from {format_duration(span.since)} to {format_duration(span.until)}{note}"
 
 
@@ -249,8 +253,8 @@ def _paths(
     )
 
 
-def _framed(inner: Markup, lanes: Sequence[Lane], bottom: float, *, single: bool) -> Markup:
-    if single or not lanes:
+def _framed(inner: Markup, lanes: Sequence[Lane], bottom: float, *, barred: bool) -> Markup:
+    if barred or not lanes:
         return inner
     frame = '<svg class="lanes" x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
     return Markup(frame + "{}</svg>").format(_TOP, bottom - _TOP, WIDTH, len(lanes), inner)
@@ -263,9 +267,11 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
     """A band for each session, its number above."""
     made: list[Markup] = []
     told = -1.0
+    bands: dict[int, SessionSpan] = {}
     for session in line.sessions:
-        if session.until < scale.since or session.since > scale.until:
-            continue
+        if session.until >= scale.since and session.since <= scale.until:
+            bands[int(scale.at(session.since) * WIDTH)] = session
+    for session in bands.values():
         left, right = scale.at(session.since), scale.at(session.until)
         odd = "odd" if session.number % 2 else "even"
         made.append(
@@ -287,27 +293,32 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
 def _signs(
     line: Timeline, lanes: Sequence[Lane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
 ) -> Iterable[Markup]:
+    """A sign for what happened in each stretch of time, at the newest of it: however much that is."""
     places = {lane.task: lane for lane in lanes if lane.task} if single else {}
-    counts: dict[Happened, int] = {}
+    stretches = min(_MOST_SIGNS, _ALL_SIGNS // max(1, len(places)))
+    bins: dict[tuple[Happened, str, int], list[Mark]] = {}
     for mark in line.marks:
-        if not scale.holds(mark):
-            continue
-        name, sign = _SIGNS[mark.what]
-        shown.add(name)
-        counts[mark.what] = counts.get(mark.what, 0) + 1
-        if counts[mark.what] > _MOST_SIGNS:
-            continue
+        if scale.holds(mark):
+            shown.add(_SIGNS[mark.what][0])
+            task = mark.task if mark.task in places else ""
+            most = stretches if task else _MOST_SIGNS
+            bins.setdefault((mark.what, task, int(scale.at(mark.at) * most)), []).append(mark)
+    for (what, task, _), marks in bins.items():
+        mark = max(marks, key=lambda each: each.at)
+        name, sign = _SIGNS[what]
         x = scale.percent(mark.at)
-        said = f"{mark.what.value} at {format_duration(mark.at)}{': ' if mark.note else ''}{mark.note}"
-        lane = places.get(mark.task)
-        if mark.what in (Happened.RESTART, Happened.ATTEMPT) and not mark.task:
+        note = plain(mark.note)
+        said = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
+        if len(marks) > 1:
+            said += f" (the last of {len(marks)} since {format_duration(min(each.at for each in marks))})"
+        if what in (Happened.RESTART, Happened.ATTEMPT) and not mark.task:
             yield Markup('<line class="m-{}" x1="{}" x2="{}" y1="14" y2="{}"><title>{}</title></line>').format(
                 name, x, x, bottom, said
             )
-        elif lane is not None:
-            y = lane.y + lane.height / 2 + 4
+        elif task:
+            y = places[task].y + places[task].height / 2 + 4
             yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(name, x, y, said, sign)
-        elif mark.what is not Happened.CHECKPOINT:
+        elif what is not Happened.CHECKPOINT:
             yield Markup('<text class="m-{}" x="{}" y="{}"><title>{}</title>{}</text>').format(
                 name, x, bottom + 4, said, sign
             )

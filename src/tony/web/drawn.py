@@ -9,7 +9,9 @@ from tony.linux.threads import beside
 from tony.web.drawing import Drawing, draw
 from tony.web.source import JobView
 
+#: Pictures that are kept, and spans and marks of their timelines, each of which takes some 150 bytes.
 _KEPT = 32
+_KEPT_PARTS = 100_000
 _Key = tuple[str, float, float | None]
 
 
@@ -36,6 +38,12 @@ class Drawings:
             known = line, await beside(draw, line, since, until)
             self._known[key] = known
         self._known.move_to_end(key)
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        room = _KEPT_PARTS - sum(_parts(line) for line, _ in self._known.values())
+        while len(self._known) > 1 and (len(self._known) > _KEPT or room < 0):
+            _, (oldest, _) = self._known.popitem(last=False)
+            room += _parts(oldest)
         return known
+
+
+def _parts(line: Timeline) -> int:
+    return len(line.spans) + len(line.marks)

@@ -1,7 +1,7 @@
 """A task's logs in a job's folder, read by offsets: a piece at a time, however long they are.
 
-Nothing but plain files is opened, and no link is followed: what lies in a folder is the job's doing, and whoever serves
-pages may see more than the job's user may.
+Nothing but plain files is opened, and no link is followed: what lies in a folder is the job's doing, and the server of
+the pages may see more than the job's user may.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from tony.errors import StorageError
 from tony.jobs.log_names import LogName
-from tony.linux.threads import beside
+from tony.linux.threads import USUAL, Lane
 from tony.model.ids import TaskId
-from tony.web.masking import MARGIN, Mask
+from tony.storage.local_store import LocalStore
+from tony.storage.store import joined
+from tony.web.masking import MARGIN, PRINTED
 from tony.web.source import LOG_PIECE, Found, LogBytes, LogFile
 
 #: Bytes that one search looks through; then it says where to go on.
@@ -28,20 +30,20 @@ _OVERLAP = 4096
 #: What sets a colour.
 _COLOUR = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
 
-_USUAL_MASK = Mask()
-
 
 class FolderLogs:
     """The logs of one task.
 
     Args:
-        folder: where they lie.
-        mask: hides secrets in them.
+        store: in which they lie.
+        folder: the folder there.
+        lane: whose threads read.
     """
 
-    def __init__(self, folder: Path, task: str, mask: Mask = _USUAL_MASK) -> None:
+    def __init__(self, store: LocalStore, folder: str, task: str, *, lane: Lane = USUAL) -> None:
+        self._lane = lane
+        self._store = store
         self._folder = folder
-        self._mask = mask
         self._task = TaskId.parse(task)
 
     async def missing(self) -> str:
@@ -50,15 +52,15 @@ class FolderLogs:
 
     async def files(self) -> Sequence[LogFile]:
         """As `Logs`."""
-        return await beside(self._files)
+        return await self._lane.run(self._files)
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
         """As `Logs`."""
-        return await beside(self._read, name, offset, most)
+        return await self._lane.run(self._read, name, offset, most)
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> Found:
         """As `Logs`."""
-        return await beside(self._find, name, text, offset, backwards)
+        return await self._lane.run(self._find, name, text, offset, backwards)
 
     async def all_of(self, name: str) -> AsyncIterator[bytes]:
         """As `Logs`."""
@@ -75,12 +77,11 @@ class FolderLogs:
         begin = f"{self._task.role}-{self._task.index}.s"
         sizes: dict[LogName, int] = {}
         try:
-            with opened_folder(self._folder) as descriptor, os.scandir(descriptor) as found:
-                for entry in found:
-                    name = LogName.parse(entry.name) if entry.name.startswith(begin) else None
-                    if name is not None and name.task == str(self._task) and entry.is_file(follow_symlinks=False):
-                        sizes[name] = sizes.get(name, 0) + entry.stat(follow_symlinks=False).st_size
-        except OSError:
+            for item in self._store.list_files(self._folder, begin):
+                name = LogName.parse(item.name)
+                if name is not None and name.task == str(self._task):
+                    sizes[name] = sizes.get(name, 0) + item.size
+        except StorageError:
             return []
         return [
             LogFile(
@@ -98,7 +99,7 @@ class FolderLogs:
         with self._opened(name) as parts:
             size = sum(part.size for part in parts)
             start = max(0, size + offset) if offset < 0 else min(offset, size)
-            return LogBytes(offset=start, data=_shown(parts, start, min(most, LOG_PIECE), self._mask), size=size)
+            return LogBytes(offset=start, data=_shown(parts, start, min(most, LOG_PIECE)), size=size)
 
     def _find(self, name: str, text: str, offset: int, backwards: bool) -> Found:
         with self._opened(name) as parts:
@@ -107,7 +108,7 @@ class FolderLogs:
             look = _last if backwards else _first
             if not text:
                 return Found(line=None, until=offset, over=True)
-            return look(parts, _Sought(text), offset, size, self._mask)
+            return look(parts, _Sought(text), offset, size)
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[list[_Part]]:
@@ -117,8 +118,8 @@ class FolderLogs:
             raise LookupError(name)
         parts: list[_Part] = []
         try:
-            for path in (self._folder / name, known.rotated(self._folder)):
-                part = _open(path)
+            for file in (name, known.rotated(Path()).name):
+                part = self._open(file)
                 if part is not None and part.inode in [other.inode for other in parts]:
                     os.close(part.descriptor)
                 elif part is not None:
@@ -130,6 +131,12 @@ class FolderLogs:
             for part in parts:
                 os.close(part.descriptor)
 
+    def _open(self, name: str) -> _Part | None:
+        try:
+            return _Part(self._store.open(joined(self._folder, name)))
+        except (OSError, StorageError):
+            return None
+
 
 class _Part:
     """An open file of a log."""
@@ -139,39 +146,6 @@ class _Part:
         self.descriptor = descriptor
         self.inode = status.st_dev, status.st_ino
         self.size = status.st_size
-
-
-@contextlib.contextmanager
-def opened_folder(path: Path) -> Iterator[int]:
-    """A folder that is no link.
-
-    Raises:
-        OSError: there is none.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def open_plain(path: Path) -> int | None:
-    """A descriptor of a plain file; None if there is none. Neither it nor its folder may be a link."""
-    try:
-        with opened_folder(path.parent) as folder:
-            # Never waiting for a writer, as the opening of a pipe does.
-            descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _open(path: Path) -> _Part | None:
-    descriptor = open_plain(path)
-    return None if descriptor is None else _Part(descriptor)
 
 
 def _bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
@@ -190,10 +164,10 @@ def _bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
     return b"".join(found)
 
 
-def _shown(parts: Sequence[_Part], start: int, most: int, mask: Mask) -> bytes:
+def _shown(parts: Sequence[_Part], start: int, most: int) -> bytes:
     """The same without secrets: nobody finds one by searching for its first letters either."""
     before = min(start, MARGIN)
-    return mask.hide(_bytes(parts, start - before, before + most + MARGIN))[before : before + most]
+    return PRINTED.hide(_bytes(parts, start - before, before + most + MARGIN))[before : before + most]
 
 
 class _Sought:
@@ -238,12 +212,12 @@ class _Letters:
         return min(self._begins[part] + place - self._ends[part], following)
 
 
-def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int, mask: Mask) -> Found:
+def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Found:
     """The first line at `offset` or later."""
     end = min(size, offset + _SEARCHED)
     at = offset
     while at < end:
-        block = _shown(parts, at, LOG_PIECE + _OVERLAP, mask)
+        block = _shown(parts, at, LOG_PIECE + _OVERLAP)
         where = text.first(block)
         if where >= 0:
             line = _line_start(parts, at + where)
@@ -252,14 +226,14 @@ def _first(parts: Sequence[_Part], text: _Sought, offset: int, size: int, mask: 
     return Found(line=None, until=end, over=end >= size)
 
 
-def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int, mask: Mask) -> Found:
+def _last(parts: Sequence[_Part], text: _Sought, offset: int, size: int) -> Found:
     """The last line that begins before `offset`."""
     least = max(0, offset - _SEARCHED)
     at = offset
     while at > least:
         start = max(least, at - LOG_PIECE)
         # What begins before `at` and goes on behind it counts; what begins behind it does not.
-        block = _shown(parts, start, at - start + _OVERLAP, mask)
+        block = _shown(parts, start, at - start + _OVERLAP)
         where = text.last(block, at - start)
         if where >= 0:
             line = _line_start(parts, start + where)

@@ -7,18 +7,18 @@ is asked once a second at most, however many look.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tony import clock
-from tony.config.secrets import is_secret
-from tony.errors import InfraError, TonyError
+from tony.errors import InfraError, OverloadedError, RecordError, UserError
 from tony.history import log
 from tony.history.event_tail import EventTail
-from tony.history.files import read_json
 from tony.history.goodput import Ledger, ledger
 from tony.history.log import Entry
 from tony.history.metrics import Metrics, open_metrics
@@ -26,29 +26,47 @@ from tony.history.record import read_job, read_summary
 from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import master
 from tony.jobs.far import Far
-from tony.linux.threads import beside
-from tony.model.codec import DecodeError, from_plain
+from tony.linux.threads import USUAL, Lane, beside, current_user, lock_held
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
 from tony.protocol.messages import Stacks
 from tony.schedulers.base import Link
-from tony.web.folder_logs import FolderLogs, open_plain
-from tony.web.masking import MARGIN, Mask
+from tony.storage.local_store import LocalStore
+from tony.storage.store import joined
+from tony.web.folder_logs import FolderLogs
+from tony.web.lanes import OTHERS
+from tony.web.masking import MARGIN, PRINTED
 from tony.web.near_logs import NearLogs
 from tony.web.source import LOG_PIECE, Held, RecordFile
 
+T = TypeVar("T")
 #: Seconds for which what a living master said is as good as new.
 _FRESH = 1.0
 #: A timeline holds for so many times the seconds that it took to make it.
 _SHARE = 20.0
 #: Bytes of an event log that are read at once from its end.
 _BLOCK = 64 << 10
+#: Bytes that a task's place in a timeline takes in memory, and what a byte of a summary and of an event log takes.
+_TASK_BYTES = 2000
+_FACTOR_OF_JSON = 8
+_FACTOR_OF_JOB = 16  # it may have many short texts
+_FACTOR_OF_LOG = 3
+#: Seconds for which an event log is read on for one request, and events between two looks at the clock.
+_LONGEST_READ_SECONDS = 20.0
+_EVENTS_BETWEEN_LOOKS = 1000
+#: Bytes of an event log that one answer may hold.
+_MOST_EVENT_BYTES = 16 << 20
 #: Containers of a task that are told, the last ones.
 _MOST_HELD = 10
 #: Files that are listed.
 _MOST_FILES = 5000
-#: Files of a record that hold nothing that its readers may not see, and the folder of the logs.
+#: Why a job is not changed from here.
+_NOT_OWN = (
+    "Only a portal of the job's own user can do that: this one does not have the job in its own state directory. "
+    "That user can do it with `tony`, too."
+)
+#: Files of a record that hold nothing that its readers may not see.
 _SHOWN = ("job.json", "summary.json", "am.log", "metrics.db")
 
 
@@ -56,26 +74,54 @@ class FolderView:
     """One job.
 
     Args:
+        folder: in the state directory of the user, or a copy: nothing that another user can write.
         ask: how it stands, as the one knows who knows.
         far: what of it lies on other machines; None: nothing, or nobody brings it.
+        files: in which its files and logs lie, if that is not the folder itself; and at which path there.
+        refresh: brings what is new to the folder, if that is a copy.
+        is_own: the job belongs to the user of this process: its secrets may be read, and its application master called.
     """
 
-    def __init__(self, folder: JobFolder, ask: Callable[[], Awaitable[JobReport]], far: Far | None = None) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        ask: Callable[[], Awaitable[JobReport]],
+        far: Far | None = None,
+        *,
+        files: tuple[LocalStore, str] | None = None,
+        refresh: Callable[[], Awaitable[None]] | None = None,
+        is_own: bool = False,
+    ) -> None:
         self._folder = folder
+        self._is_own = is_own
+        self._lane = USUAL if is_own else OTHERS
         self._ask = ask
         self._far = far
-        self._asking: asyncio.Task[JobReport] | None = None
+        self._store, self._path = files or (LocalStore(folder.path), "")
+        self._bring = refresh
+        # By user: what one of them waits for in line behind their own requests, another one does not.
+        self._asking: dict[str | None, asyncio.Task[JobReport]] = {}
+        self._telling: dict[str | None, asyncio.Task[tuple[Timeline, Ledger] | None]] = {}
         self._report: JobReport | None = None
+        self._weight = 0
         self._asked = 0.0
         self._record: JobRecord | None = None
-        self._story = _Story(folder)
-        self._telling: asyncio.Future[tuple[Timeline, Ledger] | None] | None = None
-        self._masked: tuple[int, Mask] = (0, Mask())
+        self._story = _Story(folder, is_own=is_own)
 
     @property
     def job(self) -> str:
         """As `JobView`."""
         return self._folder.job_id
+
+    @property
+    def can_change(self) -> bool:
+        """As `JobView`."""
+        return self._is_own
+
+    @property
+    def weight(self) -> int:
+        """Bytes that what was read of it takes in memory, about."""
+        return self._weight
 
     @property
     def live(self) -> bool:
@@ -87,25 +133,26 @@ class FolderView:
         known = self._report
         if known is not None and (known.state.ended or clock.monotonic() - self._asked < _FRESH):
             return known
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._learn())
-        return await asyncio.shield(self._asking)
+        return await _shared(self._asking, self._learn)
 
     async def _learn(self) -> JobReport:
-        report = await beside(read_summary, self._folder) or await self._ask()
+        if self._bring is not None and self.live:
+            await self._bring()
+        report = await self._lane.run(read_summary, self._folder, own=self._is_own) or await self._ask()
+        self._weight = await beside(_weight, self._folder, len(report.tasks))
         self._report, self._asked = report, clock.monotonic()
         return report
 
     async def record(self) -> JobRecord | None:
         """As `JobView`."""
         if self._record is None:
-            self._record = await beside(read_job, self._folder)
+            self._record = await self._lane.run(read_job, self._folder, own=self._is_own)
         return self._record
 
     async def events(self, after: int = 0, most: int = 500, kinds: Set[str] = frozenset()) -> Sequence[Entry]:
         """As `JobView`."""
         await self._refresh()
-        return await beside(_events, self._folder, after, most, kinds)
+        return await self._lane.run(_events, self._folder, after, most, kinds, own=self._is_own)
 
     async def timeline(self) -> Timeline | None:
         """As `JobView`."""
@@ -122,23 +169,23 @@ class FolderView:
         if record is None:
             return None
         await self._refresh()
-        # One thread at a time: however many ask, they wait here, and not in threads that others need.
-        if self._telling is None or self._telling.done():
-            work = beside(self._story.told, record, not self.live, self._opened_metrics)
-            self._telling = asyncio.ensure_future(work)
-        return await asyncio.shield(self._telling)
+        # One thread of a user at a time: however many ask, they wait here, and not in threads that others need.
+        work = partial(self._lane.run, self._story.told, record, not self.live, self._opened_metrics)
+        return await _shared(self._telling, work)
 
     async def metrics(self) -> Metrics | None:
         """As `JobView`."""
         await self._refresh()
-        return await beside(self._opened_metrics)
+        return await self._lane.run(self._opened_metrics)
 
     async def _refresh(self) -> None:
+        if self._bring is not None and self.live:
+            await self._bring()
         if self._far is not None and self.live:
             await self._far.refresh()
 
     def _opened_metrics(self) -> Metrics | None:
-        found = open_metrics(self._folder.metrics)
+        found = open_metrics(self._folder.metrics, own=self._is_own)
         if found.known:
             return found
         found.close()
@@ -146,21 +193,43 @@ class FolderView:
 
     async def files(self) -> Sequence[RecordFile]:
         """As `JobView`."""
-        return await beside(_files, self._folder)
+        return await self._lane.run(self._files)
 
     async def file(self, path: str) -> AsyncIterator[bytes] | None:
         """As `JobView`."""
         files = {file.path for file in await self.files() if file.readable}
-        descriptor = await beside(open_plain, self._folder.path / path) if path in files else None
+        descriptor = await self._lane.run(self._opened, path) if path in files else None
         if descriptor is None:
             return None
-        return _content(descriptor, None if path == self._folder.metrics.name else await beside(self._mask))
+        return _content(descriptor, self._lane, masked=path != self._folder.metrics.name)
 
     def logs(self, task: str) -> FolderLogs:
         """As `JobView`."""
         if self._far is not None:
-            return NearLogs(self._folder.logs, task, self._mask(), partial(self._far.bring, task))
-        return FolderLogs(self._folder.logs, task, self._mask())
+            return NearLogs(self._store, self._logs, task, partial(self._far.bring, task), lane=self._lane)
+        return FolderLogs(self._store, self._logs, task, lane=self._lane)
+
+    @property
+    def _logs(self) -> str:
+        return joined(self._path, "logs")
+
+    def _files(self) -> list[RecordFile]:
+        found = [*self._in_folder("", _is_shown)]
+        found += self._in_folder("logs", lambda name: True)
+        return sorted(found, key=lambda file: file.path)[:_MOST_FILES]
+
+    def _in_folder(self, folder: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
+        for item in self._store.list_files(joined(self._path, folder)):
+            if not item.name.startswith("."):
+                yield RecordFile(
+                    path=joined(folder, item.name), size=item.size, changed=item.changed, readable=readable(item.name)
+                )
+
+    def _opened(self, path: str) -> int | None:
+        try:
+            return self._store.open(joined(self._path, path))
+        except OSError:
+            return None
 
     async def links(self) -> Sequence[Link]:
         """As `JobView`."""
@@ -175,30 +244,23 @@ class FolderView:
         links = await self._far.container_links(had)
         return [Held(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in had.items()][::-1]
 
-    def _mask(self) -> Mask:
-        """Hides what the job's secrets are, as long as they are there: the job's own folder has them while it runs."""
-        try:
-            stamp = self._folder.secret_job.stat().st_mtime_ns
-        except OSError:
-            return self._masked[1]
-        if stamp != self._masked[0]:
-            self._masked = stamp, Mask(_secrets(self._folder))
-        return self._masked[1]
-
     # --- what changes it ----------------------------------------------------------------------------------------------
 
     async def stop(self, actor: str) -> None:
         """As `JobView`."""
+        self._check_own()
         await master.tell_kill(self._folder, actor, now=False)
         self._forget()
 
     async def restart(self, actor: str) -> None:
         """As `JobView`."""
+        self._check_own()
         await master.tell_restart(self._folder, actor)
         self._forget()
 
     async def stacks(self, task: str, actor: str) -> Stacks:
         """As `JobView`."""
+        self._check_own()
         told = await master.ask_stacks(self._folder, actor, task)
         if not told.text:
             raise InfraError(told.problem)
@@ -206,17 +268,43 @@ class FolderView:
 
     async def log_level(self, level: str, actor: str) -> None:
         """As `JobView`."""
+        self._check_own()
         await master.tell_log_level(self._folder, level, actor)
+
+    def _check_own(self) -> None:
+        if not self.can_change:
+            raise UserError(_NOT_OWN)
 
     def _forget(self) -> None:
         self._asked = float("-inf")
 
 
+def _weight(folder: JobFolder, tasks: int) -> int:
+    """Return how many bytes the report and the timeline of a job take in memory, from the size of its files."""
+    size = tasks * _TASK_BYTES
+    logs = [(path, _FACTOR_OF_LOG) for path in log.segments(folder.path)]
+    for path, factor in ((folder.job, _FACTOR_OF_JOB), (folder.summary, _FACTOR_OF_JSON), *logs):
+        with contextlib.suppress(OSError):
+            size += factor * path.lstat().st_size
+    return size
+
+
+async def _shared(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Wait for the current user's task, which is begun if there is none."""
+    user = current_user()
+    task = tasks.get(user)
+    if task is None:
+        task = tasks[user] = asyncio.get_running_loop().create_task(work())
+        task.add_done_callback(lambda _: tasks.pop(user, None))
+    return await asyncio.shield(task)
+
+
 class _Story:
     """The event log as a timeline, read on from where it was read last; used by one thread at a time."""
 
-    def __init__(self, folder: JobFolder) -> None:
+    def __init__(self, folder: JobFolder, *, is_own: bool) -> None:
         self._folder = folder
+        self._is_own = is_own
         self._lock = threading.Lock()
         self._chronicle: Chronicle | None = None
         self._tail = EventTail(folder)
@@ -229,15 +317,22 @@ class _Story:
         self, record: JobRecord, ended: bool, metrics: Callable[[], Metrics | None]
     ) -> tuple[Timeline, Ledger] | None:
         """What there is so far; None without events."""
-        with self._lock:
+        with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
             if self._over or clock.monotonic() < self._until:
                 return self._made
             began = clock.monotonic()
+            if not self._is_own:
+                log.check_length_of_others(self._folder.path)
             if self._chronicle is None:
                 self._chronicle = Chronicle(record)
             for entry in self._tail.new():
                 self._chronicle.take(entry)
                 self._events += 1
+                if not self._events % _EVENTS_BETWEEN_LOOKS and clock.monotonic() - began > _LONGEST_READ_SECONDS:
+                    raise OverloadedError(
+                        f"the event log of {self._folder.job_id} is long: {self._events:,} events of it were read so "
+                        "far. Look again, and it is read on."
+                    )
             if not self._events:
                 return None
             made = self._chronicle.timeline()
@@ -259,14 +354,16 @@ def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, Ledger
         return line, ledger(line, marks)
 
 
-def _events(folder: JobFolder, after: int, most: int, kinds: Set[str]) -> list[Entry]:
+def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[Entry]:
     """Numbers are dense over all segments: what is not wanted is only counted."""
+    if not own:
+        log.check_length_of_others(folder.path, log.LONGEST_LISTED_LOG_OF_OTHERS)
     found: list[Entry] = []
     segments = log.segments(folder.path)
     words = [f'"{kind}"'.encode() for kind in kinds]
     if after < 0:
         return [entry for entry in _latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
-    number = 0
+    number = size = 0
     for attempt, path in enumerate(segments, start=1):
         with log.opened(path) as file:
             file.readline(log.LONGEST_LINE)
@@ -280,7 +377,16 @@ def _events(folder: JobFolder, after: int, most: int, kinds: Set[str]) -> list[E
                     found.append(entry)
                     if len(found) >= most:
                         return found
+                    size += len(line)
+                    _check_event_bytes(path, size)
     return found
+
+
+def _check_event_bytes(path: Path, size: int) -> None:
+    if size > _MOST_EVENT_BYTES:
+        raise RecordError(
+            f"{path}: these events have more than {_MOST_EVENT_BYTES >> 20} MiB: read fewer of them at once."
+        )
 
 
 def _latest(segments: Sequence[Path], most: int) -> list[Entry]:
@@ -298,66 +404,35 @@ def _latest(segments: Sequence[Path], most: int) -> list[Entry]:
 def _last_lines(path: Path, most: int) -> list[bytes]:
     """The last whole lines of a segment, but never its first: that is no event."""
     with log.opened(path) as file:
-        start = file.seek(0, os.SEEK_END)
-        data = b""
-        while start and data.count(b"\n") < most + 2:
+        start = end = file.seek(0, os.SEEK_END)
+        blocks: list[bytes] = []
+        newlines = 0
+        while start and newlines < most + 2:
             size = min(_BLOCK, start)
             start -= size
             file.seek(start)
-            data = file.read(size) + data
+            blocks.append(file.read(size))
+            newlines += blocks[-1].count(b"\n")
+            _check_event_bytes(path, end - start)
     # What follows the last newline is torn, and what comes first is a header or half a line.
-    return data.split(b"\n")[1:-1][-most:]
-
-
-def _files(folder: JobFolder) -> list[RecordFile]:
-    found = [*_of_folder(folder.path, "", _is_shown)]
-    found += _of_folder(folder.logs, "logs/", lambda name: True)
-    return sorted(found, key=lambda file: file.path)[:_MOST_FILES]
+    return b"".join(reversed(blocks)).split(b"\n")[1:-1][-most:]
 
 
 def _is_shown(name: str) -> bool:
     return name in _SHOWN or (name.startswith("events.") and name.endswith(".jsonl"))
 
 
-def _of_folder(path: Path, prefix: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
-    try:
-        if path.is_symlink():
-            return
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_file(follow_symlinks=False) and not entry.name.startswith("."):
-                    status = entry.stat(follow_symlinks=False)
-                    yield RecordFile(
-                        path=f"{prefix}{entry.name}",
-                        size=status.st_size,
-                        changed=status.st_mtime,
-                        readable=readable(entry.name),
-                    )
-    except (FileNotFoundError, NotADirectoryError):
-        return
-
-
-def _secrets(folder: JobFolder) -> set[str]:
-    """Values of variables and parameters whose names say that nobody is to see them."""
-    try:
-        spec = from_plain(JobRecord, read_json(folder.secret_job), ignore_unknown=True).spec
-    except (TonyError, DecodeError):
-        return set()
-    tables = [spec.env, spec.container_env, spec.params, *(role.env for role in spec.roles.values())]
-    return {value for table in tables for name, value in table.items() if is_secret(name)}
-
-
-async def _content(descriptor: int, mask: Mask | None) -> AsyncIterator[bytes]:
+async def _content(descriptor: int, lane: Lane, *, masked: bool) -> AsyncIterator[bytes]:
     def piece(offset: int) -> bytes:
-        if mask is None:
+        if not masked:
             return os.pread(descriptor, LOG_PIECE, offset)
         before = min(offset, MARGIN)
         data = os.pread(descriptor, before + LOG_PIECE + MARGIN, offset - before)
-        return mask.hide(data)[before : before + LOG_PIECE]
+        return PRINTED.hide(data)[before : before + LOG_PIECE]
 
     try:
         offset = 0
-        while data := await beside(piece, offset):
+        while data := await lane.run(piece, offset):
             yield data
             offset += len(data)
     finally:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from tony.dataclass import dataclass, replace
+from tony.errors import TonyError
 from tony.model.head import JobHead
 from tony.model.query import Facets, JobsPage, Query
 from tony.model.record import JobRecord
@@ -17,7 +18,7 @@ from tony.model.report import JobReport
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from tony.web.source import Source
+    from tony.web.source import JobView, Source
 
 
 class Action(Enum):
@@ -102,3 +103,23 @@ async def jobs_for(visitor: Visitor, source: Source, query: Query) -> JobsPage:
     facets = replace(Facets(), states=page.facets.states, frameworks=page.facets.frameworks)
     whole = len(heads) == len(page.heads)
     return replace(page, heads=heads, total=page.total if whole else None, facets=facets, problems=())
+
+
+async def find_job(visitor: Visitor, source: Source, job: str) -> tuple[JobView, JobReport] | None:
+    """Return a job, and how it stands; None if there is none, or the visitor may not see it.
+
+    Raises:
+        TonyError: its record cannot be read, which only those learn to whom the job is listed.
+    """
+    try:
+        view = await source.job(job)
+        report = await view.report() if view is not None else None
+    except TonyError:
+        if visitor.readers:
+            page = await jobs_for(visitor, source, Query(text=job))
+            if all(head.job != job for head in page.heads):
+                return None
+        raise
+    if view is None or report is None or not visitor.may(Action.SEE, report):
+        return None
+    return view, report

@@ -65,7 +65,7 @@ class HomeSource:
         if view is None:
             folder = self._home.job(job)
             far = Far(self._home, folder)
-            view = self._views[job] = FolderView(folder, lambda: facts.report(self._home, job), far)
+            view = self._views[job] = FolderView(folder, lambda: facts.report(self._home, job), far, is_own=True)
         self._views.move_to_end(job)
         while len(self._views) > _KEPT:
             self._views.popitem(last=False)

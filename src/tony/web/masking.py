@@ -1,18 +1,16 @@
-"""Takes secrets out of what programs print, byte for byte, so that offsets stay as they are.
+"""Replaces what has the form of a secret with stars, byte for byte, so that offsets stay.
 
-What is known to be one (values of variables whose names say so, while the job runs) is masked wherever it stands; so is
-what has the form of one: tokens of well-known services, keys, passwords in addresses, `HF_TOKEN=...`. A program can
-always print a secret in a form that nobody knows: this is a net, and no wall.
+The executor has masked the values that it knows (`model/masking.py`). This module masks what can be recognized without
+knowing it: tokens of well-known services, private keys, passwords in addresses, and values behind names
+(`HF_TOKEN=...`, `--password=...`, `"api_key": "..."`). A program can print a secret in a form that is not among these.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterator
 
-#: Bytes of a known secret that is looked for; shorter ones stand in everything.
-SHORTEST, LONGEST = 6, 4096
-#: Bytes before and behind a piece that are looked at with it: a secret may lie across its edge.
+#: Bytes before and behind a piece that are searched with it: a secret may lie across its edge.
 MARGIN = 4096
 _WORDS = rb"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
 #: Forms of secrets: what stands in any text that has one, which is quickly found, and the form. Only the group is
@@ -42,35 +40,87 @@ _FORMS = tuple(
 )
 
 
-class Mask:
-    """Hides secrets.
+#: Ends of names in lower case: `aws_secret_access_key`.
+_NAME_ENDS = (b"token", b"secret", b"password", b"passwd", b"passphrase", b"credential", b"credentials", b"key")
+#: Tokens and keys of other kinds are not secret: `"eos_token": "unknown"`, `key = sort1`.
+_BEFORE_NAME_END = re.compile(
+    rb"(?<!bos_)(?<!cls_)(?<!eos_)(?<!mask_)(?<!pad_)(?<!sep_)(?<!unk_)(?!key)|(?:(?<=api)|(?<=access)|(?<=private)|"
+    rb"(?<=secret)|(?<=auth)|(?<=api[_-])|(?<=access[_-])|(?<=private[_-])|(?<=secret[_-])|(?<=auth[_-]))key"
+)
+#: The first byte behind a name that has a value: most texts with such a word have another one (`tokens`).
+_AFTER_NAME = frozenset(bytes([each]) for each in b" \t:=\"'\\&")
+#: What stands before a name that is an option or a parameter of an address: there any value is one.
+_OPTION = re.compile(rb"(?:--|[?&;])[a-z0-9_-]*$")
+_LONGEST_OPTION_BYTES = 60
+
+
+class FormMask:
+    """Hides what has the form of a secret.
 
     Args:
-        known: secrets of the job.
+        quote: how a quote in a program's text looks in the data, as a regular expression. Quotes of the data's own (of
+            our JSON or HTML) are not among them: the names of its fields are no secrets.
     """
 
-    def __init__(self, known: Collection[str] = ()) -> None:
-        texts = sorted(
-            {text.encode("utf-8", "surrogateescape") for text in known if SHORTEST <= len(text) <= LONGEST},
-            key=len,
-            reverse=True,
+    def __init__(self, quote: bytes) -> None:
+        # Behind a name: a quoted value, or one with a letter and a digit that does not look like code.
+        self._assigned = re.compile(
+            rb"(?:%(quote)s)?[ \t]{0,3}[:=][ \t]{0,3}(?:"
+            rb"(?:%(quote)s)([^\s\"'\\<>&()\[\]{}$]{6,512})(?=%(quote)s)|"
+            rb"(?=[^%(end)s\d]{0,512}\d)(?=[^%(end)sa-z]{0,512}[a-z])([^%(end)s]{6,512}={0,2})(?=[\s\"'\\<&,;]|$))"
+            % {b"quote": quote, b"end": rb"\s\"'\\<>&()\[\]{}$,;.="}
         )
-        self._known = re.compile(b"|".join(map(re.escape, texts))) if texts else None
+        self._option = re.compile(
+            rb"(?:[= ]|(?:%(quote)s|[\"']),\s{0,20}(?:%(quote)s|[\"']))(?!-)([^\s\"'\\<>&]{1,512})" % {b"quote": quote}
+        )
 
     def hide(self, data: bytes) -> bytes:
-        """The same with a star for each byte of a secret."""
-        if self._known is not None:
-            data = self._known.sub(_stars, data)
+        """Return the data with a star for each byte of a secret."""
         for marks, form in _FORMS:
             if any(mark in data for mark in marks):
                 data = form.sub(_masked, data)
-        return data
+        spans = list(self._find_named(data.lower()))
+        if not spans:
+            return data
+        hidden = bytearray(data)
+        for begin, end in spans:
+            hidden[begin:end] = b"*" * (end - begin)
+        return bytes(hidden)
 
     def text(self, text: str) -> str:
         """The same for text."""
         data = text.encode("utf-8", "surrogatepass")
         hidden = self.hide(data)
         return text if hidden == data else hidden.decode("utf-8", "surrogatepass")
+
+    def _find_named(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the places of values behind names; data in lower case."""
+        for word in _NAME_ENDS:
+            place = data.find(word)
+            while place >= 0:
+                span = self._value_behind(data, place, place + len(word))
+                if span is not None:
+                    yield span
+                place = data.find(word, place + len(word) if span is None else span[1])
+
+    def _value_behind(self, data: bytes, begin: int, end: int) -> tuple[int, int] | None:
+        if data[end : end + 1] not in _AFTER_NAME or _BEFORE_NAME_END.match(data, begin) is None:
+            return None
+        found = self._assigned.match(data, end)
+        if found is not None:
+            return found.span(found.lastindex or 0)
+        if _OPTION.search(data, max(0, begin - _LONGEST_OPTION_BYTES), begin) is None:
+            return None
+        found = self._option.match(data, end)
+        return found.span(1) if found else None
+
+
+#: Of text as it was printed; quotes in it may be escaped, as in lines of JSON.
+PRINTED = FormMask(rb"\\{0,3}[\"']")
+#: Of JSON with printed text in it.
+JSON = FormMask(rb"\\{1,7}\"|\\{0,7}'")
+#: Of HTML with printed text in it.
+HTML = FormMask(rb"\\{0,3}&#3[49];")
 
 
 def _stars(found: re.Match[bytes]) -> bytes:

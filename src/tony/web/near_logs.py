@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
+from tony.linux.threads import USUAL, Lane
+from tony.storage.local_store import LocalStore
 from tony.web.folder_logs import FolderLogs
-from tony.web.masking import Mask
 from tony.web.source import Found, LogBytes, LogFile
 
 
@@ -17,8 +17,16 @@ class NearLogs(FolderLogs):
         bring: returns when all is in the folder that was printed up to a moment ago, or soon; says what is missing.
     """
 
-    def __init__(self, folder: Path, task: str, mask: Mask, bring: Callable[[], Awaitable[str]]) -> None:
-        super().__init__(folder, task, mask)
+    def __init__(
+        self,
+        store: LocalStore,
+        folder: str,
+        task: str,
+        bring: Callable[[], Awaitable[str]],
+        *,
+        lane: Lane = USUAL,
+    ) -> None:
+        super().__init__(store, folder, task, lane=lane)
         self._bring = bring
 
     async def missing(self) -> str:

@@ -55,7 +55,7 @@ class MasterView(FolderView):
     """As `JobView`. What is not in the folder here, the master is asked for."""
 
     def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder, lambda: master.ask_report(folder))
+        super().__init__(folder, lambda: master.ask_report(folder), is_own=True)
         self._place = folder
         self._known: JobRecord | None = None
         self._brought: dict[str, _Brought] = {}
@@ -70,7 +70,7 @@ class MasterView(FolderView):
         """As `JobView`."""
         if task not in self._brought:
             self._brought[task] = _Brought(self, self._place, task)
-        return NearLogs(self._place.logs, task, self._mask(), self._brought[task].bring)
+        return NearLogs(self._store, self._logs, task, self._brought[task].bring)
 
 
 def _record(folder: JobFolder) -> JobRecord | None:

@@ -17,7 +17,7 @@ from tony.history.metrics import Metrics
 from tony.linux.threads import beside
 from tony.model.query import Query
 from tony.web.gate import Action, Gate, Refusal, Visitor
-from tony.web.source import JobView, Source
+from tony.web.source import Source
 
 #: Where it is.
 PATH = "/metrics"
@@ -51,16 +51,18 @@ async def _seen(source: Source, visitor: Visitor, only: str) -> Sequence[Seen]:
 
     async def look(job: str) -> Seen | None:
         async with turns:
-            view = await source.job(job)
-            return await _look(view, visitor) if view else None
+            return await _look(source, job, visitor)
 
     found = await asyncio.gather(*(look(job) for job in ids))
     return [each for each in found if each]
 
 
-async def _look(view: JobView, visitor: Visitor) -> Seen | None:
-    """One job; without what cannot be read of it."""
+async def _look(source: Source, job: str, visitor: Visitor) -> Seen | None:
+    """One job; None if its record cannot be read."""
     try:
+        view = await source.job(job)
+        if view is None:
+            return None
         report, record = await view.report(), await view.record()
         if not visitor.may(Action.SEE, report, record):
             return None

@@ -12,11 +12,8 @@ from tony import __version__
 from tony.web import text
 from tony.web.asked import Asked
 from tony.web.assets import assets
-from tony.web.masking import Mask
+from tony.web.masking import HTML
 from tony.web.visitors import Guest, How
-
-#: Errors of programs, commands and the like stand in pages, not only logs.
-_MASK = Mask()
 
 
 @cache
@@ -79,4 +76,5 @@ def filled(template: str, asked: Asked, values: dict[str, object]) -> str:
         "has_charts": found.charts,
         "logged_in": isinstance(asked.visitor, Guest) and asked.visitor.how is How.SESSION,
     }
-    return _MASK.text(_environment().get_template(template).render({**ours, **values}))
+    # Errors of programs, commands and the like are shown in pages, too.
+    return HTML.text(_environment().get_template(template).render({**ours, **values}))

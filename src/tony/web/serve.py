@@ -15,12 +15,15 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tony.linux.limits import allow_open_files
+
 #: Seconds in which a request must be there as a whole, and after which something of an answer must have been taken.
 _SLOW, _UNREAD = 15.0, 60.0
 #: Bytes of its first line and headers together, and headers.
 _LONGEST_HEAD, _MOST_HEADERS = 32 << 10, 200
-#: Connections of one address at a time, and of all.
-_OF_ONE, _OF_ALL = 2000, 4000
+#: Connections at one time, as far as this process may have so many open files, and open files that it needs besides.
+_MOST_CONNECTIONS = 4000
+_OTHER_FILES = 500
 _REFUSED = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
 #: Under this name `scope` has what `look_at` found out about who connected.
 PEER = "tony.peer"
@@ -71,10 +74,10 @@ def server(app: ASGIApp, look_at: LookAt | None = None, tls: ssl.SSLContext | No
         look_at: asked about each connection when it is accepted; its answer is `scope[PEER]`.
         tls: for https.
     """
-    crowd: Counter[str] = Counter()
+    connections = Connections(allow_open_files(_MOST_CONNECTIONS + _OTHER_FILES))
     config = uvicorn.Config(
         app,
-        http=_protocol(look_at, crowd),
+        http=_protocol(look_at, connections),
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -108,29 +111,75 @@ async def serve(
             await task
 
 
-def _protocol(look_at: LookAt | None, crowd: Counter[str]) -> type[H11Protocol]:
+class Connections:
+    """All connections of a server. Where there is no room, the one goes that has been silent for the longest time.
+
+    Args:
+        open_files: that this process may have.
+
+    Attributes:
+        most, most_of_one: connections at one time, and those of one peer: a user of this machine, or an address.
+        most_silent, most_silent_of_one: of these, connections that have not sent one whole request.
+    """
+
+    def __init__(self, open_files: int) -> None:
+        self.most = min(_MOST_CONNECTIONS, max(open_files - _OTHER_FILES, open_files // 2))
+        self.most_of_one = self.most_silent = self.most // 2
+        self.most_silent_of_one = self.most // 4
+        self._peers: dict[asyncio.Transport, str] = {}
+        self._silent: dict[asyncio.Transport, str] = {}
+        self._of: Counter[str] = Counter()
+        self._silent_of: Counter[str] = Counter()
+
+    def add(self, transport: asyncio.Transport, peer: str) -> None:
+        """Take in a new connection, in the place of a silent one if there is no room."""
+        self._peers[transport] = self._silent[transport] = peer
+        self._of[peer] += 1
+        self._silent_of[peer] += 1
+        if self._of[peer] > self.most_of_one or self._silent_of[peer] > self.most_silent_of_one:
+            self._drop(next(each for each, whose in self._silent.items() if whose == peer))
+        elif len(self._peers) > self.most or len(self._silent) > self.most_silent:
+            self._drop(next(iter(self._silent)))
+
+    def note_request(self, transport: asyncio.Transport) -> None:
+        """Note that a connection has sent a whole request."""
+        if (peer := self._silent.pop(transport, None)) is not None:
+            _decrease(self._silent_of, peer)
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        """Forget a connection that has ended."""
+        self.note_request(transport)
+        if (peer := self._peers.pop(transport, None)) is not None:
+            _decrease(self._of, peer)
+
+    def _drop(self, transport: asyncio.Transport) -> None:
+        self.remove(transport)
+        transport.abort()
+
+
+def _decrease(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+def _protocol(look_at: LookAt | None, connections: Connections) -> type[H11Protocol]:
     class Protocol(H11Protocol):
         """With a deadline for requests that come slowly, a bound of their heads, and a count of connections."""
 
         _timer: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
-        _from = ""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._from = self.client[0] if self.client else ""
-            crowd[self._from] += 1
-            if crowd[self._from] > _OF_ONE or crowd.total() > _OF_ALL:
-                transport.abort()
-                return
             peer = look_at(transport.get_extra_info("socket")) if look_at else None
+            # On this machine all users have the same address.
+            connections.add(transport, f"user {peer}" if peer is not None else self.client[0] if self.client else "")
             self.app = _with_peer(self.app, peer)
             self._watch()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            crowd[self._from] -= 1
-            if crowd[self._from] <= 0:
-                del crowd[self._from]
+            connections.remove(self.transport)
             self._unwatch()
             self._taken()
             super().connection_lost(exc)
@@ -171,6 +220,7 @@ def _protocol(look_at: LookAt | None, crowd: Counter[str]) -> type[H11Protocol]:
         def _unwatch_if_whole(self) -> None:
             if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
                 self._unwatch()
+                connections.note_request(self.transport)
 
     return Protocol
 

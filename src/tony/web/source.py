@@ -22,6 +22,8 @@ from tony.schedulers.base import Link
 
 #: Bytes of a log that are read at once, at most.
 LOG_PIECE = 1 << 20
+#: Events before the last one that an answer may begin with.
+MOST_LATEST_EVENTS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,10 @@ class JobView(Protocol):
     @property
     def job(self) -> str:
         """Its id."""
+
+    @property
+    def can_change(self) -> bool:
+        """Whether the job can be changed from here: it belongs to the user of this process."""
 
     @property
     def live(self) -> bool:

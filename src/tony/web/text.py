@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from tony.model import amounts
 from tony.model.metrics import Unit
-from tony.units import format_duration, format_size
+from tony.units import format_bytes, format_duration
 
 #: Control characters (C0, DEL, C1), those that turn the direction of text, and halves of characters: a job's name must
 #: not forge its neighbours. In text of several lines, newlines and tabs may stay.
@@ -72,10 +72,7 @@ def took(since: float | None, until: float | None) -> str:
 
 def size(count: float | None) -> str:
     """Bytes: `1.5 GiB`."""
-    if count is None:
-        return NOTHING
-    text = format_size(round(count))
-    return text if text.endswith("bytes") else f"{text[:-1]} {text[-1].upper()}iB"
+    return NOTHING if count is None else format_bytes(count)
 
 
 def count(number: int | None) -> str:

@@ -10,11 +10,11 @@ from enum import Enum
 
 from tony import clock
 from tony.dataclass import dataclass, field
-from tony.linux.threads import beside
 from tony.model.head import JobHead
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
 from tony.web.gate import Action
+from tony.web.lanes import LISTS
 
 #: By this word a job lets everybody in who is let in at all.
 EVERYBODY = "*"
@@ -90,7 +90,7 @@ class Groups:
         known = self._known.get(user)
         if known is not None and clock.monotonic() - known[0] < _FRESH:
             return known[1]
-        found = await beside(_groups, user)
+        found = await LISTS.run(_groups, user)
         self._known[user] = clock.monotonic(), found
         self._known.move_to_end(user)
         while len(self._known) > _KEPT:

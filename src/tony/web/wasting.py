@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
@@ -10,6 +9,7 @@ from tony import clock
 from tony.advice.waste import Waste, WeekOfWaste, by_week, waste_of
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
+from tony.linux.threads import Slots
 from tony.model.head import JobHead
 from tony.model.query import MOST, Query
 from tony.web.advising import run_from
@@ -24,7 +24,8 @@ LOOKED_AT, _KEPT = 300, 20_000
 #: Seconds after which no further job is looked at: who asks again gets on from there.
 _PATIENCE = 5.0
 _FOUND: WeakKeyDictionary[Source, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
-_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+#: One of a user at a time, and so many users.
+_SLOTS = Slots(1, 4, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ async def waste_for(visitor: Visitor, source: Source, since: float | None = None
     heads = [head for head in page.heads if head.state.ended and not head.damaged]
     known = _FOUND.setdefault(source, OrderedDict())
     away, give_up = 0, clock.monotonic() + _PATIENCE
-    async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _SLOTS.taken():
         for head in heads:
             if head.job not in known and clock.monotonic() < give_up:
                 try:

@@ -1,13 +1,14 @@
-"""What is told of jobs that are no mistake for sure."""
+"""What is told of jobs before their tasks run."""
 
 from __future__ import annotations
 
+import stat
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.config.original.jobs import NOWHERE, notes, write
+from tests.config.original.jobs import NOWHERE, mistakes, notes, write
 from tony.config.original.flags import parse
 from tony.config.original.loading import load
 from tony.errors import ConfigError
@@ -53,28 +54,36 @@ class TestNoSettingsFile:
 class TestNoInterpreter:
     """The archive is looked into before every task fails."""
 
-    def said(self, folder: Path, path: str, archive: str = "v.zip") -> list[str]:
-        """What is told of an environment with the usual folder at its top."""
+    def flags(self, folder: Path, path: str, archive: str = "v.zip") -> tuple[str, ...]:
+        """Those of a job with the usual environment: a folder at its top, and a link."""
         with zipfile.ZipFile(folder / "v.zip", "w") as file:
             for name in ("venv/bin/python", "venv/bin/python3", "venv/lib/python/x"):
                 file.writestr(name, "")
-        return notes(folder, ONE, *RUN, "--python_venv", archive, "--python_binary_path", path)
+            link = zipfile.ZipInfo("current")
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            file.writestr(link, "venv")
+        return (*RUN, "--python_venv", archive, "--python_binary_path", path)
 
-    def test_it_is_told_with_the_nearest(self, tmp_path: Path) -> None:
-        """As the original's page on PyTorch has it, whose archive has another folder."""
-        there_is = "--python_binary_path: there is no bin/python in v.zip; it has venv/bin/python."
-        assert self.said(tmp_path, "bin/python") == [there_is]
-        assert self.said(tmp_path, "bin/pypy") == ["--python_binary_path: there is no bin/pypy in v.zip."]
+    def test_it_is_refused_with_what_to_write(self, tmp_path: Path) -> None:
+        """As LinkedIn TonY's page on PyTorch has it, whose archive has another folder."""
+        (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/python"))
+        assert found == (
+            '--python_binary_path = "bin/python" (command line): there is no bin/python in v.zip, which is unpacked '
+            "in venv/; write --python_binary_path=venv/bin/python"
+        )
+        (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/pypy"))
+        assert found.endswith("; name a file of the archive, or an absolute path of the nodes.")
 
     @pytest.mark.parametrize(
-        "path", ["venv/bin/python", "./venv/bin/python3", "venv/bin/python -u", "/usr/bin/python3"]
+        "path",
+        ["venv/bin/python", "./venv/bin/python3", "venv/bin/python -u", "/usr/bin/python3", "current/bin/python3"],
     )
     def test_not_if_it_is_there(self, tmp_path: Path, path: str) -> None:
-        """Or outside the environment."""
-        assert self.said(tmp_path, path) == []
+        """Or outside the environment, or behind a link."""
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, path)) == []
 
     def test_not_if_it_cannot_be_known(self, tmp_path: Path) -> None:
         """An archive of another kind, or elsewhere."""
         (tmp_path / "v.tar").write_bytes(b"no zip")
-        assert self.said(tmp_path, "bin/python", "v.tar") == []
-        assert self.said(tmp_path, "bin/python", "hdfs://nn/v.zip") == []
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, "bin/python", "v.tar")) == []
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, "bin/python", "hdfs://nn/v.zip")) == []

@@ -56,6 +56,7 @@ BECOMES: dict[str, tuple[str, str, dict[str, str], str, Any]] = {
         "tony.application.dependency.evaluator.timeout.after.All.ignored", "true", LIMITED,
         "roles.evaluator.timeout_after.on_timeout", "ignore",
     ),
+    "tony.task.metrics-interval-ms": ("", "2500", {}, "metrics_interval", "2.5s"),
     "tony.am.memory": ("", "4096", {}, "scheduler.yarn.am_memory", "4g"),
     "tony.am.vcores": ("", "3", {}, "scheduler.yarn.am_vcores", 3),
     "tony.am.gpus": ("", "2", {"tony.worker.instances": "0", "tony.ps.instances": "0"}, "roles.main.gpus", 2),
@@ -139,7 +140,7 @@ def test_what_the_table_says_is_where_it_goes(name: str) -> None:
 def test_what_is_not_needed_any_more_is_told(tmp_path: Path, row: Any) -> None:
     """With the place and the reason."""
     key = row.name.replace("<type>", "worker")
-    assert notes(tmp_path, {**TWO, key: "true"}) == [f"{key} (tony.xml:5): {row.gone}"]
+    assert notes(tmp_path, {**TWO, key: "true"}) == [f"{key} (tony.xml:5): has no effect. {row.gone}"]
 
 
 def test_every_variable_is_told_of_or_does_what_it_did(tmp_path: Path) -> None:
@@ -155,14 +156,26 @@ def test_unknown_settings_stop_with_the_nearest_name(tmp_path: Path) -> None:
     """Fixed keys, a type's keys, and what nothing is near to."""
     found = mistakes(
         tmp_path,
-        {**TWO, "tony.application.nam": "x", "tony.worker.memry": "2g", "tony.zzz": "1", "tony.worker.qqqqq": "1"},
+        {
+            **TWO,
+            "tony.application.nam": "x",
+            "tony.worker.memry": "2g",
+            "tony.zzz": "1",
+            "tony.worker.qqqqq": "1",
+            "tony.foo.bar": "1",
+            "tony.histroy.location": "/h",
+            "tony.trainer.memry": "2g",
+        },
     )
-    lists = "docs/migrating.md lists all of the original's."
+    lists = "LinkedIn TonY has none with a similar name."
     assert found == [
         'tony.application.nam = "x" (tony.xml:5): unknown setting; did you mean `tony.application.name`?',
         'tony.worker.memry = "2g" (tony.xml:6): unknown setting; did you mean `tony.worker.memory`?',
         f'tony.zzz = "1" (tony.xml:7): unknown setting; {lists}',
         f'tony.worker.qqqqq = "1" (tony.xml:8): unknown setting; {lists}',
+        f'tony.foo.bar = "1" (tony.xml:9): unknown setting; {lists}',
+        'tony.histroy.location = "/h" (tony.xml:10): unknown setting; did you mean `tony.history.location`?',
+        'tony.trainer.memry = "2g" (tony.xml:11): unknown setting; did you mean `tony.trainer.memory`?',
     ]
 
 

@@ -34,6 +34,16 @@ def waits(job: JobSpec) -> dict[str, set[str]]:
 class TestKinds:
     """Tracked, untracked, sidecar."""
 
+    def test_a_worker_beside_a_ps_is_waited_for(self, tmp_path: Path) -> None:
+        """As LinkedIn TonY does, whatever `tensorflow` gives to a job file that leaves the kind out."""
+        assert kinds(spec(tmp_path, types("chief", "worker", "ps"))) == {
+            "chief": "tracked",
+            "worker": "tracked",
+            "ps": "untracked",
+        }
+        listed = spec(tmp_path, types("chief", "worker", "ps", **{UNTRACKED: "worker"}))
+        assert kinds(listed) == {"chief": "tracked", "worker": "untracked", "ps": "tracked"}
+
     def test_what_holds_where_nothing_is_said(self, tmp_path: Path) -> None:
         """ps is untracked and ends the job with its failure, tensorboard is a sidecar, a worker may fail."""
         job = spec(tmp_path, types("ps", "worker", "tensorboard", "chief"))

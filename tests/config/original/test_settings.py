@@ -221,7 +221,7 @@ def test_names_that_cannot_be_shown_are_escaped(tmp_path: Path) -> None:
     """Files, paths, settings: no mistake steers a terminal."""
     found = mistakes(tmp_path, {**ONE, "tony.\t99999999": "1"}, "--src_dir", "a\x07b")
     assert found == [
-        'tony.\\t99999999 = "1" (tony.xml:4): unknown setting; docs/migrating.md lists all of the original\'s.',
+        'tony.\\t99999999 = "1" (tony.xml:4): unknown setting; LinkedIn TonY has none with a similar name.',
         f'source = "a\\u0007b" (--src_dir): there is no {tmp_path}/a\\x07b.',
     ]
     with pytest.raises(ConfigError) as caught:

@@ -14,7 +14,7 @@ from tony.am.measured import Measurements
 from tony.core.state import State
 from tony.errors import StorageError
 from tony.history.exposition import Seen, exposition
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.metrics import Metrics, open_metrics
 from tony.history.metrics_file import Part
 from tony.history.metrics_writer import MetricsWriter
@@ -22,6 +22,7 @@ from tony.history.record import pending_report
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec, Role
 from tony.model.json_text import loads
+from tony.model.progress import Progress
 from tony.model.report import JobReport
 from tony.protocol.messages import MOST_POINTS, GetMetrics, Sample
 from tony.testing.jobs import prepared_job

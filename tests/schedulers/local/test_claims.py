@@ -70,6 +70,18 @@ def test_impossible_claims_do_not_block() -> None:
     assert decide(claim("2", 10), [claim("1", 101)], MACHINE) == claim("2", 10, devices=())
 
 
+@pytest.mark.parametrize("hog", [claim("1", 101, devices=()), claim("1", 1, 5, ("a", "b", "c", "d", "e"))])
+def test_another_user_cannot_hold_more_than_the_machine(hog: Claim) -> None:
+    """Of our own we believe it: we may have said that the machine is larger."""
+    hostile = replace(hog, is_trusted=False)
+    assert decide(claim("2", 10, 1), [hostile], MACHINE) == claim("2", 10, 1, ("a",))
+    assert blocker(claim("2", 10, 1), [hostile], MACHINE) is None
+    held = claim("2", 10, 1, ("a",))
+    assert grown(held, 20, 2, [hostile], MACHINE) == claim("2", 20, 2, ("a", "b"))
+    assert isinstance(decide(claim("2", 10, 1), [hog], MACHINE), str)
+    assert grown(held, 20, 2, [hog], MACHINE) is None
+
+
 def test_many_holders_are_counted() -> None:
     """A long list of holders is cut."""
     others = [claim(str(i), 20, devices=()) for i in range(5)]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tony.schedulers.local import line
-from tony.schedulers.local.claims import MAX_BYTES, Claim, encode
+from tony.schedulers.local.claims import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.line import obtain
 from tony.schedulers.local.machine import Machine
@@ -434,6 +434,62 @@ def test_two_users() -> None:
         mine.close()
         # Even root leaves it to its owner, who removes it when he looks next.
         assert [path.stat().st_uid for path in folder.iterdir()] == [STRANGER]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_another_user_who_wants_to_stop_all_jobs() -> None:
+    """A claim of more than the machine counts for nothing. A lock does; who has it is said, and what can be done."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be two users")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            as_hostile_user(folder, writing)
+        os.close(writing)
+        mine = Ledger(folder)
+        notices: list[str] = []
+        try:
+            with os.fdopen(reading) as told:
+                assert told.readline() == "ready\n"
+            asyncio.run(_wait_for_notice(mine, notices))
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            mine.close()
+    expected = (
+        f"which process {child} of user {STRANGER} has locked; if that does not end, set scheduler.local.ledger to"
+    )
+    assert expected in notices[0]
+
+
+async def _wait_for_notice(ledger: Ledger, notices: list[str]) -> None:
+    claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
+    (other,) = ledger.claims()
+    assert (other.memory, other.is_trusted) == (1 << 60, False)
+    assert isinstance(decide(claim, [other], Machine(memory=1)), Claim)
+    waiting = asyncio.ensure_future(obtain(ledger, claim, Machine(memory=1), notices.append))
+    while not notices:
+        await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+def as_hostile_user(folder: Path, writing: int) -> None:
+    """Another user claims more than there is, and locks the ledger for ever."""
+    try:
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        ticket = "00000000000000000001-1-aaaaaaaa"
+        hog = Claim(ticket=ticket, job="x", job_name="hog", memory=1 << 60, gpus=0, devices=())
+        locked_file(folder / f"{ticket}.claim", encode(hog))
+        fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX)
+        os.write(writing, b"ready\n")
+        signal.pause()
+    finally:
+        os._exit(1)
 
 
 def as_stranger(folder: Path, writing: int) -> None:

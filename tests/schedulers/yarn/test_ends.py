@@ -179,6 +179,7 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
         "there is no python3 on host n1: PATH is /bin. Install Python 3.11 or later on the nodes, name one with ...",
         "there is no /opt/my python on host n1 (scheduler.yarn.python, job.toml:7): PATH is /bin. Name one that ...",
         "Python 3.11 or later is needed; /usr/bin/python3 on host n1 is 3.6, and no newer one is on PATH (/bin).",
+        "there is no Docker container on host n1: the job asks for the image x (roles.worker.image), and the ...",
         'the job\'s environment has no bin/python3 that runs on host n1 (scheduler.yarn.python = "environment").',
     ],
 )

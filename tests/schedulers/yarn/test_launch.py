@@ -47,6 +47,47 @@ def start(container: Path, environ: Mapping[str, str] | None = None) -> subproce
     )
 
 
+NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+DOCKER = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": "library/python:3.13"}
+
+
+def start_below(ancestor: str, container: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Starts the program as a grandchild of a process with this word in its command line."""
+    command = ["/bin/sh", "-c", "sh tony/start.sh tony_program.main; exit"]
+    call = f"import subprocess, sys; sys.exit(subprocess.call({command}))"
+    return subprocess.run(
+        [sys.executable, "-c", call, ancestor],
+        cwd=container,
+        env={"PATH": f"{container / 'bin'}:/bin:/usr/bin", **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_an_image_that_the_node_did_not_use(container: Path) -> None:
+    """YARN without Docker ignores the variables; a job that asks for an image is not to run without it."""
+    python(container / "bin/python3")
+    done = start_below(NODE_MANAGER, container, {**DOCKER, "TONY_IMAGE_PLACE": "roles.worker.image, job.toml:5"})
+    assert (done.stdout, done.returncode) == ("", 127)
+    assert done.stderr == (
+        f"tony: there is no Docker container on host {os.uname().nodename}: the job asks for the image "
+        "library/python:3.13 (roles.worker.image, job.toml:5), and the NodeManager started this container without it. "
+        "Its settings yarn.nodemanager.container-executor.class and "
+        "yarn.nodemanager.runtime.linux.allowed-runtimes decide that: "
+        "ask who runs the cluster, or remove the image.\n"
+    )
+
+
+@pytest.mark.parametrize(("ancestor", "environ"), [("dockerd", DOCKER), (NODE_MANAGER, {})], ids=["docker", "no-image"])
+def test_a_container_as_it_was_asked_for(container: Path, ancestor: str, environ: Mapping[str, str]) -> None:
+    """In Docker no NodeManager is above the program; and without an image it may be."""
+    python(container / "bin/python3")
+    done = start_below(ancestor, container, environ)
+    assert (done.stderr, done.returncode) == ("", 7)
+
+
 def python(path: Path) -> Path:
     """A link to a Python that will do."""
     path.parent.mkdir(parents=True, exist_ok=True)

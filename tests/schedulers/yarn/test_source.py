@@ -29,6 +29,7 @@ from tony.model.report import JobReport
 from tony.model.states import JobState
 from tony.schedulers.yarn import containers, demand, journal, last_word
 from tony.schedulers.yarn import publisher as publishing
+from tony.schedulers.yarn.job_files import JobFiles
 from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.resource_manager import YARN
 from tony.testing.hadoop.webhdfs import Trouble
@@ -678,6 +679,29 @@ async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN, Trouble.FORBIDDEN)
         await played.source.open(played.events.append)
         await played.until(lambda: played.file("access.json"))
+
+
+async def test_what_ends_before_it_has_begun_tells_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who kills the master in between would leave it there for good."""
+    put: list[str] = []
+    really = JobFiles.put
+
+    def note(files: JobFiles, name: str, content: object) -> None:
+        put.append(name)
+        really(files, name, content)
+
+    monkeypatch.setattr(JobFiles, "put", note)
+    monkeypatch.setattr(publishing, "_SOON", 60.0)
+    async with playing(tmp_path, opens=False) as played:
+        played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
+        await played.source.open(played.events.append)
+        await played.until(lambda: "cannot be written" in caplog.text)
+        await played.source.close()
+        await played.source.finish(_report(played))
+        assert (bool(played.file("job.json")), bool(played.file("summary.json"))) == (True, True)
+        assert "access.json" not in put
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "DELETE", "APPEND"])

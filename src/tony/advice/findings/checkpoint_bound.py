@@ -73,8 +73,9 @@ was measured; else it tells how many steps or seconds would do."""
 
     def _share(self, run: Run) -> float | None:
         """Of what is spent between first and last step; None if it is not worth a word."""
-        saving, steps = run.seconds(Bucket.CHECKPOINT), run.seconds(Bucket.PRODUCTIVE)
-        if not saving or steps is None or run.saves is None or run.saves.count < self.limits["count"]:
+        saving = run.seconds(Bucket.CHECKPOINT)
+        steps = sum(run.seconds(bucket) or 0.0 for bucket in (Bucket.PRODUCTIVE, Bucket.UNKNOWN))
+        if not saving or run.saves is None or run.saves.count < self.limits["count"]:
             return None
         share = saving / (saving + steps)
         return share if share >= self.limits["share"] else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
+from tony.advice.finding import Evidence, Finding, Measure, Severity
 from tony.advice.heuristic import Heuristic, Threshold, of_role, rounded_memory, size
 from tony.advice.words import amount, count
 
@@ -40,10 +40,9 @@ Where it grows without end, more memory only puts it off: see the chart of `pss`
             near = [known for _, known in runs if (known.resident or 0) >= self.limits["near"] * now.memory]
             if not died and (len(near) < self.limits["runs"] or now not in near):
                 continue
-            lost = over(run.ledger.whole_gb_hours for run, known in runs if known.out_of_memory and not run.succeeded)
-            yield self._found(name, now, died, near, Saving(gb_hours=lost))
+            yield self._found(name, now, died, near)
 
-    def _found(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts], saving: Saving) -> Finding:
+    def _found(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts]) -> Finding:
         new = rounded_memory(now.memory * self.limits["much_more" if died else "more"])
         highest = max((known.resident or 0 for known in near), default=0)
         asked = amount(now.memory, Measure.BYTES)
@@ -61,7 +60,6 @@ Where it grows without end, more memory only puts it off: see the chart of `pss`
             says,
             tuple(evidence),
             role=name,
-            saving=saving,
             patch=of_role(name, "memory", size(now.memory), size(new)),
             runs=max(1, len(near)),
         )

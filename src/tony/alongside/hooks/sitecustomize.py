@@ -2,7 +2,7 @@
 
 `faulthandler` does that even while the program waits in C. It writes to an anonymous file, which the executor finds and
 reads (`executor/faulthandlers.py`): nothing lies about, and whoever has no such file is never signalled. A program that
-handles the signal itself keeps its handler.
+handles the signal itself keeps its handler. Under `framework = "jax"` it also helps JAX (`tony_jax_cluster`).
 
 Understood by every Python, the oldest as well: whatever a program starts runs this.
 """
@@ -63,5 +63,10 @@ if __name__ == "sitecustomize":
         if os.environ.get("TONY_STACKS"):
             _listen(int(os.environ["TONY_STACKS"]))
     except Exception:  # nothing of ours may keep a program from its start
+        pass
+    try:
+        if "JAX_PROCESS_ID" in os.environ and sys.version_info >= (3, 10):
+            __import__("tony_jax_cluster").install()
+    except Exception:
         pass
     _give_way()

@@ -151,7 +151,7 @@ def _show(name: str, advice: Advice) -> None:
             say(f"    would save, each run: {saving}")
         if finding.hint:
             say(f"    {finding.hint}")
-        say(f"    {finding.heuristic}: docs/advice/{finding.heuristic}.md")
+        say(f"    rule: {finding.heuristic}")
     say()
     if not advice.findings:
         say("nothing to say")
@@ -159,7 +159,7 @@ def _show(name: str, advice: Advice) -> None:
         say("changes to the job file:")
         say_all(f"    {line}" for line in as_diff(advice.patch))
     elif advice.findings:
-        say("no change to the job file is surely right; see the pages above")
+        say("no change to the job file is certain to be right")
     for change in advice.later:
         say(f"{change.key} = {change.new} had better wait for a run with these")
     if advice.unknown:

@@ -24,8 +24,11 @@ def command(xml_file: str, flags: tuple[str, ...]) -> int:
     from tony.config.original.flags import parse
     from tony.config.original.translate import translate
 
-    draft, _ = translate(parse(["--conf_file", xml_file, *flags]), os.environ, Path.cwd())
+    try:
+        draft, _ = translate(parse(["--conf_file", xml_file, *flags]), os.environ, Path.cwd())
+    except ConfigError as error:
+        raise ConfigError(error.problems, checked_file=xml_file) from error
     if draft.problems:
-        raise ConfigError(draft.problems)
+        raise ConfigError(draft.problems, checked_file=xml_file)
     sys.stdout.write(job_file(draft))
     return 0

@@ -92,6 +92,7 @@ def start(
         return
     say(f"Hadoop {hadoop} with {nodes} node{'s' if nodes != 1 else ''} is ready after {took:.1f} s.")
     say_all(table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
+    say("Any local user of this machine can run programs as you while it runs: it has no passwords.")
     say()
     say("Next: tony submit job.toml --scheduler yarn")
     say("For other programs: " + 'eval "$(tony mini env)"')

@@ -18,7 +18,12 @@ from tony.model.layout import Home
 @job_argument
 @click.argument("target", metavar="TASK[:PORT]", type=TargetParameter())
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen at this port; by default at PORT or a free one.")
-@click.option("--address", default="127.0.0.1", show_default=True, help="Listen at this address of this machine.")
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Listen at this address of this machine. At 127.0.0.1 only you and root can connect.",
+)
 @json_option("Print where it listens as JSON.")
 def command(job: str, target: str, port: int | None, address: str, as_json: bool) -> int:
     """Reach a port of a job's task from here.

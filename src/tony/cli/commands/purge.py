@@ -79,28 +79,29 @@ def command(
     """
     if age is None and jobs is None and size is None:
         raise UserError("nothing says which jobs go: give --older-than 90d, --keep 1000 or --keep-size 100g.")
-    from tony.portal.locations import open_location
+    from tony.portal.locations import is_own_location, open_location
     from tony.portal.retention import Rules, plan
 
     place = home()
     store = open_location(history or str(place.path), place, os.environ)
     target = open_location(to, place, os.environ) if to else None
-    found = plan(store, Rules(age=age, jobs=jobs, size=size, user=user))
-    gone = _carry_out(store, found.going, target) if apply else None
+    own = is_own_location(store, place)
+    found = plan(store, Rules(age=age, jobs=jobs, size=size, user=user), own=own)
+    gone = _carry_out(store, found.going, target, own=own) if apply else None
     if as_json:
         print_json(_plain(found, gone))
         return
     _show(store, found, gone, to)
 
 
-def _carry_out(store: Store, going: Sequence[Going], target: Store | None) -> list[Going]:
+def _carry_out(store: Store, going: Sequence[Going], target: Store | None, *, own: bool) -> list[Going]:
     """Those that are gone; what cannot be done to one is said, and the others go."""
     from tony.portal.retention import carry_out
 
     gone = []
     for each in going:
         try:
-            if carry_out(store, each, target):
+            if carry_out(store, each, target, own=own):
                 gone.append(each)
         except TonyError as error:
             warn(f"{each.record.head.job} stays: {' '.join(str(error).split())}")

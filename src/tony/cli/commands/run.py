@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import PurePath
@@ -35,7 +36,7 @@ _OPTIONS = {
     "scheduler": "--scheduler",
 }
 #: Settings of every role that have an option of their own.
-_OF_EACH = ("memory", "vcores", "gpus")
+_OF_EACH = ("memory", "vcores", "gpus", "procs_per_task")
 #: A word that may be a program's or an option's, and not a piece of code.
 _FILE = re.compile(rf"[\w.+-]{{1,{_LONGEST}}}")
 
@@ -50,6 +51,17 @@ class FrameworkParameter(TextType):
         from tony.frameworks.registry import names
 
         return [CompletionItem(word) for word in names() if word.startswith(incomplete)]
+
+
+class FrameworkOption(click.Option):
+    """An option whose help names the frameworks that this installation knows."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help."""
+        from tony.frameworks.registry import names
+
+        self.help = f"One of {', '.join(names())}; or a plug-in."
+        return super().get_help_record(ctx)
 
 
 class RunCommand(click.Command):
@@ -79,17 +91,30 @@ class RunCommand(click.Command):
 )
 @click.option(
     "--framework",
+    cls=FrameworkOption,
     type=FrameworkParameter(),
     metavar="NAME",
-    help="tensorflow, pytorch, jax, none, standalone or a plug-in.",
 )
 @click.option("--memory", metavar="SIZE", help="Memory of each task: 512m, 2g.")
 @click.option("--vcores", type=Count(1), help="CPU shares of each task.")
 @click.option("--gpus", type=Count(0), help="GPUs of each task.")
+@click.option(
+    "--procs-per-task",
+    "--nproc-per-node",
+    type=Count(1),
+    metavar="N",
+    help="Processes that each task starts side by side, in one working directory: torchrun's ranks of a node.",
+)
 @click.option("--name", help="What the job is called; by default what its program is called.")
 @click.option("--source", help="The tasks' working directory instead of the current folder; '' for an empty one.")
 @click.option("--python", help="A venv or conda-pack archive, or an interpreter.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the programs.")
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable of the programs; without a value, that of your shell.",
+)
 @click.option("--file", "files", multiple=True, metavar="FILE", help="One more file: path, path::name, path#archive.")
 @setting_options
 @manner_options
@@ -101,6 +126,7 @@ def command(
     memory: str | None,
     vcores: int | None,
     gpus: int | None,
+    procs_per_task: int | None,
     name: str | None,
     source: str | None,
     python: str | None,
@@ -117,13 +143,14 @@ def command(
 
     \b
     tony run -- python train.py                 one task
-    tony run -n 4 -- python train.py            four workers
+    tony run -n 4 -- python train.py            four workers, each in a folder of its own
+    tony run --nproc-per-node 4 --framework pytorch -- python train.py    four ranks in one folder, as torchrun's
     tony run -n 2 --role ps=1,memory=512m --framework tensorflow -- python train.py
 
     COMMAND is executed as it is, word by word; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C are
     those of `tony submit`.
     """
-    all_of_each = {"memory": memory, "vcores": vcores, "gpus": gpus}
+    all_of_each = {"memory": memory, "vcores": vcores, "gpus": gpus, "procs_per_task": procs_per_task}
     each = {key: value for key, value in all_of_each.items() if value is not None}
     overrides: dict[str, Any] = {
         "name": name,
@@ -132,7 +159,7 @@ def command(
         "source": source or None,
         "framework": framework,
         "python": python,
-        "env": dict(_pair(text, "--env") for text in variables) or None,
+        "env": dict(map(_variable, variables)) or None,
         "files": list(files) or None,
         "scheduler": scheduler,
     }
@@ -145,7 +172,7 @@ def command(
         raise ConfigError([replace(it, source=_place(it.key, it.source, option)) for it in error.problems]) from None
     sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)
-    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json))
+    return submit_and_follow(resolved, Manner(detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True))
 
 
 class _Options:
@@ -171,7 +198,7 @@ class _Options:
             return _OPTIONS.get(first.partition("[")[0], "command line")
         setting = rest[1] if len(rest) > 1 else ""
         if setting in _OF_EACH and key not in self._own:
-            return f"--{setting}"
+            return f"--{setting.replace('_', '-')}"
         return "-n" if self._instances and key == f"roles.{_MANY}.instances" else "--role"
 
 
@@ -192,6 +219,16 @@ def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) 
         own = dict(_pair(item, "--role") for item in rest)
         roles[role] = {"instances": written(number), **each, **{key: written(value) for key, value in own.items()}}
     return roles
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """Return name and value of `NAME=VALUE`, or of `NAME`, whose value this process has."""
+    if "=" in text:
+        return _pair(text, "--env")
+    if text not in os.environ:
+        message = f"{text!r}: your shell has no such variable (or has not exported it). Write NAME=VALUE."
+        raise click.BadParameter(message, param_hint="--env")
+    return text, os.environ[text]
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

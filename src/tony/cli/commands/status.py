@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -15,6 +15,7 @@ from tony.cli.standing import record_here, report_of
 from tony.cli.status_page import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
 from tony.cli.text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
+from tony.model.codec import Json, to_plain
 from tony.model.layout import Home
 from tony.model.report import JobReport
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tony.core.events import Event
     from tony.history.sessions import Told
     from tony.jobs.portal_client import Portal
+    from tony.model.progress import JobProgress
 
 
 @click.command("status")
@@ -36,19 +38,21 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     if portal is not None:
         with asked(portal) as there:
             report = there.report(there.resolve(job))
+            progress = _ask_progress(there, report)
             told = () if as_json else _told_of_restarts(there, report)
         if as_json:
-            print_json(report)
+            _print_as_json(report, progress)
         else:
-            _show(report, told)
+            _show(report, told, progress=progress)
         return
     home, name = job_id(job)
     try:
         report = report_of(home, name)
     except ConnectionFailed as error:
         raise _without_master(home, name, error, shown=not as_json) from error
+    progress = _read_progress(home, report)
     if as_json:
-        print_json(report)
+        _print_as_json(report, progress)
     else:
         if report.session > 1 and (not report.state.ended or lacks_reasons(home.job(name), report)):
             _bring_reasons(home, name, report)
@@ -56,7 +60,35 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
         if not report.state.ended and lacks_restarts(report, alone):
             with contextlib.suppress(InfraError):
                 alone = lone_restarts(record_here(home, name), report)
-        _show(report, home.job(name), alone)
+        _show(report, home.job(name), alone, progress)
+
+
+def _print_as_json(report: JobReport, progress: JobProgress | None) -> None:
+    fields = cast(dict[str, Json], to_plain(report))
+    print_json({**fields, "progress": to_plain(progress)})
+
+
+def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
+    """Return how far a job is that runs; None if that is not known."""
+    if report.state.ended or not report.session:
+        return None
+    import asyncio
+
+    from tony.jobs.measured import read_progress
+    from tony.jobs.progress import find_job_progress
+
+    tasks = [task.task for task in report.tasks]
+    with contextlib.suppress(InfraError):
+        return find_job_progress(asyncio.run(read_progress(home.job(report.job), tasks, live=True)), report)
+    return None
+
+
+def _ask_progress(there: Portal, report: JobReport) -> JobProgress | None:
+    """Return what a portal knows of how far a job is that runs; None if that is not known."""
+    if not report.state.ended and report.session:
+        with contextlib.suppress(TonyError):  # nothing need have been measured
+            return there.job_progress(report.job)
+    return None
 
 
 def _told_of_restarts(there: Portal, report: JobReport) -> Sequence[Event]:
@@ -69,10 +101,20 @@ def _told_of_restarts(there: Portal, report: JobReport) -> Sequence[Event]:
     return ()
 
 
-def _show(report: JobReport, told: Told, alone: Sequence[tuple[int, str]] | None = None) -> None:
+def _show(
+    report: JobReport,
+    told: Told,
+    alone: Sequence[tuple[int, str]] | None = None,
+    progress: JobProgress | None = None,
+) -> None:
     if alone is None:
         alone = lone_restarts(told, report)
-    say_all(status_page(report, columns_of(), further_sessions(told, report), alone))
+    sentence = ""
+    if progress is not None:
+        from tony.cli.sparks import format_progress
+
+        sentence = format_progress(progress)
+    say_all(status_page(report, columns_of(), further_sessions(told, report), alone, sentence))
 
 
 def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:

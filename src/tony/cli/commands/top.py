@@ -14,7 +14,8 @@ from tony.cli.standing import report_of
 from tony.cli.text import columns_of, is_terminal, knows_unicode
 from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
 from tony.history.record import record_of
-from tony.jobs.measured import measured
+from tony.jobs.measured import measured, read_progress
+from tony.jobs.progress import find_job_progress
 from tony.model.codec import Json
 
 
@@ -48,15 +49,19 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
     series = series_of_top(record.spec)
     live = not report.state.ended
     found = asyncio.run(measured(home.job(name), tasks, series, points_of(tasks), live=live))
-    rows = rows_of(report, record.spec, found)
+    reports = asyncio.run(read_progress(home.job(name), tasks, live=live))
+    rows = rows_of(report, record.spec, found, reports)
     if as_json:
         plain = [_plain(row) for row in ordered(rows, order)]
         print_json({"job": name, "state": report.state.value, "ended": report.ended, "tasks": plain})
         return
-    say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, unicode=knows_unicode(sys.stdout)))
+    progress = find_job_progress(reports, report)
+    unicode = knows_unicode(sys.stdout)
+    say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, progress=progress, unicode=unicode))
 
 
 def _plain(row: Row) -> Json:
+    progress = row.progress
     return {
         "task": row.task,
         "state": row.state,
@@ -65,7 +70,8 @@ def _plain(row: Row) -> Json:
         "memory": row.limit,
         "gpu": row.gpu,
         "gpu_memory": row.gpu_memory,
-        "step": row.step,
-        "total": row.total,
-        "left": row.left,
+        "step": progress and progress.step,
+        "total": progress and progress.total,
+        "left": progress and progress.left,
+        "stalled": progress and progress.stalled,
     }

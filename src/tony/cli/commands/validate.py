@@ -13,6 +13,8 @@ from tony.cli.submitting import setting_options
 from tony.cli.text import columns_of, safe, table
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, ExitCode
+from tony.model.job import Role
+from tony.model.states import RoleKind
 
 
 @click.command("validate")
@@ -30,7 +32,7 @@ def command(
 ) -> int:
     """Check JOB_FILE as `submit` would; start nothing.
 
-    All mistakes are shown at once; then the exit code is 2.
+    All errors are shown at once; then the exit code is 2.
     """
     from tony.client.submission import check
 
@@ -40,11 +42,17 @@ def command(
         check(resolved, home())
     except ConfigError as error:
         if not as_json:
-            raise
+            raise ConfigError(error.problems, checked_file=job_file) from error
         print_json({"valid": False, "problems": list(error.problems)})
         return ExitCode.REFUSED
     _show(job_file, resolved, show_all, as_json)
     return ExitCode.SUCCEEDED
+
+
+def _describe_role(name: str, role: Role) -> str:
+    """Return `worker 2`, or `ps 1 (untracked)` if the job does not wait for the role."""
+    kind = "" if role.kind is RoleKind.TRACKED else f" ({role.kind.value})"
+    return f"{name} {role.how_many}{kind}"
 
 
 def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
@@ -59,8 +67,8 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
         say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
     else:
         spec = resolved.spec
-        roles = ", ".join(f"{name} {role.how_many}" for name, role in spec.effective_roles.items())
-        say(f"{job_file} is fine: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")
+        roles = ", ".join(_describe_role(name, role) for name, role in spec.effective_roles.items())
+        say(f"{job_file} is valid: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")
     if not as_json:
         for note in resolved.notes:
             say(f"note: {note}")

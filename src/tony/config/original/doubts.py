@@ -1,22 +1,26 @@
-"""What is no mistake for sure, and would be found out only when the tasks run, or never."""
+"""What would be found out only when the tasks run, or never."""
 
 from __future__ import annotations
 
 import posixpath
+import stat
 from pathlib import Path
 
+from tony.config.layers import quoted
 from tony.config.notes import Note
+from tony.config.original.command import VENV
 from tony.config.original.draft import Draft
 from tony.config.original.flags import Flags
 from tony.config.original.settings import USUAL_FILE, is_there
 from tony.config.original.shape import Shape
 from tony.config.show import name
+from tony.errors import Problem
 
 _LOCAL = "file://"
 
 
 def tell(draft: Draft, flags: Flags, types: Shape, cwd: Path) -> None:
-    """Adds notes on a settings file that was not found, and on an interpreter that its environment does not hold.
+    """Notes a settings file that was not found; refuses an interpreter that its environment does not hold.
 
     Args:
         cwd: absolute; what relative paths are relative to.
@@ -39,25 +43,39 @@ def _no_file(draft: Draft, flags: Flags, cwd: Path) -> None:
 
 
 def _no_interpreter(draft: Draft, archive: str, path: str, cwd: Path) -> None:
-    """Only zips of this machine are looked into: that is quick, however large they are."""
+    """Refuses an interpreter that the archive does not hold: every task would fail with `No such file or directory`.
+
+    Only zips of this machine are read: that is quick, however large they are.
+    """
     wanted = posixpath.normpath((path.split() or [""])[0])  # behind it may stand options
     members = _members(cwd / archive.removeprefix(_LOCAL)) if not path.startswith("/") else None
-    if members is None or wanted in members:
+    if members is None or wanted in members or any(members.get(each) for each in _folders_above(wanted)):
         return
     place, last = posixpath.split(wanted)
     same = [each for each in members if posixpath.basename(each) == last]
     likely = min(same, key=lambda each: (not each.endswith(f"{place}/{last}"), len(each), each), default=None)
-    has = f"; it has {name(likely)}" if likely else ""
-    message = f"there is no {name(path)} in {name(archive)}{has}."
-    draft.notes.append(Note(key="--python_binary_path", message=message))
+    way_out = "name a file of the archive, or an absolute path of the nodes."
+    if likely:
+        way_out = f"write --python_binary_path={name(likely)}"
+    message = f"there is no {name(wanted)} in {name(archive)}, which is unpacked in {VENV}/; {way_out}"
+    draft.problems.append(
+        Problem(key="--python_binary_path", value=quoted(path), message=message, source="command line")
+    )
 
 
-def _members(archive: Path) -> set[str] | None:
-    """The names of what a zip holds; None if it is none, or cannot be read."""
+def _folders_above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _members(archive: Path) -> dict[str, bool] | None:
+    """Name -> whether it is a link, of everything that a zip holds; None if it is none, or cannot be read."""
     import zipfile  # late: few jobs need it
 
     try:
         with zipfile.ZipFile(archive) as file:
-            return {posixpath.normpath(each) for each in file.namelist()}
+            return {
+                posixpath.normpath(each.filename): stat.S_ISLNK(each.external_attr >> 16) for each in file.infolist()
+            }
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return None

@@ -8,9 +8,9 @@ from tony.config.original.draft import DEFAULTS, Draft, Origin
 from tony.config.original.flags import Flags
 from tony.config.original.keys import VARIABLES
 from tony.config.original.shape import Shape
-from tony.config.secrets import is_secret
 from tony.config.sheet import RESERVED_ENV
 from tony.config.show import name as shown
+from tony.model.masking import is_secret
 from tony.model.placeholders import escaped
 
 NAME = "TensorFlowApplication"
@@ -39,6 +39,7 @@ def translate(draft: Draft, flags: Flags, types: Shape) -> None:
     _mode(draft)
     _results(draft, types)
     _heartbeats(draft)
+    _metrics(draft)
     _timeouts(draft)
 
 
@@ -110,6 +111,12 @@ def _results(draft: Draft, types: Shape) -> None:
                    f"max_restarts={number}` does it.")  # fmt: skip
     elif retries and number > 0:
         draft.put(("max_restarts",), number, retries)
+
+
+def _metrics(draft: Draft) -> None:
+    key = "tony.task.metrics-interval-ms"
+    if value := draft.settings.get(key):
+        draft.put(("metrics_interval",), text_of(values.integer(draft, key, 5000) / 1000), value)
 
 
 def _heartbeats(draft: Draft) -> None:

@@ -79,7 +79,8 @@ def _row(
 
 
 _NO_JVM = "Nothing of ours is a JVM."
-_PORTAL = "It was read by the original's portal only, which is not part of this product."
+_PORTAL = "A setting of LinkedIn TonY's portal. `tony portal` takes options instead."
+_PURGE = "`tony purge` removes the records of old jobs, as its options say."
 _RECORDS = "A job's record lies in its own folder, in HDFS below `scheduler.yarn.staging`: see `tony history`."
 _TEST = "A switch for the original's own tests; here the real thing runs."
 _BUILD = "The original's client wrote its own build into it; `tony version` says ours."
@@ -173,9 +174,9 @@ KEYS: tuple[OriginalKey, ...] = (
     _row(_TASK, "tony.task.max-missed-heartbeats", _T.INTEGER, "25", "How many it may miss.",
          becomes="heartbeat_timeout"),
     _row(_TASK, "tony.task.metrics-interval-ms", _T.MILLISECONDS, "5000", "How often programs are measured.",
-         gone="Nothing is measured at an interval of its own."),
+         becomes="metrics_interval"),
     _row(_TASK, "tony.task.gpu-metrics.enabled", _T.TRUTH, "true", "Whether GPUs are measured.",
-         gone="GPUs are not measured."),
+         gone="Granted GPUs are measured with everything else, unless metrics_interval is 0s."),
     _row(_TASK, "tony.task.executor.execution-timeout-ms", _T.MILLISECONDS, "0", "Most time that a program may run.",
          becomes="execution_timeout"),
     _row(_TASK, "tony.task.executor.registry-timeout-sec", _T.SECONDS, "0", "How long an executor tries to register.",
@@ -197,9 +198,9 @@ KEYS: tuple[OriginalKey, ...] = (
     _row(_ALL, "tony.containers.allocation-tags", _T.LIST, "", "Allocation tags of the types without their own.",
          becomes="roles.<role>.placement_tags"),
     _row(_ALL, "tony.python-exec-path", _T.TEXT, "", "Interpreter of the original's Horovod driver.",
-         gone="The original's client wrote it for Horovod's driver, which is part of this product."),
+         gone="LinkedIn TonY's client wrote it for Horovod's driver; here ranks need none."),
     _row(_ALL, "tony.gpu-exec-path", _T.TEXT, "nvidia-smi", "Program that measures GPUs.",
-         gone="GPUs are not measured."),
+         gone="No program measures GPUs here: NVIDIA's library is asked (the package nvidia-ml-py)."),
 
     _row(_TYPE, "tony.<type>.instances", _T.INTEGER, "0", "Number of tasks.", becomes="roles.<role>.instances"),
     _row(_TYPE, "tony.<type>.max-instances", _T.INTEGER, "-1", "Most tasks of the type.",
@@ -241,9 +242,9 @@ KEYS: tuple[OriginalKey, ...] = (
     _row(_HISTORY, "tony.history.finished", _T.TEXT, "", "Folder of ended jobs' histories.", gone=_RECORDS),
     _row(_HISTORY, "tony.history.mover-interval-ms", _T.MILLISECONDS, "300000", "How often histories are moved.",
          gone="A record stays where it was made."),
-    _row(_HISTORY, "tony.history.retention-sec", _T.SECONDS, "2592000", "How long histories are kept.", gone=_PORTAL),
+    _row(_HISTORY, "tony.history.retention-sec", _T.SECONDS, "2592000", "How long histories are kept.", gone=_PURGE),
     _row(_HISTORY, "tony.history.purger-interval-ms", _T.MILLISECONDS, "21600000", "How often old ones are removed.",
-         gone=_PORTAL),
+         gone=_PURGE),
     _row(_HISTORY, "tony.history.finished-dir-timezone", _T.TEXT, "UTC", "Whose days the folders are called by.",
          gone="A record stays where it was made."),
     _row(_HISTORY, "tony.portal.url", _T.TEXT, "https://localhost:19886", "Address of the portal.", gone=_PORTAL),

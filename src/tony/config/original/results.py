@@ -66,6 +66,9 @@ def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
             kinds[name] = "untracked"
             own = name == DRIVER and is_horovod(draft)
             draft.put(("roles", name, "kind"), "untracked", _of(draft, DEBUG if own else UNTRACKED))
+        elif name == "ps" or (name == "worker" and {"ps", "chief"} <= types.instances.keys()):
+            # What the framework's adapter would make untracked.
+            draft.put(("roles", name, "kind"), "tracked", _of(draft, UNTRACKED))
     return kinds
 
 

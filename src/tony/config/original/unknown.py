@@ -12,7 +12,7 @@ from tony.config.show import name as shown
 _LISTED = 5
 #: For so many unknown settings the nearest one is looked for: that takes some milliseconds each.
 _EXPLAINED = 20
-_LISTS = "docs/migrating.md lists all of the original's."
+_LISTS = "LinkedIn TonY has none with a similar name."
 
 
 def tell(draft: Draft) -> None:
@@ -26,7 +26,7 @@ def tell(draft: Draft) -> None:
             hint = _hint(draft, value) if len(draft.problems) < _EXPLAINED else _LISTS
             draft.blame(value, f"unknown setting; {hint}")
         elif row.gone:
-            draft.note(value, row.gone)
+            draft.note(value, f"has no effect. {row.gone}")
     if strangers:
         names = ", ".join(shown(value.key) for value in strangers[:_LISTED])
         more = f" and {len(strangers) - _LISTED} more" if len(strangers) > _LISTED else ""
@@ -42,9 +42,11 @@ def _hint(draft: Draft, value: Value) -> str:
         near = nearest(ending, TYPE_ENDINGS)
         near = near and f"tony.{name}.{near}"
     else:
-        known = [row.name for row in KEYS if "<" not in row.name]
-        like_type = [f"tony.{name}.{each}" for each in TYPE_ENDINGS] if ending and name not in RESERVED else []
-        near = nearest(value.key, [*known, *like_type])
+        # Without what all of them have in common, which would make any two of them alike.
+        known = [row.name.removeprefix("tony.") for row in KEYS if "<" not in row.name]
+        near_ending = nearest(ending, TYPE_ENDINGS) if ending and name not in RESERVED else None
+        near = nearest(rest, [*known, *([f"{name}.{near_ending}"] if near_ending else [])])
+        near = near and f"tony.{near}"
     if near == value.key:
         return f"{shown(name)} cannot be a type's name."
     return f"did you mean `{shown(near)}`?" if near else _LISTS

@@ -15,7 +15,9 @@ from tony.model.states import RestartScope, RoleKind
 def is_bound(state: State, task: Task) -> bool:
     """Whether a task cannot move: its peers have been given its address."""
     role = state.roles[task.id.role]
-    return bool(role.version) and role.kind is not RoleKind.SIDECAR and state.spec.tells_peers
+    if not role.version or role.kind is RoleKind.SIDECAR:
+        return False
+    return state.spec.tells_peers or (task is role.members[0] and role.name in state.spec.addressed_roles)
 
 
 def decide(turn: Turn, task: Task, failure: Failure) -> bool:

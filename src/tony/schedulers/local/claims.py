@@ -31,6 +31,7 @@ class Claim:
         ticket: older tickets sort before younger ones; also the claim's name.
         job, job_name: for people who wait behind it.
         user: who owns the claim's file; not written in it.
+        is_trusted: whether that is ourselves, or root.
         memory: bytes.
         gpus: how many devices.
         devices: ids of the devices it holds; None as long as it waits.
@@ -40,6 +41,7 @@ class Claim:
     job: str
     job_name: str
     user: str = ""
+    is_trusted: bool = True
     memory: int
     gpus: int
     devices: tuple[str, ...] | None = None
@@ -73,12 +75,13 @@ def ticket_of(content: bytes) -> str:
     return _text(data.get("ticket")) if isinstance(data, dict) else ""
 
 
-def decode(content: bytes, ticket: str, user: str) -> Claim | None:
+def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -> Claim | None:
     """Reads what anybody on the machine may have written; None for anything but a proper claim.
 
     Args:
         ticket: what the file's name says; a claim under a name that is not its own is a copy.
         user: who owns the file.
+        is_trusted: whether that is ourselves, or root.
     """
     try:
         data = loads(content)
@@ -95,6 +98,7 @@ def decode(content: bytes, ticket: str, user: str) -> Claim | None:
         job=_text(data.get("job")),
         job_name=_text(data.get("name")),
         user=user,
+        is_trusted=is_trusted,
         memory=memory,
         gpus=gpus,
         devices=None if devices is None else tuple(devices),
@@ -141,7 +145,8 @@ def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine
         others: all but itself.
     """
     others = list(others)
-    free, devices = _free([claim, *(other for other in others if other.granted)], machine)
+    granted = [other for other in others if other.granted and _is_credible(other, claim, machine)]
+    free, devices = _free([claim, *granted], machine)
     waiting = [other for other in others if not other.granted and _possible(other, claim, machine)]
     free -= sum(other.memory for other in waiting)
     spare = len(devices) - sum(other.gpus for other in waiting)
@@ -157,7 +162,8 @@ def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[li
     older: list[Claim] = []
     for other in others:
         if other.granted:
-            granted.append(other)
+            if _is_credible(other, claim, machine):
+                granted.append(other)
         elif other.ticket < claim.ticket and _possible(other, claim, machine):
             older.append(other)
     return granted, older
@@ -171,6 +177,11 @@ def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
         memory -= other.memory
         held.update(other.devices or ())
     return memory, [device for device in machine.gpus if device not in held]
+
+
+def _is_credible(other: Claim, claim: Claim, machine: Machine) -> bool:
+    """Return False if another user claims to hold more than the whole machine."""
+    return other.is_trusted or _possible(other, claim, machine)
 
 
 def _possible(other: Claim, claim: Claim, machine: Machine) -> bool:

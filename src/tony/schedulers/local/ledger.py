@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import SchedulerError
+from tony.linux.peers import is_ours
 from tony.schedulers.local.claims import MAX_BYTES, Claim, decode, encode, ticket_of
 
 _SUFFIX = ".claim"
@@ -122,7 +123,7 @@ class Ledger:
         except OSError:
             content = b""
         ticket = ticket_of(content)
-        claim = decode(content, ticket, _user_name(os.geteuid()))
+        claim = decode(content, ticket, user_name(os.geteuid()))
         if claim is None or claim.job != job:
             os.close(descriptor)
             return None
@@ -155,7 +156,8 @@ class Ledger:
             return None
         finally:
             os.close(descriptor)
-        return decode(content, name.removesuffix(_SUFFIX), _user_name(status.st_uid))
+        ticket, user = name.removesuffix(_SUFFIX), user_name(status.st_uid)
+        return decode(content, ticket, user, is_trusted=is_ours(status.st_uid))
 
     def _remove_leftover(self, name: str) -> None:
         with contextlib.suppress(OSError):
@@ -225,7 +227,8 @@ def _is_locked(descriptor: int) -> bool:
 
 
 @functools.cache  # where users are kept on another machine, to ask for one takes a while
-def _user_name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Return the name of a user, or `user 1234`."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

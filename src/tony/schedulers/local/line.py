@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tony import clock
 from tony.schedulers.local.claims import Claim, blocker, decide
 from tony.schedulers.local.inotify import DeparturesWatch, FileWatch, FolderWatch
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, user_name
 from tony.schedulers.local.machine import Machine
 
 #: Seconds after a change at which to look again: the kernel tells that a file was closed just before it unlocks it.
@@ -146,7 +146,7 @@ class _Place:
             except LedgerBusy:
                 busy = clock.monotonic() - since
                 if busy > _BUSY_PATIENCE:
-                    self._say(f"waiting for the ledger {self._ledger.path}, which {_locker(self._ledger)} has locked")
+                    self._say(_lock_notice(self._ledger))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _BUSY_MOST)
 
@@ -170,14 +170,20 @@ class _Place:
         return self._held
 
 
-def _locker(ledger: Ledger) -> str:
-    """Who holds the ledger's lock, as the kernel's table says."""
+def _lock_notice(ledger: Ledger) -> str:
+    """Say what is waited for: which process has locked the ledger, as the kernel's table says, and what can be done."""
     status = os.stat(ledger.path)
     lock_id = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    holder, hint = "another process", ""
     with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
         for line in table:
             fields = line.split()
             # "1: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF"; "->" in front marks one that waits
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == lock_id:
-                return f"process {fields[4]}"
-    return "another process"
+                holder = f"process {fields[4]}"
+                uid = os.stat(f"/proc/{fields[4]}").st_uid
+                if uid != os.geteuid():
+                    holder += f" of {user_name(uid)}"
+                    hint = "; if that does not end, set scheduler.local.ledger to another folder"
+                break
+    return f"waiting for the ledger {ledger.path}, which {holder} has locked{hint}"

@@ -22,8 +22,6 @@ def _of(role: Role) -> Iterator[tuple[str, str]]:
         yield f"resources.{name}", f"it counts memory and GPUs only{instead}"
     if role.node_label:
         yield "node_label", "there is only this machine, and it has no labels"
-    if role.image:
-        yield "image", "the tasks run on this machine as it is, in no container image"
     if role.spread and role.instances > 1:
         yield "spread", "all tasks share this machine"
     if role.placement:

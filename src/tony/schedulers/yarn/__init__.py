@@ -14,7 +14,7 @@ What it brings into HDFS:
     parcels       the list of it: staged objects, and archives that are `made` once and kept in the cache here
     runtime       the archive of our own programs
     pages         the archive of what serves a job's pages, for the application master alone
-    compiling     compiles our programs to the same bytes, whoever does it
+    compiling     compiled files of modules, the same bytes whoever makes them
     interpreter   the archive of the submitter's Python; `libraries` makes its program find its shared library
     plug_in       the archive of a framework's plug-in
     upload        puts each there once, by digest; `eviction` removes what nobody used for long; `no_room` is what is

@@ -10,4 +10,5 @@ CAPABILITIES = Capabilities(
     inherits_environment=False,
     log_files=False,
     chooses=True,
+    images=True,
 )

@@ -38,6 +38,7 @@ MIB = 1024**2
 #: YARN's name for GPUs.
 GPU = "yarn.io/gpu"
 _TYPE_LENGTH = 20
+_DOCKER_IMAGE = "scheduler.yarn.docker_image"
 #: A job that lets nobody in but its owner.
 _NOBODY = JobSpec()
 
@@ -129,7 +130,8 @@ def master_container(
         objects: `JobPapers.objects`.
     """
     python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
-    docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts)
+    key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
+    docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources)
     brought = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
     return ContainerLaunchContext(
         local_resources=(*_archives(programs), *brought),
@@ -153,7 +155,8 @@ def task_container(
     """What a task's container runs: its executor, with the staged objects beside it."""
     digests = dict.fromkeys(item.digest for item in staged.items)
     own = spec.effective_roles[role]
-    docker = _docker(own.image or settings.docker_image, own.mounts or settings.docker_mounts)
+    key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
+    docker = _docker(own.image or settings.docker_image, own.mounts or settings.docker_mounts, key, sources)
     return ContainerLaunchContext(
         local_resources=(
             *_archives(programs),
@@ -214,14 +217,20 @@ def _environment(
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
 
 
-def _docker(image: str | None, mounts: str | None) -> dict[str, str]:
-    """YARN's variables for a container that runs in an image; without one it has no mounts either."""
+def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[str, str]) -> dict[str, str]:
+    """YARN's variables for a container that runs in an image; without one it has no mounts either.
+
+    Args:
+        key: of the setting that names the image, for the message of `launch/start.sh` where there is no Docker.
+        sources: `JobRecord.sources`.
+    """
     if not image:
         return {}
     variables = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image}
     if mounts:
         variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = mounts
-    return variables
+    place = f"{key}, {sources[key]}" if key in sources else key
+    return variables | for_shell({"TONY_IMAGE_PLACE": place})
 
 
 def _command(module: str) -> str:

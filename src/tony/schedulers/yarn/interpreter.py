@@ -13,18 +13,17 @@ import hashlib
 import importlib.util
 import io
 import json
-import marshal
 import os
 import subprocess
 import sys
 import tarfile
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
+from tony.schedulers.yarn.compiling import compiled
 from tony.schedulers.yarn.libraries import libraries, looking_in
 from tony.schedulers.yarn.made import made_once
 from tony.schedulers.yarn.settings import OWN_PYTHON
@@ -153,8 +152,8 @@ def _members(own: Own) -> Iterator[Member]:
     for path in _modules(own.library):
         content = (own.library / path).read_bytes()
         yield f"{below}/{path}", content, 0o644
-        if path.endswith(".py") and (compiled := _compiled(own.library, path, content)):
-            yield importlib.util.cache_from_source(f"{below}/{path}"), compiled, 0o644
+        if path.endswith(".py") and (code := _compiled(own.library, path, content)):
+            yield importlib.util.cache_from_source(f"{below}/{path}"), code, 0o644
 
 
 def _loaded(name: str) -> Path:
@@ -177,25 +176,9 @@ def _modules(library: Path) -> Iterator[str]:
 
 
 def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
-    """A compiled file that is taken without a look at its source (PEP 552, unchecked): what is unpacked never changes.
-
-    Its own compiled file is used if it is there: compiling all takes many seconds.
-    """
-    header = importlib.util.MAGIC_NUMBER + (0b01).to_bytes(4, "little") + importlib.util.source_hash(source)
-    status = (library / path).stat()
-    stamp = (int(status.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (len(source) & 0xFFFFFFFF).to_bytes(4, "little")
     try:
-        there = Path(importlib.util.cache_from_source(str(library / path))).read_bytes()
-        if there.startswith(importlib.util.MAGIC_NUMBER + bytes(4) + stamp):
-            return header + there[16:]
-    except OSError:
-        pass
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-            return header + marshal.dumps(code, 2)  # later formats depend on what else this process has loaded
-    except (SyntaxError, ValueError):
+        return compiled(source, library / path, path)
+    except (SyntaxError, ValueError):  # examples of what is no Python
         return None
 
 

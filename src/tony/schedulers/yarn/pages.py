@@ -77,10 +77,14 @@ def _below(root: Path, folder: Path) -> Iterator[str]:
 
 
 def _archive(files: list[_File]) -> bytes:
-    read = [(name, path.read_bytes()) for name, path, _ in files]
-    modules = [each for each in read if each[0].endswith(".py")]
-    data = [each for each in read if not each[0].endswith(".py")]
-    codes = [(f"{name}c", code) for (name, _), code in zip(modules, compiled(modules), strict=True)]
+    modules, codes, data = [], [], []
+    for name, path, _ in files:
+        content = path.read_bytes()
+        if name.endswith(".py"):
+            modules.append((name, content))
+            codes.append((f"{name}c", compiled(content, path, name)))
+        else:
+            data.append((name, content))
     return zipped(
         [
             (f"{ARCHIVE}.zip", zipped([*modules, *data], packed=False)),

@@ -100,6 +100,9 @@ class Publisher:
         # What clients need, and nothing of the master's own.
         access = JobCredentials(am=self._papers.credentials.executors, executors=self._papers.credentials.executors)
         self._files.put("access.json", to_plain(access))
+        self._write_job()
+
+    def _write_job(self) -> None:
         record = replace(self._papers.record, spec=redact(self._papers.record.spec))
         self._files.put("job.json", to_plain(record))
         self._take_what_is_kept()
@@ -146,10 +149,10 @@ class Publisher:
     def _finish(self, give_up: float) -> None:
         """That one thing cannot be written hinders nothing else: the summary above all."""
         steps: tuple[Callable[[], object], ...] = (
+            lambda: self._files.delete("access.json"),
             self._finish_beginning,
             self._put_own_log,
             self._put_measured,
-            lambda: self._files.delete("access.json"),
             lambda: self._files.delete("am.json"),
             lambda: self._files.delete(self._folder.kill_request.name),
             self._put_summary,
@@ -169,7 +172,9 @@ class Publisher:
         """It ended before this had begun: then who it was is all that is written of that."""
         if self._work is None or (self._beginning and self._beginning.done() and not self._beginning.exception()):
             return
-        self._begin()
+        self._files.make()
+        if not self._is_superseded():
+            self._write_job()
 
     def _put_summary(self) -> None:
         """An earlier attempt that has told the end knew more of it than one that found it gone."""

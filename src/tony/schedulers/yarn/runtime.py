@@ -67,15 +67,17 @@ def _fingerprint() -> str:
 
 
 def _archive() -> bytes:
-    modules, starters = [], []
+    modules, codes, starters = [], [], []
     for path, _ in _files():
         starts = path.startswith(_START + "/") and not path.endswith("__init__.py")
-        content = (_root() / path).read_bytes()
+        file = _root() / path
+        content = file.read_bytes()
         if starts:
             starters.append((os.path.basename(path), content))
         elif path.endswith(".py"):
-            modules.append((f"tony/{path}", content))
-    codes = [(f"{name}c", code) for (name, _), code in zip(modules, compiled(modules), strict=True)]
+            name = f"tony/{path}"
+            modules.append((name, content))
+            codes.append((f"{name}c", compiled(content, file, name)))
     return zipped(
         [
             (f"{PROGRAMS}.zip", zipped(modules, packed=False)),

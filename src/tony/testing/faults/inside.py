@@ -15,9 +15,10 @@ from pathlib import Path
 from tony.am.master import Master
 from tony.core.actions import Action
 from tony.core.events import Event
-from tony.errors import ConfigError, Problem, StorageError
+from tony.errors import ConfigError, Problem
 from tony.history.log import Header, LogWriter
 from tony.model.layout import JobFolder
+from tony.storage.failures import build_storage_error
 from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within
 from tony.testing.faults.text import write_strike
 
@@ -148,7 +149,7 @@ class StruckWriter(LogWriter):
             self.fates.strike(number, seq)
         except OSError as error:
             self._pending.clear()  # as it is with a real one
-            raise StorageError(f"cannot write the event log {self._path}: {error.strerror}") from error
+            raise build_storage_error(f"write the event log {self._path}", self._path.parent, error) from error
 
 
 class StruckMaster(Master):

@@ -43,7 +43,7 @@ class Victim:
 
     def send(self, number: signal.Signals) -> bool:
         """Sends a signal; False if it is gone."""
-        return process.send(self.pid, number, lambda pid: process.start_time(pid) == self.started)
+        return process.send(self.pid, number, lambda _: self.lives)
 
     @property
     def lives(self) -> bool:

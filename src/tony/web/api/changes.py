@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 
+from tony import clock
 from tony.model.report import JobReport
 from tony.web.api.operations import ApiError, Call
 from tony.web.api.shapes import Asked, TaskStacks
@@ -12,6 +14,36 @@ from tony.web.source import JobView
 
 #: Says who has done what, for whoever keeps this server's log.
 _audit = logging.getLogger("tony.web.audit")
+#: Refused changes of one user that are logged within so many seconds, and users who are remembered.
+_MOST_REFUSALS = 5
+_REFUSAL_SECONDS = 60.0
+_MOST_USERS = 1000
+
+
+class RefusalLog:
+    """Logs refused changes, of each user a few a minute: with a token anyone could fill the disk."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def add(self, what: str, job: str, user: str) -> None:
+        """Log one refused change, if it is one of the first."""
+        now = clock.monotonic()
+        since, count = self._of.pop(user, (now, 0))
+        if now - since >= _REFUSAL_SECONDS:
+            since, count = now, 0
+        self._of[user] = since, count + 1
+        while len(self._of) > _MOST_USERS:
+            self._of.popitem(last=False)
+        if count < _MOST_REFUSALS:
+            _audit.warning("refused: %s of %s by %r", what, job, user)
+        elif count == _MOST_REFUSALS:
+            _audit.warning(
+                "refused: more requests by %r; no others of this user are logged within %.0f s", user, _REFUSAL_SECONDS
+            )
+
+
+_refusals = RefusalLog()
 
 
 async def stop(call: Call) -> Asked:
@@ -46,7 +78,7 @@ async def log_level(call: Call) -> Asked:
 async def _changed(call: Call, what: str) -> tuple[JobView, JobReport]:
     view, report = await call.job()
     if not call.visitor.may(Action.CHANGE, report):
-        _audit.warning("refused: %s of %s by %r", what, report.job, call.visitor.name)
+        _refusals.add(what, report.job, call.visitor.name)
         raise ApiError(
             403,
             "not-allowed",
@@ -55,6 +87,13 @@ async def _changed(call: Call, what: str) -> tuple[JobView, JobReport]:
         )
     if report.state.ended:
         raise ApiError(409, "has-ended", f"The job has ended: {report.state.value}.")
+    if not view.can_change:
+        raise ApiError(
+            409,
+            "not-own-job",
+            "Only a portal of the job's own user can do that.",
+            f"This one does not have the job in its own state directory. Ask its user, {report.user or 'its owner'}.",
+        )
     _audit.info("%s of %s by %r", what, report.job, call.visitor.name)
     return view, report
 

@@ -14,11 +14,13 @@ from tony.dataclass import dataclass, field
 from tony.model.ids import TaskId
 from tony.model.query import LONGEST
 from tony.model.report import JobReport
-from tony.web.gate import Action, Visitor
+from tony.web.gate import Visitor, find_job
 from tony.web.source import JobView, Source
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,3})?")
+#: The largest number, and with a minus the smallest, of a parameter without bounds of its own.
+_LARGEST_NUMBER = 10**15
 #: What is said of a job that is not there, and of one that the visitor may not see: nobody learns which of the two.
 NO_JOB = "There is no such job here, or you may not see it."
 
@@ -62,7 +64,7 @@ class Parameter:
         what: for people.
         in_path: part of the path; else it stands behind the question mark.
         usual: its value where nothing is said.
-        least, most: bounds of a number, both included.
+        least, most: bounds of a number, both included; None: `minimum` and `maximum` say them.
         choices: what a text, or each of its words, may be; empty for anything.
     """
 
@@ -75,6 +77,16 @@ class Parameter:
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
+
+    @property
+    def minimum(self) -> int:
+        """The smallest number that is taken."""
+        return -_LARGEST_NUMBER if self.least is None else self.least
+
+    @property
+    def maximum(self) -> int:
+        """The largest number that is taken."""
+        return _LARGEST_NUMBER if self.most is None else self.most
 
     def read(self, text: str) -> Any:
         """Its value.
@@ -107,11 +119,8 @@ class Parameter:
         return text
 
     def _bounded(self, value: Any) -> Any:
-        if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
-            raise ValueError(
-                f"a number of {'at least ' if self.most is None else ''}{self.least}"
-                f"{'' if self.most is None else f' to {self.most}'} is expected"
-            )
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError(f"a number of {self.minimum} to {self.maximum} is expected")
         return value
 
 
@@ -140,11 +149,8 @@ class Call:
             ApiError: there is none, or not for this visitor.
         """
         job = self.values[name]
-        view = await self.source.job(job) if self.only in ("", job) else None
-        if view is not None:
-            report = await view.report()
-            if self.visitor.may(Action.SEE, report):
-                return view, report
+        if self.only in ("", job) and (found := await find_job(self.visitor, self.source, job)):
+            return found
         raise ApiError(404, "no-job", NO_JOB, "The list of jobs has those that you may see: /api/v1/jobs.")
 
     def task(self, report: JobReport) -> str:

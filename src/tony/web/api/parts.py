@@ -16,6 +16,7 @@ from tony.errors import RecordError
 from tony.history.goodput import Ledger
 from tony.history.metrics import Metrics, RolePoints
 from tony.jobs.event_text import describe
+from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.metrics import series_of
@@ -36,7 +37,7 @@ from tony.web.api.shapes import (
 from tony.web.pages.files import kept_as
 
 T = TypeVar("T")
-#: Checkpoints and tries that are listed.
+#: Marks, checkpoints and tries that are listed.
 _MOST_MARKS = 10_000
 
 
@@ -85,7 +86,7 @@ async def timeline(call: Call) -> TimelinePage:
         began=made.began,
         ended=made.ended,
         sessions=made.sessions,
-        marks=made.marks,
+        marks=made.marks[-_MOST_MARKS:],
         roles=made.roles,
         queued=made.queued,
         spans=tuple(span for _, spans in chosen[:most] for span in spans),
@@ -122,6 +123,8 @@ async def advice(call: Call) -> Advice:
 async def metrics(call: Call) -> MetricsIndex:
     """What was measured of it."""
 
+    _, report = await call.job()
+
     def index(found: Metrics) -> MetricsIndex:
         known = [(name, series_of(name)) for name in found.series()]
         return MetricsIndex(
@@ -132,6 +135,7 @@ async def metrics(call: Call) -> MetricsIndex:
                 if series is not None
             ),
             progress=tuple(found.progress())[:_MOST_MARKS],
+            job_progress=find_job_progress(read_reports(found), report),
             checkpoints=tuple(found.checkpoints())[:_MOST_MARKS],
             problem=found.problem,
         )

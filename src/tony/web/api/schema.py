@@ -147,8 +147,7 @@ def _of_parameter(parameter: Parameter) -> Json:
     schema: dict[str, Json] = {"type": "string"}
     if parameter.kind in (Kind.INTEGER, Kind.NUMBER):
         schema = {"type": parameter.kind.value}
-        schema["minimum"] = -(10**15) if parameter.least is None else parameter.least
-        schema["maximum"] = 10**15 if parameter.most is None else parameter.most
+        schema["minimum"], schema["maximum"] = parameter.minimum, parameter.maximum
     elif parameter.kind is Kind.TRUTH:
         schema["enum"] = ["yes", "no"]
     elif parameter.kind is Kind.TASK:

@@ -20,7 +20,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
-from tony.errors import ConnectionFailed, ExitCode, ProtocolError, RecordError, TonyError, UnknownJobError
+from tony.errors import (
+    ConnectionFailed,
+    ExitCode,
+    OverloadedError,
+    ProtocolError,
+    RecordError,
+    TonyError,
+    UnknownJobError,
+)
 from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import loads
@@ -29,15 +37,13 @@ from tony.web.api.operations import NO_JOB, ApiError, Call, Operation
 from tony.web.api.shapes import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.api.table import OPERATIONS
 from tony.web.gate import Gate, Refusal, Visitor
-from tony.web.masking import Mask
+from tony.web.masking import JSON
 from tony.web.source import Source
 
 #: Where it is served.
 PREFIX = "/api/v1"
 #: Bytes of a request's body.
 _LONGEST_BODY = 16 << 10
-#: Errors of programs, commands and the like stand in answers as well.
-_MASK = Mask()
 _log = logging.getLogger(__name__)
 
 
@@ -199,7 +205,8 @@ def _encoded(made: object) -> bytes:
         RecordError: it holds what no JSON can.
     """
     try:
-        return _MASK.hide(json.dumps(to_plain(made), separators=(",", ":"), allow_nan=False).encode())
+        # Errors of programs, commands and the like are in answers, too.
+        return JSON.hide(json.dumps(to_plain(made), separators=(",", ":"), allow_nan=False).encode())
     except (ValueError, TypeError) as error:
         raise RecordError(f"this cannot be told as JSON: {error}") from error
 
@@ -248,6 +255,8 @@ def _of_tony(error: TonyError) -> ApiError:
                 "The job may be ending, or changing hands: ask again.",
                 {"Retry-After": "2"},
             )
+        case OverloadedError():
+            return ApiError(503, "overloaded", str(error), "Try again later.", {"Retry-After": "30"})
         case ProtocolError(code=Code.BUSY):
             return ApiError(409, "busy", str(error), "Ask for the job, and then again.")
         case RecordError():

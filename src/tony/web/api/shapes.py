@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from tony.config.resolved import ResolvedRow
 from tony.dataclass import dataclass, field
-from tony.history.marks import Checkpoint, Progress
+from tony.history.marks import Checkpoint
 from tony.history.timeline import Mark, SessionSpan, Shape, Span
 from tony.model.codec import Json
 from tony.model.head import JobHead
+from tony.model.progress import JobProgress, Progress
 from tony.model.query import Facets
 from tony.model.report import TaskReport
 from tony.schedulers.base import Link
@@ -120,6 +121,7 @@ class TimelinePage:
 
     Attributes:
         accepted: seconds since 1970.
+        marks: the latest 10,000.
         spans: of some tasks; all else is of the whole job.
         next: `after` of the next tasks; empty if there are none.
     """
@@ -158,12 +160,14 @@ class MetricsIndex:
     """What was measured of a job, and of whom; what programs told of themselves.
 
     Attributes:
+        job_progress: how far the job is; null as long as no program has reported a step.
         problem: why it is less than there should be; empty if nothing is wrong.
     """
 
     tasks: tuple[str, ...]
     series: tuple[SeriesName, ...]
     progress: tuple[Progress, ...]
+    job_progress: JobProgress | None
     checkpoints: tuple[Checkpoint, ...]
     problem: str
 

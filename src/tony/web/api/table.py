@@ -32,7 +32,7 @@ from tony.web.api.shapes import (
     TaskStacks,
     TimelinePage,
 )
-from tony.web.source import LOG_PIECE, Found
+from tony.web.source import LOG_PIECE, MOST_LATEST_EVENTS, Found
 from tony.web.wasting import Wasted
 
 _JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)
@@ -141,6 +141,7 @@ OPERATIONS: Sequence[Operation] = (
                 what="`next` of the page before; negative: begin so many before the last one",
                 kind=Kind.INTEGER,
                 usual=0,
+                least=-MOST_LATEST_EVENTS,
             ),
             Parameter(
                 name="kind",

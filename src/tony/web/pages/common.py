@@ -97,6 +97,7 @@ async def frame(asked: Asked, view: JobView, report: JobReport, part: str) -> di
         "cluster": [] if isinstance(links, Unknown) else links,
         "record": record if isinstance(record, JobRecord) else None,
         "may_change": not report.state.ended
+        and view.can_change
         and asked.visitor.may(Action.CHANGE, report, record if isinstance(record, JobRecord) else None),
     }
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.dataclass import dataclass
+from tony.dataclass import dataclass, replace
 from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
 from tony.model.head import JobHead
-from tony.model.metrics import Unit, series_of
+from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.model.query import Query
 from tony.model.report import JobReport
 from tony.web.asked import Asked, NotAnswered
 from tony.web.comparing import comparison
-from tony.web.gate import Action, jobs_for
+from tony.web.gate import find_job, jobs_for
+from tony.web.pages.common import frame
 from tony.web.rendering import render
 from tony.web.source import JobView
 from tony.web.text import NOTHING, count, duration, hours, measured, percent
@@ -44,11 +45,14 @@ async def page(asked: Asked) -> Response:
         raise NotAnswered(400, "Which jobs?", "Open a job and choose Compare there.")
     found = [await _job(asked, name) for name in names]
     reports = [report for _, report in found]
-    values: dict[str, object] = {
+    values = await frame(asked, *found[0], "compare")
+    same, others = await _others(asked, reports)
+    values |= {
         "title": "Compare",
         "reports": reports,
-        "others": await _others(asked, reports),
-        "boards": getattr(asked.request.app.state, "boards", False),
+        "same_name": same,
+        "others": others,
+        "live": False,
     }
     if len(found) == 2:
         compares = await comparison(*found)
@@ -63,20 +67,21 @@ async def page(asked: Asked) -> Response:
 
 
 async def _job(asked: Asked, job: str) -> tuple[JobView, JobReport]:
-    view = await asked.source.job(job)
-    if view is not None:
-        report = await view.report()
-        if asked.visitor.may(Action.SEE, report):
-            return view, report
+    if found := await find_job(asked.visitor, asked.source, job):
+        return found
     raise NotAnswered(404, "There is no such job here", f"{job[:80]}: it may have been removed, or you may not see it.")
 
 
-async def _others(asked: Asked, reports: Sequence[JobReport]) -> list[JobHead]:
-    """Other runs of the same job: by name, the newest first."""
-    page = await jobs_for(asked.visitor, asked.source, Query(text=reports[0].name, most=4 * _OTHERS))
+async def _others(asked: Asked, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
+    """Return other jobs to compare with, newest first: those of the same name, and all others."""
     shown = {report.job for report in reports}
-    same = [head for head in page.heads if head.name == reports[0].name and head.job not in shown]
-    return same[:_OTHERS]
+    found: dict[str, JobHead] = {}
+    for query in (Query(text=reports[0].name, most=4 * _OTHERS), Query(most=2 * _OTHERS)):
+        page = await jobs_for(asked.visitor, asked.source, query)
+        found |= {head.job: head for head in page.heads if head.job not in shown}
+    same = [head for head in found.values() if head.name == reports[0].name]
+    others = [head for head in found.values() if head.name != reports[0].name]
+    return same[:_OTHERS], others[:_OTHERS]
 
 
 def _facts(reports: Sequence[JobReport], sides: Sequence[Side]) -> list[Line]:
@@ -112,13 +117,16 @@ def _seconds(found: Comparison) -> list[Line]:
 
 
 def _measures(found: Comparison) -> list[Line]:
-    return [_measure(each) for each in found.measures]
+    """What is something in either."""
+    return [_measure(each) for each in found.measures if each.a or each.b]
 
 
 def _measure(each: Measure) -> Line:
     series = series_of(each.series)
     unit = series.unit if series else Unit.NONE
-    return _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
+    made = _numbers(f"{each.role}: {each.series}", lambda value: measured(value, unit), (each.a, each.b))
+    # How much a loss or an accuracy has changed is no matter of per cent.
+    return replace(made, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else made
 
 
 def _setting(each: Setting) -> Line:

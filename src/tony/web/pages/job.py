@@ -13,7 +13,9 @@ from tony.history.goodput import TOLD, Bucket, Ledger
 from tony.history.log import Entry
 from tony.history.timeline import Happened, Timeline
 from tony.jobs.event_text import EventWords
-from tony.model.record import JobRecord
+from tony.jobs.failure_hints import find_hints
+from tony.jobs.progress import Reports, find_job_progress, read_reports
+from tony.linux.threads import beside
 from tony.model.report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
@@ -22,7 +24,6 @@ from tony.web.asked import Asked
 from tony.web.drawing import LEGEND, Drawing
 from tony.web.drawn import Drawings
 from tony.web.pages.common import Unknown, counts, frame, known, soon
-from tony.web.progress import progress_of
 from tony.web.rendering import render
 from tony.web.source import JobView
 
@@ -59,7 +60,9 @@ _BUCKETS = {
     Bucket.SET_UP: "containers were prepared",
     Bucket.RENDEZVOUS: "ready, waiting for the other tasks",
     Bucket.WARM_UP: "programs ran, no step yet",
-    Bucket.PRODUCTIVE: "programs made progress",
+    Bucket.PRODUCTIVE: "steps were made",
+    Bucket.STALLED: "no step for far longer than usual",
+    Bucket.UNKNOWN: "programs ran and reported no steps",
     Bucket.CHECKPOINT: "checkpoints were saved",
     Bucket.REDONE: "steps that were made before",
     Bucket.RESTART: "from a failure until programs ran again",
@@ -75,11 +78,12 @@ async def page(asked: Asked) -> Response:
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
         "tail": _tail(report.failure),
+        "hints": find_hints(report.failure.tail) if report.failure else [],
         "failed_log": _failed_log(asked, report),
         "counts": counts(report.tasks),
         "tasks": _first(report.tasks),
         "progress": await _progress(view, report),
-        "board": values["boards"] and report.state.ended and _has_summaries(values["record"]),
+        "board": values["boards"] and report.state.ended,
         "events": events if isinstance(events, Unknown) else _latest(events),
     }
     # Of many tasks the picture is made only when the page is there and asks for it: it would hold up the page.
@@ -108,15 +112,6 @@ async def _life(asked: Asked, view: JobView, report: JobReport, patience: float 
         "timeline": _picture(asked, report, line, drawing),
         "goodput": _goodput(await known(view.goodput())),
     }
-
-
-def _has_summaries(record: object) -> bool:
-    """Whether a job says that it writes something for TensorBoard."""
-    if not isinstance(record, JobRecord):
-        return False
-    roles = record.spec.effective_roles
-    named = any(role.progress_summaries or "TB_LOG_DIR" in role.env for role in roles.values())
-    return named or "tensorboard" in roles or "TB_LOG_DIR" in record.spec.env
 
 
 def _drawings(asked: Asked) -> Drawings:
@@ -171,8 +166,12 @@ async def _progress(view: JobView, report: JobReport) -> object:
     metrics = await known(view.metrics())
     if metrics is None or isinstance(metrics, Unknown):
         return None
-    line = await view.timeline() if view.live else None
-    return await progress_of(metrics, line, report)
+
+    def read() -> Reports:
+        with metrics:
+            return read_reports(metrics)
+
+    return find_job_progress(await beside(read), report)
 
 
 def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) -> dict[str, object]:
@@ -182,7 +181,7 @@ def _picture(asked: Asked, report: JobReport, line: Timeline, drawing: Drawing) 
         "drawing": drawing,
         "line": line,
         "legend": [(what.value, said) for what, said in LEGEND if what.value in drawing.shown],
-        "marks": marks[:_MOST_MARKS],
+        "marks": marks[-_MOST_MARKS:],
         "more_marks": max(0, len(marks) - _MOST_MARKS),
         "checkpoints": sum(mark.what is Happened.CHECKPOINT for mark in line.marks),
         "sessions": line.sessions,

@@ -112,5 +112,5 @@ def _given(record: JobRecord, task: TaskId) -> dict[str, object] | None:
         "vcores": role.resources.vcores,
         "gpus": role.resources.gpus,
         "kind": role.kind.value,
-        "env": sorted((name, masked(name, value)) for name, value in spec.env_of(task.role).items()),
+        "env": sorted((name, masked(name, value, spec.secret)) for name, value in spec.env_of(task.role).items()),
     }

@@ -3,7 +3,7 @@
 Both do nothing where tony does not run the program; neither ever waits, nor raises anything of its own. Any process and
 any thread of the program may call them.
 
-What is told goes as a datagram to the executor, whose socket is named in TONY_PROGRESS:
+What is told goes as a datagram to the executor, whose socket file is named in TONY_PROGRESS:
 
     p\t<step>\t<total or nothing>[\t<name>=<number>]...        progress
     c\t<step>\t<when it was done, CLOCK_BOOTTIME>\t<seconds>   a checkpoint
@@ -29,6 +29,8 @@ _VARIABLE = "TONY_PROGRESS"
 _PER_SECOND, _AT_ONCE = 20.0, 4.0
 #: Bytes of a datagram, and checkpoints that wait for room.
 _LONGEST, _MOST = 4096, 64
+#: Bytes of a path that the kernel takes for a socket.
+_LONGEST_PATH = 107
 #: Seconds that the end of a process waits for room for the last checkpoints.
 _PATIENCE = 0.2
 #: The clock of `tony.clock`.
@@ -84,7 +86,15 @@ class _Teller:
 
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            made.connect("\0" + self.name[1:] if self.name.startswith("@") else self.name)
+            if len(os.fsencode(self.name)) <= _LONGEST_PATH:
+                made.connect(self.name)
+            else:
+                folder, name = os.path.split(self.name)
+                descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    made.connect(f"/proc/self/fd/{descriptor}/{name}")
+                finally:
+                    os.close(descriptor)
         except BaseException:
             made.close()
             raise

@@ -1,6 +1,21 @@
 #!/bin/sh
 # Starts a program of ours in a container: start.sh MODULE. Looks for a Python: the one that the job says, or what the node has.
 here=${0%/*}
+if [ "$YARN_CONTAINER_RUNTIME_TYPE" = docker ]; then
+    # A NodeManager that does not know this variable ignores it. Of a process in a Docker container it is no ancestor.
+    pid=$$
+    while [ "$pid" -gt 1 ]; do
+        parent=0
+        { while read -r key value; do [ "$key" != PPid: ] || parent=$value; done <"/proc/$pid/status"; } 2>/dev/null
+        pid=$parent
+        if grep -qF org.apache.hadoop.yarn.server.nodemanager.NodeManager "/proc/$pid/cmdline" 2>/dev/null; then
+            echo "tony: there is no Docker container on host $(uname -n): the job asks for the image $YARN_CONTAINER_RUNTIME_DOCKER_IMAGE\
+${TONY_IMAGE_PLACE:+ ($TONY_IMAGE_PLACE)}, and the NodeManager started this container without it. Its settings yarn.nodemanager.container-executor.class \
+and yarn.nodemanager.runtime.linux.allowed-runtimes decide that: ask who runs the cluster, or remove the image." >&2
+            exit 127
+        fi
+    done
+fi
 if [ -n "$TONY_ENVIRONMENT" ]; then
     mkdir -p .environment && tar -xf "$TONY_ENVIRONMENT" -C .environment || exit
     for python in .environment/bin/python3 .environment/*/bin/python3; do

@@ -1,0 +1,58 @@
+"""How far a job is, from what its programs have reported: for pages, the API and commands."""
+
+from __future__ import annotations
+
+from tony.dataclass import dataclass
+from tony.history.metrics import Metrics
+from tony.model.progress import JobProgress, Progress, TaskProgress, measure_job, measure_task
+from tony.model.report import JobReport
+from tony.model.states import JobState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What programs have reported of their steps.
+
+    Attributes:
+        now: seconds since the job was accepted, up to which that is known; None: it is not said.
+    """
+
+    progress: tuple[Progress, ...] = ()
+    now: float | None = None
+
+
+def read_reports(metrics: Metrics) -> Reports:
+    """Return what the file of a job's measurements holds of them."""
+    return Reports(progress=metrics.progress(), now=metrics.known_until)
+
+
+def find_job_progress(reports: Reports, report: JobReport) -> JobProgress | None:
+    """Return how far a job is; None as long as no program of its session has reported a step."""
+    running, succeeded = _sort_tasks(report)
+    session = 0 if report.state.ended else report.session
+    return measure_job(reports.progress, reports.now, session, succeeded, running)
+
+
+def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskProgress]:
+    """Return how far each task is of which a step is known, also if it was reported in an earlier session."""
+    running, succeeded = _sort_tasks(report)
+    newest: dict[str, Progress] = {}
+    for each in sorted(reports.progress, key=_order):
+        if each.first_at >= 0:
+            newest[each.task] = each
+    return {
+        task: measure_task(each, reports.now if task in running else None, succeeded=task in succeeded)
+        for task, each in newest.items()
+    }
+
+
+def _order(progress: Progress) -> tuple[int, int]:
+    return progress.session, progress.try_
+
+
+def _sort_tasks(report: JobReport) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tasks whose programs run, and those that have succeeded."""
+    done = report.state is JobState.SUCCEEDED
+    running = frozenset(task.task for task in report.tasks if task.pid is not None and not report.state.ended)
+    succeeded = frozenset(task.task for task in report.tasks if done or task.state is TaskState.SUCCEEDED)
+    return running, succeeded

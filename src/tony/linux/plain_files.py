@@ -1,0 +1,78 @@
+"""Opening files and folders that another user may have put there: no link is followed, no pipe is waited for.
+
+Each folder on the way is opened by itself, relative to the descriptor of the one above it. So a folder that is replaced
+by a link in the meantime is not followed either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+#: Not blocking: the opening of a pipe waits for a writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_file(path: str | os.PathLike[str], folder: int | None = None, owner: int | None = None) -> int:
+    """Return a descriptor of a plain file.
+
+    Args:
+        folder: descriptor of the folder to which `path` is relative.
+        owner: the user whose file it must be.
+
+    Raises:
+        OSError: there is none: a link, a pipe or a device is none either.
+    """
+    try:
+        descriptor = os.open(path, _FILE, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link") from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        _check_owner(status, owner)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_folder(start: str | int, names: Sequence[str] = (), owner: int | None = None, *, make: bool = False) -> int:
+    """Return a new descriptor of a folder below another one.
+
+    Args:
+        start: the folder from which the walk begins: its path, in which links are followed, or its descriptor.
+        names: of the folders below it, one after the other.
+        owner: the user to whom each of these must belong.
+        make: make those that are missing, for their owner only.
+
+    Raises:
+        OSError: there is none; a link to one is none either.
+    """
+    folder = os.dup(start) if isinstance(start, int) else os.open(start, _FOLDER)
+    try:
+        for name in names:
+            if make:
+                try:
+                    os.mkdir(name, 0o700, dir_fd=folder)
+                except FileExistsError:
+                    pass
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+            _check_owner(os.fstat(folder), owner)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _check_owner(status: os.stat_result, owner: int | None) -> None:
+    if owner not in (None, status.st_uid):
+        raise PermissionError(errno.EPERM, "it belongs to another user than the job directory")

@@ -1,0 +1,205 @@
+"""A job's secrets: by which names their values are known, and stars in their place in the output of programs.
+
+Standard library only. Text of the job's programs is masked once, by the executor, where it enters the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+#: A secret's value, or a line of it, is masked from this many bytes on: shorter ones are part of ordinary text.
+SHORTEST_SECRET_BYTES = 6
+#: Longer texts are searched for in parts of this size.
+_LONGEST_TEXT_BYTES = 4096
+
+_SECRET_NAME = re.compile(
+    r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|CONN(?:ECTION)?_?STR"
+    r"|(?<=.)(?<!^OLD)PWD(?![A-Z])"  # PWD and OLDPWD are the shell's working directories
+    r"|(?:(?<![A-Z])|DB|SSH|USER)PASS[0-9]*$"  # not COMPASS, BYPASS, NUM_PASSES
+    r"|(?<![A-Z])(?:AUTH|AUTHORIZATION|COOKIES?|DSN|SAS|SAS_UR[IL])[0-9]*$",
+    re.IGNORECASE | re.ASCII,
+)
+#: Generated values have such names, and so have ordinary words: `METRIC_KEY=val_loss`. Not tokenizers, key points...
+_KEY_NAME = re.compile(r"TOKEN(?!IZ)|KEY(?!BOARD|FRAME|POINT|WORD)", re.IGNORECASE | re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]*", re.ASCII)
+#: Such a variable tells where a secret is kept: `SSL_KEY_FILE`, `HADOOP_TOKEN_FILE_LOCATION`.
+_PLACE_NAME = re.compile(r"_(?:DIR|FILE|FOLDER|LOCATION|PATH)$", re.IGNORECASE | re.ASCII)
+#: The password of an address: `https://user:PASSWORD@host`.
+PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
+_LINE_END = re.compile(rb"[\r\n]+")
+
+
+def is_secret(name: str, named: Collection[str] = ()) -> bool:
+    """Return True if the value of a variable or parameter of this name is secret: `HF_TOKEN`, `DB_PASSWORD`, `API_KEY`.
+
+    Args:
+        named: names that the job itself declares as secret (`secret = [...]`).
+    """
+    return name in named or (
+        _PLACE_NAME.search(name) is None
+        and (_SECRET_NAME.search(name) is not None or _KEY_NAME.search(name) is not None)
+    )
+
+
+def find_secrets(variables: Mapping[str, str], named: Collection[str] = ()) -> set[str]:
+    """Return the secret values of variables or parameters, and the passwords in their addresses.
+
+    Values that are part of ordinary output are left out unless the job names their variable: `MAX_TOKENS=131072` would
+    mask every such number, `METRIC_KEY=val_loss` every such word.
+    """
+    found = set()
+    for name, value in variables.items():
+        if name in named or (is_secret(name) and not _is_ordinary(name, value)):
+            found.add(value)
+        if "://" in value:
+            found.update(match[2] for match in PASSWORD_IN_URL.finditer(value))
+    return found
+
+
+def _is_ordinary(name: str, value: str) -> bool:
+    if _SECRET_NAME.search(name) is not None:
+        return False
+    if _WORD.fullmatch(value):
+        return True
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+class SecretMask:
+    """Replaces secrets with stars, one for each byte, so that offsets and line ends stay.
+
+    Masked are the values, each line of a value of several lines, and what JSON, URLs and base64 make of them.
+    False if there is nothing to mask.
+
+    Args:
+        secrets: the values.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        found = {text for secret in secrets for text in _spellings(secret.encode("utf-8", "surrogateescape"))}
+        self._texts = sorted(found, key=lambda text: (-len(text), text))
+        self._pattern = re.compile(b"|".join(map(re.escape, self._texts)))
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def hide(self, data: bytes) -> bytes:
+        """Return the data with stars in place of secrets."""
+        return _with_stars(data, self._find(data))
+
+    def hide_text(self, text: str) -> str:
+        """Return the text with stars in place of secrets."""
+        if not self._texts:
+            return text
+        data = text.encode("utf-8", "surrogatepass")
+        spans = self._find(data)
+        return _with_stars(data, spans).decode("utf-8", "surrogatepass") if spans else text
+
+    def hide_complete(self, data: bytes) -> tuple[bytes, int]:
+        """Return the masked data, and from where on its end may be the beginning of a secret."""
+        spans = self._find(data)
+        return _with_stars(data, spans), self._find_beginning(data, spans)
+
+    def _find(self, data: bytes) -> list[tuple[int, int]]:
+        # One search for each text is several times faster than one for all of them at once.
+        if not any(text in data for text in self._texts):
+            return []
+        return [found.span() for found in self._pattern.finditer(data)]
+
+    def _find_beginning(self, data: bytes, spans: list[tuple[int, int]]) -> int:
+        size = len(data)
+        # No text that is searched for contains a line end.
+        start = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        first = size
+        if start == size or not self._texts:
+            return first
+        spans = [span for span in spans if span[1] > size - len(self._texts[0])]
+        for text in self._texts:
+            place = data.find(text[:1], max(start, size - len(text) + 1), first)
+            while place >= 0:
+                rest = data[place:]
+                if text.startswith(rest) and not any(begin < place < end for begin, end in spans):
+                    first = place
+                    break
+                place = data.find(text[:1], place + 1, first)
+        return first
+
+
+class MaskedStream:
+    """Masks one stream of output that arrives in pieces, secrets across their borders included.
+
+    Only an end that may be the beginning of a secret is held back.
+    """
+
+    def __init__(self, mask: SecretMask) -> None:
+        self._mask = mask
+        self._held = b""
+        self._passed = 0  # bytes of the held ones that were released
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something is held back."""
+        return len(self._held) > self._passed
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next piece; return what can be passed on."""
+        data = self._held + data
+        hidden, end = self._mask.hide_complete(data)
+        passed = hidden[self._passed : end]
+        self._held, self._passed = data[end:], max(0, self._passed - end)
+        return passed
+
+    def release(self) -> bytes:
+        """Return what is held back: stars for what is long enough to be masked, else the text.
+
+        It is still known as the beginning of a secret if the rest follows.
+        """
+        hidden = b"*" * len(self._held) if len(self._held) >= SHORTEST_SECRET_BYTES else self._held
+        released, self._passed = hidden[self._passed :], len(self._held)
+        return released
+
+
+def _with_stars(data: bytes, spans: list[tuple[int, int]]) -> bytes:
+    if not spans:
+        return data
+    hidden = bytearray(data)
+    for begin, end in spans:
+        hidden[begin:end] = b"*" * (end - begin)
+    return bytes(hidden)
+
+
+def _spellings(secret: bytes) -> Iterator[bytes]:
+    """Yield the texts under which a secret may appear in output."""
+    for line in _LINE_END.split(secret):
+        for begin in range(0, len(line), _LONGEST_TEXT_BYTES):
+            part = line[begin : begin + _LONGEST_TEXT_BYTES]
+            if len(part) >= SHORTEST_SECRET_BYTES:
+                yield part
+    if SHORTEST_SECRET_BYTES <= len(secret) <= _LONGEST_TEXT_BYTES:
+        yield from _encodings(secret)
+
+
+def _encodings(secret: bytes) -> Iterator[bytes]:
+    from base64 import b64encode, urlsafe_b64encode  # late: most jobs have no secrets
+    from json import dumps
+    from urllib.parse import quote
+
+    text = secret.decode("utf-8", "surrogateescape")
+    yield dumps(text)[1:-1].encode()
+    yield dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+    yield repr(text)[1:-1].encode("utf-8", "surrogateescape")
+    yield quote(secret, safe="").encode()
+    yield quote(secret).encode()
+    # In the base64 of a longer text a secret looks different at each of three offsets, and its ends depend on what is
+    # next to it: those characters are left out.
+    for before in range(3):
+        padded = b"\0" * before + secret
+        begin, end = (0, 2, 3)[before], len(padded) * 4 // 3
+        for encode in (b64encode, urlsafe_b64encode):
+            core = encode(padded)[begin:end]
+            if len(core) >= SHORTEST_SECRET_BYTES:
+                yield core

@@ -1,0 +1,210 @@
+"""How far programs are: what they report of their steps, and what follows from it for a task and for a job. Pure.
+
+Every page, command and API answer takes rate, remaining time and stalls from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from tony.dataclass import dataclass
+
+#: A program is stalled when it has reported nothing for so many times the median time between its reports, and for
+#: so many seconds at least; and for how many seconds as long as too few reports came to know that median.
+STALLED_AFTER_INTERVALS = 5.0
+STALLED_AFTER_SECONDS = 30.0
+STALLED_AFTER_UNKNOWN_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one try of a task came. Times are seconds since the job was accepted.
+
+    Attributes:
+        first_step, first_at: what it reported first, and when; at -1 nothing is known of it.
+        step, at: what it reported last, and when.
+        total: steps that it is going to make, as it says; None if it does not.
+        regained: when it passed the highest step of the tries before it; None if it did not, or there was none.
+        behind: it began below that step.
+        unlisted: seconds that it took for checkpoints of which each alone was not kept: there were too many.
+        stalled_after: seconds without a report after which it counts as stalled; None: not known.
+        stalls: from when to when it was stalled before it went on, in the order of time.
+        changed_at: when it first reported its last step; None: when it reported last.
+    """
+
+    task: str
+    session: int
+    try_: int
+    first_step: float
+    first_at: float
+    step: float
+    at: float
+    total: float | None = None
+    regained: float | None = None
+    behind: bool = False
+    unlisted: float = 0.0
+    stalled_after: float | None = None
+    stalls: tuple[tuple[float, float], ...] = ()
+    changed_at: float | None = None
+
+    @property
+    def advanced_at(self) -> float:
+        """When it first reported its last step."""
+        return self.at if self.changed_at is None else self.changed_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProgress:
+    """How far a task is.
+
+    Attributes:
+        share: 0 to 1; None where its program does not say how many steps there will be, or has succeeded with less.
+        rate: steps a second, without the time for which it was stalled; None as long as it makes no step.
+        left: seconds to its last step at that rate; None if that is not known, or it does not run.
+        age: seconds since its last report; None if it does not run.
+        stalled: seconds for which it has been stalled now; None if it is not.
+    """
+
+    task: str
+    step: float
+    total: float | None
+    share: float | None
+    rate: float | None
+    left: float | None
+    age: float | None
+    stalled: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress(TaskProgress):
+    """The task that holds the job up: a stalled one, else the slowest. What succeeded is not slow.
+
+    Attributes:
+        tasks: that have reported steps in the last session.
+    """
+
+    tasks: int
+
+
+def share_of(step: float | None, total: float | None, *, succeeded: bool) -> float | None:
+    """Return which part of its steps is made, 0 to 1; None if that cannot be said.
+
+    A program that counts from 0 reports 49 of 50 last, and one that may stop early reports less: of what has succeeded,
+    anything but the whole does not say how far it is.
+    """
+    if step is None or not total:
+        return None
+    share = min(1.0, max(0.0, step / total))
+    return None if succeeded and share < 1.0 else share
+
+
+def is_stalled(progress: Progress, now: float) -> bool:
+    """Return True if a program that runs has steps left to make and has reported nothing for too long."""
+    if _has_made_all(progress):
+        return False
+    return progress.stalled_after is not None and now - progress.at > progress.stalled_after
+
+
+def is_repeating(progress: Progress, now: float) -> bool:
+    """Return True if a program that is not stalled has reported the same step for too long to expect the next one."""
+    if progress.stalled_after is None or _has_made_all(progress):
+        return False
+    return progress.at > progress.advanced_at and now - progress.advanced_at > progress.stalled_after
+
+
+def _has_made_all(progress: Progress) -> bool:
+    """Return True if a program has made its last step. One whose first step was 0 reports 49 of 50 last."""
+    if not progress.total:
+        return False
+    return progress.step >= (progress.total - 1 if progress.first_step == 0 else progress.total)
+
+
+def find_step_seconds(progress: Progress) -> float | None:
+    """Return how long a step takes, without stalls; None if that is not known."""
+    if progress.first_at < 0:
+        return None
+    stalled = sum(until - since for since, until in progress.stalls if since < progress.advanced_at)
+    spent, made = progress.advanced_at - progress.first_at - stalled, progress.step - progress.first_step
+    return spent / made if spent > 0 and made > 0 else None
+
+
+def measure_task(progress: Progress, now: float | None, *, succeeded: bool = False) -> TaskProgress:
+    """Return how far a task is.
+
+    Args:
+        now: seconds since the job was accepted, up to which its reports are known; None if its program does not run.
+        succeeded: it has, or the whole job.
+    """
+    seconds = find_step_seconds(progress)
+    age = None if now is None else max(0.0, now - progress.at)
+    stalled = age if now is not None and is_stalled(progress, now) else None
+    if now is not None and is_repeating(progress, now):
+        seconds = None
+    left = None
+    if age is not None and stalled is None and seconds and progress.total:
+        left = max(0.0, (progress.total - progress.step) * seconds - min(age, seconds))
+    return TaskProgress(
+        task=progress.task,
+        step=progress.step,
+        total=progress.total,
+        share=share_of(progress.step, progress.total, succeeded=succeeded),
+        rate=1 / seconds if seconds and stalled is None else None,
+        left=left,
+        age=age,
+        stalled=stalled,
+    )
+
+
+def measure_job(
+    reported: Iterable[Progress],
+    now: float | None,
+    session: int = 0,
+    succeeded: Container[str] = (),
+    running: Container[str] | None = None,
+) -> JobProgress | None:
+    """Return how far a job is; None as long as no program of the session has reported a step.
+
+    Args:
+        now: as for `measure_task`; None for a job that has ended.
+        session: that runs; until a program of it reports something, how far the one before came says nothing any more.
+        succeeded: tasks that have, or all of them if the job has.
+        running: tasks whose programs run; None for all that have not succeeded.
+    """
+    newest = find_newest(reported, session)
+    if not newest:
+        return None
+    tasks = [
+        measure_task(
+            each,
+            None if each.task in succeeded or (running is not None and each.task not in running) else now,
+            succeeded=each.task in succeeded,
+        )
+        for each in newest
+    ]
+
+    def order(each: TaskProgress) -> tuple[bool, bool, float, float]:
+        return each.task in succeeded, each.stalled is None, 2.0 if each.share is None else each.share, each.step
+
+    slowest = min(tasks, key=order)
+    return JobProgress(
+        task=slowest.task,
+        step=slowest.step,
+        total=slowest.total,
+        share=slowest.share,
+        rate=slowest.rate,
+        left=slowest.left,
+        age=slowest.age,
+        stalled=slowest.stalled,
+        tasks=len(tasks),
+    )
+
+
+def find_newest(reported: Iterable[Progress], session: int = 0) -> list[Progress]:
+    """Return the newest try of each task in a session, or in the last one in which any task reported something."""
+    known = [each for each in reported if each.first_at >= 0]
+    session = max([session, *(each.session for each in known)])
+    newest: dict[str, Progress] = {}
+    for each in known:
+        if each.session == session and (each.task not in newest or each.try_ >= newest[each.task].try_):
+            newest[each.task] = each
+    return list(newest.values())

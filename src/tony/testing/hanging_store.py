@@ -1,0 +1,57 @@
+"""A file system that never answers, for tests of those who must not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tony.errors import StorageError
+from tony.storage.store import Item, Store
+
+
+class HangingStore(Store):
+    """Keeps each caller until `let_go`; then refuses.
+
+    Attributes:
+        callers: how many calls wait.
+    """
+
+    def __init__(self, address: str = "hanging://somewhere") -> None:
+        self.address = address
+        self.callers = 0
+        self._mutex = threading.Lock()
+        self._open = threading.Event()
+
+    def let_go(self) -> None:
+        """End all calls."""
+        self._open.set()
+
+    def _hang(self) -> NoReturn:
+        with self._mutex:
+            self.callers += 1
+        self._open.wait()
+        with self._mutex:
+            self.callers -= 1
+        raise StorageError(f"{self.address} is closed")
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        """As `Store`."""
+        self._hang()
+
+    def find(self, path: str) -> Item | None:
+        """As `Store`."""
+        self._hang()
+
+    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """As `Store`."""
+        self._hang()
+
+    def write(self, path: str, content: bytes | Path) -> None:
+        """As `Store`."""
+        self._hang()
+
+    def remove(self, path: str) -> None:
+        """As `Store`."""
+        self._hang()

@@ -1,0 +1,43 @@
+"""Which files only root can change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tony.linux.ownership import only_root_can_change
+
+OTHER_USER = 12345
+
+
+def test_a_program_of_the_system_is_roots() -> None:
+    assert only_root_can_change(os.path.realpath("/bin/sh"))
+
+
+def test_a_file_that_is_not_there() -> None:
+    assert not only_root_can_change("/no/such/file")
+
+
+@pytest.mark.parametrize("changed", ["owner", "mode", "folder's owner", "folder's mode"])
+def test_a_file_that_others_can_change(tmp_path: Path, changed: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to another user")
+    folder = tmp_path / "folder"
+    file = folder / "file"
+    folder.mkdir(mode=0o755)
+    file.touch(mode=0o755)
+    path = os.path.realpath(file)
+    assert only_root_can_change(path)
+    target = folder if "folder" in changed else file
+    if "owner" in changed:
+        os.chown(target, OTHER_USER, OTHER_USER)
+    else:
+        target.chmod(0o775)
+    assert not only_root_can_change(path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/bin/sh")
+    assert not only_root_can_change(str(tmp_path / "link"))

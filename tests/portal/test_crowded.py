@@ -1,0 +1,316 @@
+"""A portal that one user, or a stranger, crowds: everyone else is served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.crowded_portal import CrowdedPortal, crowded_portal
+from tests.portal.test_scanner import JOBS, ended
+from tests.web.serving import served
+from tony.errors import OverloadedError, RecordError, StorageError
+from tony.history.record import read_summary, write_summary
+from tony.linux import threads
+from tony.linux.threads import acting_for, beside
+from tony.model.head import JobHead
+from tony.model.layout import Home
+from tony.model.states import JobState
+from tony.portal import portal as module
+from tony.portal.brought import Brought
+from tony.portal.entrance import Entrance
+from tony.portal.entry import Entry
+from tony.portal.portal import Portal
+from tony.portal.tokens import TokenFile
+from tony.storage.local_store import LocalStore
+from tony.testing.hanging_store import HangingStore
+from tony.web import folder_view
+from tony.web.app import create
+from tony.web.door import Door
+from tony.web.lanes import STORES
+
+#: Seconds after which an answer that must come has not.
+CEILING = 60.0
+#: A user of this machine without any rights.
+STRANGER = 12345
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrowdedPortal]:
+    """A portal in a process of its own, which may have as many open files as is usual."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    try:
+        with crowded_portal(tmp_path_factory.mktemp("crowded")) as portal:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            yield portal
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_hanging_requests_of_one_user_delay_no_one_else(crowded: CrowdedPortal) -> None:
+    """Neither the owner's list, nor a login, nor a list of that very user."""
+    with crowded.hanging() as connections:
+        assert crowded.ask("/api/v1/jobs")[0] == 200
+        assert crowded.ask("/")[0] == 200
+        assert crowded.ask("/api/v1/jobs", as_ben=True)[0] == 200
+        content = f"token={crowded.token}"
+        login = http.client.HTTPConnection("127.0.0.1", crowded.port, timeout=CEILING)
+        login.request("POST", "/login", content, {"Content-Type": "application/x-www-form-urlencoded"})
+        assert login.getresponse().status == 303
+        login.close()
+        for connection in connections:  # nothing of them was answered meanwhile
+            connection.sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connection.sock.recv(1)
+
+
+_SLOWLORIS = """
+import resource, select, socket, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4000, hard), hard))
+held = []
+for number in range(1500):
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex(("127.0.0.1", int(sys.argv[1])))
+    held.append(one)
+while held:
+    poll = select.poll()
+    for one in held[:64]:
+        poll.register(one, select.POLLOUT)
+    poll.poll(1000)
+    del held[:0]
+    break
+print("connected", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_silent_connections_of_a_stranger_keep_no_one_out(crowded: CrowdedPortal) -> None:
+    """1,500 of them, where the portal may have 1,024 open files unless it asks for more."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can become another user")
+    become = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
+    code = (sys.executable, "-S", "-c", _SLOWLORIS, str(crowded.port))
+    with subprocess.Popen(
+        [*become, *code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    ) as stranger:
+        assert stranger.stdout is not None
+        if stranger.stdout.readline() != "connected\n":
+            pytest.skip("another user cannot run this Python")
+        for _ in range(6):
+            assert crowded.ask("/api/v1/jobs")[0] == 200
+        stranger.communicate("")
+
+
+@pytest.fixture
+def hanging() -> Iterator[HangingStore]:
+    """A file system that lets all callers go at the end of the test."""
+    store = HangingStore()
+    yield store
+    store.let_go()
+
+
+def test_what_takes_too_long_is_answered_with_the_reason(
+    tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On pages and by the API; the third request is not even begun."""
+    monkeypatch.setattr(STORES, "timeout", 0.05)
+    home = Home(tmp_path)
+    tokens = TokenFile(home.portal)
+    portal = Portal(home, [LocalStore(home.path), hanging], "jobs of a test")
+    terms = Entrance().terms(tokens)
+    assert portal.index.claim()
+    portal.index.put([Entry(head=head(job), place=hanging.address, path=job) for job in JOBS[:3]])
+    text, _ = tokens.make("ben")
+    with contextlib.ExitStack() as stack:
+        stack.callback(portal.index.close)
+        port = stack.enter_context(served(create(portal, Door(terms), login=True)))
+        answers = [ask(port, text, path) for path in (f"/api/v1/jobs/{JOBS[0]}", f"/job/{JOBS[1]}")]
+        answers.append(ask(port, text, f"/api/v1/jobs/{JOBS[2]}"))
+        assert [status for status, _ in answers] == [503, 503, 503]
+        error = json.loads(answers[0][1])["error"]
+        assert error["code"] == "overloaded"
+        assert "a file system on other machines could not be had within 0 s" in error["message"]
+        assert "This takes too long" in answers[1][1]
+        assert "2 of your earlier requests still wait" in json.loads(answers[2][1])["error"]["message"]
+        assert ask(port, text, "/api/v1/jobs")[0] == 200
+        hanging.let_go()
+
+
+def ask(port: int, token: str, path: str) -> tuple[int, str]:
+    """Status and text of an answer for a token's user."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CEILING)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def head(job: str) -> JobHead:
+    """A job of ben's."""
+    return JobHead(
+        job=job,
+        name="hangs",
+        state=JobState.SUCCEEDED,
+        user="ben",
+        scheduler="local",
+        framework="none",
+        tasks=1,
+        submitted=1.0,
+        ended=2.0,
+    )
+
+
+def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Though what one of them has read serves the other: ben's own requests may hang."""
+    folder = ended(Home(tmp_path), JOBS[0])
+    gate = threading.Event()
+
+    async def run() -> None:
+        async def refuse() -> None:
+            raise AssertionError
+
+        view = folder_view.FolderView(folder, refuse)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        with acting_for("ben"):
+            hanging = [loop.create_task(beside(gate.wait, CEILING)) for _ in range(2)]
+            await asyncio.sleep(0)
+            waiting = loop.create_task(view.report())
+            await asyncio.sleep(0)
+        try:
+            with acting_for("ann"):
+                async with asyncio.timeout(CEILING):
+                    assert (await view.report()).job == JOBS[0]
+            assert not any(task.done() for task in hanging)
+        finally:
+            gate.set()
+            await asyncio.gather(*hanging, waiting)
+
+    asyncio.run(run())
+
+
+def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by their number: one of ten thousand tasks takes as much as hundreds of others."""
+    home = Home(tmp_path / "home")
+    for job in JOBS[:3]:
+        folder = ended(home, job)
+        report = read_summary(folder)
+        assert report is not None
+        write_summary(folder, report)
+    monkeypatch.setattr(module, "_KEPT_BYTES", 150_000)
+
+    async def run() -> None:
+        source = Portal(home, [LocalStore(home.path)], "jobs")
+        try:
+            for job in JOBS[:3]:
+                view = await source.job(job)
+                assert view is not None
+                await view.report()
+                assert view.weight > 2 * 2000
+            assert sum(each.weight for each in source._views.values()) < 150_000
+            monkeypatch.setattr(module, "_KEPT_BYTES", 1)
+            await source.job(JOBS[0])
+            assert [job for _, job, _ in source._views] == [JOBS[0]]
+        finally:
+            await source.close()
+
+    asyncio.run(run())
+
+
+def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) -> None:
+    """A sparse file costs its writer nothing; its length alone is enough to refuse it."""
+    folder = ended(Home(tmp_path), JOBS[0])
+    with folder.events(1).open("wb") as file:
+        file.truncate((1 << 30) + 1)
+
+    async def refuse() -> None:
+        raise AssertionError
+
+    view = folder_view.FolderView(folder, refuse, is_own=False)  # type: ignore[arg-type]
+    for look in (view.events, view.timeline):
+        with pytest.raises(RecordError, match=r"has 1,024 MiB; of another user's up to"):
+            asyncio.run(look())
+
+
+def test_who_waits_for_what_another_user_copies_is_told_so(
+    tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their own threads stay free for other records."""
+    monkeypatch.setattr(threads, "_LOCK_TIMEOUT_SECONDS", 0.01)
+    home = Home(tmp_path)
+
+    async def run() -> None:
+        source = Portal(home, [hanging], "jobs")
+        assert source.index.claim()
+        source.index.put([Entry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
+        loop = asyncio.get_running_loop()
+        with acting_for("ben"):
+            copying = loop.create_task(source.job(JOBS[0]))
+        try:
+            async with asyncio.timeout(CEILING):
+                while not hanging.callers:
+                    await asyncio.sleep(0.01)
+                with acting_for("ann"):
+                    for _ in range(3):
+                        with pytest.raises(OverloadedError, match=r"is being copied for another request"):
+                            await source.job(JOBS[0])
+                    assert await STORES.run(len, "ab") == 2
+            assert hanging.callers == 1
+        finally:
+            hanging.let_go()
+            with pytest.raises(StorageError):
+                await copying
+            await source.close()
+
+    asyncio.run(run())
+
+
+def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another user's job costs to copy and to read has threads of its own."""
+    home, shared = Home(tmp_path / "home"), Home(tmp_path / "shared")
+    ended(home, JOBS[0])
+    for job in JOBS[1:3]:
+        ended(shared, job)
+    gate = threading.Event()
+    waiting: list[None] = []
+
+    def bring(*_: object, **__: object) -> None:
+        waiting.append(None)
+        gate.wait(CEILING)
+
+    monkeypatch.setattr(Brought, "bring", bring)
+
+    async def run() -> None:
+        source = Portal(home, [LocalStore(home.path), LocalStore(shared.path)], "jobs")
+        assert source.index.claim()
+        source.index.put([Entry(head=head(job), place=str(shared.path), path=f"jobs/{job}") for job in JOBS[1:3]])
+        with acting_for("ann"):
+            copying = [asyncio.get_running_loop().create_task(source.job(job)) for job in JOBS[1:3]]
+            try:
+                async with asyncio.timeout(CEILING):
+                    while len(waiting) < 2:
+                        await asyncio.sleep(0.01)
+                    view = await source.job(JOBS[0])
+                    assert view is not None
+                    assert (await view.report()).job == JOBS[0]
+                    assert not any(task.done() for task in copying)
+            finally:
+                gate.set()
+                await asyncio.gather(*copying)
+                await source.close()
+
+    asyncio.run(run())

@@ -1,0 +1,42 @@
+"""Readers of other users' files, with little memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.portal.hostile_files import CASES
+
+#: What is said of each; of the others all is read.
+REFUSED = {
+    "lists": "tables and lists in it",
+    "nested": "nested too deeply",
+    "long": "is longer than the 8 MiB that are read of it",
+    "tasks": "has 90,000 tasks; records of other users of up to 20,000 are read",
+    "gang": "has 200,000 tasks; records of other users of up to 20,000 are read",
+    "long-log": "the event log in",
+    "computed": "series.name is no plain column",
+    "defaults": "more rows than make sense",
+    "rows": "more rows than make sense",
+}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what each case has printed."""
+    folder = tmp_path_factory.mktemp("hostile")
+    command = [sys.executable, "-m", "tests.portal.hostile_files", str(folder)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_file_takes_more_memory_than_its_readers_have(printed: Path, case: str) -> None:
+    """They answer, or say what is wrong; they do not run out of memory or time."""
+    text = (printed / f"{case}.out").read_text()
+    assert text.endswith("\nexit 0\n"), text[-3000:]
+    assert "Traceback" not in text
+    assert REFUSED.get(case, "") in text

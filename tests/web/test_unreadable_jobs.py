@@ -1,0 +1,54 @@
+"""A job whose record cannot be opened: those who may not see it learn nothing, and no other job suffers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.web.kept import ANYBODY, as_peer, fetch, keep
+from tony.errors import RecordError
+from tony.model.layout import Home
+from tony.web.app import create
+from tony.web.door import Door, Terms
+from tony.web.folder_view import FolderView
+from tony.web.home_source import HomeSource
+
+JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
+
+
+class Damaged(HomeSource):
+    """One of its records cannot be copied."""
+
+    async def job(self, job: str) -> FolderView | None:
+        """As `Source`."""
+        if job == DAMAGED:
+            raise RecordError(f"the record of {job} cannot be copied")
+        return await super().job(job)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Damaged:
+    """Two runs of one job."""
+    for job in (JOB, DAMAGED):
+        keep(Home(tmp_path), job)
+    return Damaged(Home(tmp_path), "ann")
+
+
+@pytest.mark.parametrize("address", [f"/job/{DAMAGED}", f"/api/v1/jobs/{DAMAGED}", f"/compare?a={DAMAGED}"])
+def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, address: str) -> None:
+    """To others it is not there."""
+    app = as_peer(create(source, Door(Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))), os.geteuid())
+    answer = fetch(app, address, headers={"X-User": "bob"}, client="10.0.0.1")
+    assert answer.status_code == 404
+    assert "cannot be copied" not in answer.text
+    assert "cannot be copied" in fetch(app, address).text
+
+
+def test_advice_goes_without_it(source: Damaged) -> None:
+    """It is an earlier run of the same job."""
+    app = as_peer(create(source, Door(Terms(key=b"k" * 32, owner="ann"))), os.geteuid())
+    answer = fetch(app, f"/api/v1/jobs/{JOB}/advice")
+    assert answer.status_code == 200
+    assert "cannot be copied" not in answer.text
