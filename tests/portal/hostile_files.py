@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 from bench.crowded_portal import write_hostile_records
+from tests.portal import hostile_hadoop_files
 from tony.errors import TonyError
 from tony.history.files import LONGEST_OF_OTHERS
 from tony.history.metrics import open_metrics
@@ -132,6 +133,7 @@ CASES: dict[str, Callable[[JobFolder], None]] = {
     ),
     "cache": _database("PRAGMA default_cache_size = 1000000"),
     "flipped": _flipped,
+    **hostile_hadoop_files.CASES,
 }
 
 
@@ -141,6 +143,7 @@ def _read(folder: JobFolder) -> None:
         lambda: read_summary(folder, own=False),
         lambda: Standing(folder, own=False).report(),
         lambda: _index(folder),
+        lambda: hostile_hadoop_files.read_aggregated(folder),
     ):
         try:
             reader()

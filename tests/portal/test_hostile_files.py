@@ -21,6 +21,12 @@ REFUSED = {
     "computed": "series.name is no plain column",
     "defaults": "more rows than make sense",
     "rows": "more rows than make sense",
+    "avro-metrics": "more than 1,000,000 values",
+    "avro-events": "more than 1,000,000 values",
+    "tfile-blocks": "claims to have 900000 blocks",
+    "tfile-logs": "has more than 250,000 log files",
+    "tfile-long": "bytes too early",
+    "ifile-objects": "has more than 500000 objects",
 }
 
 

@@ -21,7 +21,7 @@ from tony.dataclass import dataclass
 from tony.hadoop.hdfs.files import FileSystem
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.logs import ifile, tfile
-from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFile
+from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFile
 from tony.hadoop.logs.ranges import Opener, opener
 
 #: Reads a setting: key and default -> value.
@@ -32,8 +32,8 @@ FOLDER = "yarn.nodemanager.remote-app-log-dir"
 _SUFFIX = "yarn.nodemanager.remote-app-log-dir-suffix"
 #: A NodeManager writes into this and renames it.
 _TEMPORARY = ".tmp"
-#: Nodes and rounds of one application.
-_MOST_FILES = 100_000
+#: Of one application: files of nodes and rounds, and log files in them.
+_MOST_FILES, _MOST_LOGS = 100_000, 250_000
 #: Bytes compared at the start and at the end of a file that came in two rounds.
 _SAMPLE = 4096
 
@@ -144,8 +144,10 @@ class AggregatedLogs:
         Raises:
             LogsNotFoundError: no file for this application; they come some seconds after its end, if at all.
             MalformedLogFile: files, but none that can be read.
+            LogError: more log files than make sense.
         """
         pieces: dict[tuple[str, str, str], list[Piece]] = {}
+        left = _MOST_LOGS
         failed: MalformedLogFile | None = None
         wanted = None if node is None else node.replace(":", "_")
         for path, size, others in self._files(application, owner):
@@ -154,6 +156,11 @@ class AggregatedLogs:
             try:
                 for piece in self._pieces(path, size, others):
                     if container in (None, piece.entry.container):
+                        left -= 1
+                        if left < 0:
+                            raise LogError(
+                                f"{application} has more than {_MOST_LOGS:,} log files. See them with: yarn logs"
+                            )
                         key = (piece.entry.container, piece.entry.name, _node(path))
                         pieces.setdefault(key, []).append(piece)
             except MalformedLogFile as error:

@@ -21,7 +21,7 @@ _FIRST_HANDLE = 0x7E0000
 _WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
 
 #: Of a node's index: some five objects for each log file.
-MOST_OBJECTS = 2_000_000
+MOST_OBJECTS = 500_000
 _MOST_DEPTH = 40
 _MOST_FIELDS = 200
 

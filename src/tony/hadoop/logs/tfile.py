@@ -21,9 +21,9 @@ from tony.hadoop.logs.ranges import Opener, RangeReader
 MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 #: Offset of the meta index (8), version (2 + 2), magic.
 _TAIL = 8 + 4 + len(MAGIC)
-#: Of an index. A block holds 256 KiB and more, so this is enough for logs of terabytes.
+#: Of an index. A block holds 256 KiB and more, so 100,000 are enough for 24 GiB of compressed logs on one node.
 MOST_INDEX = 16 * 2**20
-_MOST_BLOCKS = 1_000_000
+_MOST_BLOCKS = 100_000
 #: Of a key or a file's name; Java's writeUTF ends at 65,535 bytes.
 _MOST_NAME = 65_535
 _INDEX_NAME = "data:BCFile.index"

@@ -1,0 +1,119 @@
+"""Hostile files of Hadoop's formats: event files of the original (Avro), and aggregated logs (TFile, IFile)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+
+from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
+from tests.hadoop.logs.test_tfile import java_text, number, record, text
+from tests.portal import original
+from tony.errors import TonyError
+from tony.hadoop.logs import java_objects, tfile
+from tony.hadoop.logs.aggregated import AggregatedLogs, Place
+from tony.hadoop.logs.errors import MalformedLogFile
+from tony.model.layout import JobFolder
+
+_APPLICATION = "application_1795272430499_12345"
+
+
+def _events(*events: bytes, settings: str = original.SETTINGS) -> Callable[[JobFolder], None]:
+    """A job of the original in place of ours."""
+
+    def write(folder: JobFolder) -> None:
+        for path in folder.path.iterdir():
+            if path.is_file():
+                path.unlink()
+        (folder.path / original.ended_name()).write_bytes(original.container(events, "deflate"))
+        (folder.path / "tony-final.xml").write_text(settings)
+
+    return write
+
+
+def _metrics(count: int) -> bytes:
+    """A task that ended with so many numbers."""
+    item = original.text("m") + bytes(8)
+    body = original.text("worker") + original.long(0) + original.text("SUCCEEDED")
+    body += original.long(count) + item * count + original.long(0) + original.maybe(None)
+    return original.event("TASK_FINISHED", body, original.BEGAN)
+
+
+def _started(count: int) -> Iterable[bytes]:
+    return (original.started("worker", n % 100, original.BEGAN, f"node{n}") for n in range(count))
+
+
+def _logs(make: Callable[[], bytes]) -> Callable[[JobFolder], None]:
+    return lambda folder: _aggregated(folder, make())
+
+
+def _aggregated(folder: JobFolder, content: bytes) -> None:
+    (folder.path / "aggregated").write_bytes(content)
+
+
+def _tfile(block: bytes, stored: bytes, blocks: int = 1) -> bytes:
+    """A TFile whose index names one block again and again."""
+    region = number(len(tfile.MAGIC)) + number(len(stored)) + number(len(block))
+    index = text("gz") + number(blocks) + region * blocks
+    data = tfile.MAGIC + stored
+    meta = number(1) + text("data:BCFile.index") + text("none")
+    meta += number(len(data)) + number(len(index)) + number(len(index))
+    data += index
+    return data + meta + len(data).to_bytes(8, "big") + b"\0\1\0\0" + tfile.MAGIC
+
+
+def _many_blocks() -> bytes:
+    return _tfile(b"", zlib.compress(b""), 900_000)
+
+
+def _many_logs() -> bytes:
+    block = record("container_1", (java_text("log") + java_text("0")) * 300_000, 1 << 20)
+    return _tfile(block, zlib.compress(block))
+
+
+def _long_name() -> bytes:
+    """A log that claims to be longer than all disks."""
+    block = record("container_1", java_text("log") + java_text("9" * 19) + b"x" * (50 << 20), 1 << 20)
+    return _tfile(block, zlib.compress(block, 1))
+
+
+def _java(objects: bytes) -> bytes:
+    """An indexed file whose index is a list of objects."""
+    mark = (GOLDEN / "ifile-none").read_bytes()[:32]
+    data = java_objects.MAGIC + objects
+    return mark + data + len(data).to_bytes(4, "big") + mark
+
+
+def _many_objects() -> bytes:
+    # An object of a class without fields, and then objects of the same class: six bytes each.
+    described = b"\x72" + (1).to_bytes(2, "big") + b"C" + bytes(8) + b"\x02" + bytes(2) + b"\x78\x70"
+    reference = b"\x71" + (0x7E0002).to_bytes(4, "big")
+    count = (15 << 20) // 6
+    array = b"\x75\x72" + (2).to_bytes(2, "big") + b"[L" + bytes(8) + b"\x02" + bytes(2) + b"\x78\x70"
+    return _java(array + (count + 1).to_bytes(4, "big") + b"\x73" + described + (b"\x73" + reference) * count)
+
+
+CASES: dict[str, Callable[[JobFolder], None]] = {
+    "avro-index": _events(original.inited(), original.started("worker", 99_999, original.BEGAN)),
+    "avro-roles": _events(*(original.started(f"r{n}", 900, original.BEGAN) for n in range(100))),
+    "avro-settings": _events(settings=original.SETTINGS.replace("<value>2<", "<value>99999<")),
+    "avro-metrics": lambda folder: _events(_metrics(1_000_000))(folder),
+    "avro-events": lambda folder: _events(*_started(120_000))(folder),
+    "tfile-blocks": _logs(_many_blocks),
+    "tfile-logs": _logs(_many_logs),
+    "tfile-long": _logs(_long_name),
+    "ifile-objects": _logs(_many_objects),
+}
+
+
+def read_aggregated(folder: JobFolder) -> None:
+    """Look for the logs in the file that a case has left, and read them."""
+    path = folder.path / "aggregated"
+    if not path.exists():
+        return
+    files = MemoryFiles({f"/logs/ann/logs/{_APPLICATION}/host_1": path.read_bytes()})
+    logs = AggregatedLogs(files, [Place(folder="/logs", suffix="logs")])
+    try:
+        for log in logs.find(_APPLICATION, "ann"):
+            print(log.name, sum(map(len, logs.read(log))))
+    except (TonyError, MalformedLogFile) as error:
+        print(error)
