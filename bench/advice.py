@@ -19,10 +19,10 @@ from pathlib import Path
 from bench.harness import Bench, CannotRun, Figures, Result, interleaved, main
 from bench.harness import at_most_times as times
 from bench.workshop import Workshop, tony
-from tony.advice.advising import advise
-from tony.advice.applying import apply
+from tony.advice.engine import advise
+from tony.advice.facts_loader import facts_of
 from tony.advice.heuristic import Heuristic
-from tony.advice.reading import facts_of
+from tony.advice.patch_writer import apply
 from tony.advice.registry import ours
 from tony.client.submission import check
 from tony.history.record import record_of

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from tony.advice.pages import help_pages, index_table
+from tony.advice.help_pages import help_pages, index_table
 from tony.config.original.table import flags_table, settings_table, variables_table
 from tony.config.table import settings_table_markdown
 from tony.core.tables import job_diagram, task_diagram

@@ -11,10 +11,10 @@ import pytest
 
 from tests.advice import jobs
 from tests.advice.fleet import Plan, facts, play, run
-from tony.advice.advising import advise
+from tony.advice.engine import advise
 from tony.advice.facts import Facts, alike, run_of
-from tony.advice.finding import Finding, Saving
-from tony.advice.waste import waste_of
+from tony.advice.recommendation import Finding, Saving
+from tony.advice.unused_resources import waste_of
 from tony.history.marks import Checkpoint
 from tony.history.metrics import Peak
 from tony.model.job import MIB

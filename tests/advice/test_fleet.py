@@ -10,10 +10,10 @@ import pytest
 
 from tests.advice.fleet import Plan, facts, play, run
 from tests.advice.jobs import PLANTED, healthy
-from tony.advice.advising import advise
+from tony.advice.engine import advise
 from tony.advice.facts import Facts
-from tony.advice.failing import overhead
-from tony.advice.finding import Advice, Change
+from tony.advice.failure_rate import overhead
+from tony.advice.recommendation import Advice, Change
 from tony.advice.registry import ours
 from tony.model.job import JobSpec, Role
 from tony.model.states import JobState

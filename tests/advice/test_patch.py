@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, jobs
-from tony.advice.finding import Change
 from tony.advice.patch import as_diff, parts_of, rewritten
+from tony.advice.recommendation import Change
 from tony.errors import UserError
 from tony.model.job import JobSpec
 

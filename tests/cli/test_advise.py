@@ -13,7 +13,7 @@ from tests.advice.fleet import START, Plan, play, write
 from tests.advice.jobs import PLANTED, healthy, memory_over_asked
 from tests.cli.conftest import Tony
 from tony.advice.facts import run_of
-from tony.advice.reading import facts_of, read_run
+from tony.advice.facts_loader import facts_of, read_run
 from tony.config.load import load
 from tony.history.files import write_json
 from tony.history.log import segments

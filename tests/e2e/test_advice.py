@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab
-from tony.advice.advising import advise
-from tony.advice.applying import apply
-from tony.advice.finding import Advice
+from tony.advice.engine import advise
+from tony.advice.facts_loader import facts_of
 from tony.advice.heuristic import Heuristic
-from tony.advice.reading import facts_of
+from tony.advice.patch_writer import apply
+from tony.advice.recommendation import Advice
 from tony.advice.registry import ours
 from tony.client.submission import check
 from tony.history.record import record_of

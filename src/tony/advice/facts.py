@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tony.advice.exits import Ended, Exits, Failed
+from tony.advice.exit_facts import Ended, Exits, Failed
 from tony.dataclass import dataclass, field
 from tony.history.goodput import HOUR, Bucket, Ledger, TaskLedger, ledger
 from tony.history.log import Entry

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity
+from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity
 from tony.dataclass import dataclass
 from tony.model.job import GIB, MIB
 from tony.units import exact_size

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tony.advice.finding import Change
+from tony.advice.recommendation import Change
 from tony.config.toml_lines import scan
 from tony.errors import UserError
 

@@ -32,7 +32,7 @@ _OURS = {
 
 def ours() -> tuple[type[Heuristic], ...]:
     """The classes of this package."""
-    return tuple(getattr(import_module(f"tony.advice.findings.{name}"), cls) for name, cls in _OURS.items())
+    return tuple(getattr(import_module(f"tony.advice.heuristics.{name}"), cls) for name, cls in _OURS.items())
 
 
 def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony import clock
-from tony.advice.advising import advise
+from tony.advice.engine import advise
 from tony.advice.facts import Facts, Run, alike, run_of
-from tony.advice.finding import Advice
-from tony.advice.reading import RUNS, same_job
+from tony.advice.facts_loader import RUNS, same_job
+from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
 from tony.history.log import Entry
 from tony.linux.threads import Slots, beside

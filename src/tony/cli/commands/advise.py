@@ -16,9 +16,9 @@ from tony.errors import ExitCode, UserError
 from tony.model.layout import Home
 
 if TYPE_CHECKING:
-    from tony.advice.applying import Applied
     from tony.advice.facts import Facts
-    from tony.advice.finding import Advice, Change
+    from tony.advice.patch_writer import Applied
+    from tony.advice.recommendation import Advice, Change
 
 
 @click.command("advise")
@@ -64,7 +64,7 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
 
 
 def _of_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
-    from tony.advice.finding import Advice
+    from tony.advice.recommendation import Advice
     from tony.model.codec import from_plain
 
     if job_file or only:
@@ -85,7 +85,7 @@ def _of_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...],
 def _facts(home: Home, name: str) -> Facts:
     import asyncio
 
-    from tony.advice.reading import facts_of
+    from tony.advice.facts_loader import facts_of
     from tony.jobs.elsewhere import refresh
 
     asyncio.run(refresh(home, name))
@@ -93,7 +93,7 @@ def _facts(home: Home, name: str) -> Facts:
 
 
 def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
-    from tony.advice.advising import advise
+    from tony.advice.engine import advise
     from tony.advice.registry import all_heuristics
     from tony.dataclass import replace
 
@@ -108,7 +108,7 @@ def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
 
 
 def _apply(home: Home, name: str, job_file: Path, changes: tuple[Change, ...]) -> Applied:
-    from tony.advice.applying import apply
+    from tony.advice.patch_writer import apply
     from tony.client.submission import check
     from tony.history.record import record_of
 
@@ -137,8 +137,8 @@ def _told(applied: Applied) -> dict[str, object]:
 
 
 def _show(name: str, advice: Advice) -> None:
+    from tony.advice.number_format import count, saved, told
     from tony.advice.patch import as_diff
-    from tony.advice.words import count, saved, told
 
     others = len(advice.runs) - 1
     say(f"{advice.job}  {safe(name)}  looked at with {count(others, 'earlier run')} of the same job")

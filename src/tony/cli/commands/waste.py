@@ -15,7 +15,7 @@ from tony.cli.text import clock_time, columns_of, safe, table
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
-    from tony.advice.waste import Hours, WeekOfWaste
+    from tony.advice.unused_resources import Hours, WeekOfWaste
 
 _HEADING = ("WEEK", "USER", "JOBS", "GPU-HOURS", "WASTED", "GB-HOURS", "WASTED", "MOST FOR", "WORST")
 #: Columns that go when the terminal is too narrow: most for, worst, jobs.
@@ -48,8 +48,8 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
 
 def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """The weeks, and of how many jobs nothing is known."""
-    from tony.advice.reading import read_run
-    from tony.advice.waste import by_week, waste_of
+    from tony.advice.facts_loader import read_run
+    from tony.advice.unused_resources import by_week, waste_of
     from tony.history.listing import scan
 
     place, found, unknown = home(), [], 0

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.advice.finding import Advice
+from tony.advice.recommendation import Advice
 from tony.config.load import Resolved
 from tony.config.resolved import resolved_rows
 from tony.config.secrets import redact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony.advice.finding import Advice
+from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
 from tony.history.goodput import Ledger
 from tony.history.metrics import RolePoints

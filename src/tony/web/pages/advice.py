@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from tony.advice.finding import Advice
-from tony.advice.words import saved, told
+from tony.advice.number_format import saved, told
+from tony.advice.recommendation import Advice
 from tony.web.advising import advice_about
 from tony.web.asked import Asked
 from tony.web.pages.common import Unknown, frame, soon

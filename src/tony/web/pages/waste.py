@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony import clock
-from tony.advice.waste import Hours, WeekOfWaste
+from tony.advice.unused_resources import Hours, WeekOfWaste
 from tony.dataclass import dataclass
 from tony.web.asked import Asked
 from tony.web.rendering import render

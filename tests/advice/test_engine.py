@@ -11,12 +11,12 @@ import pytest
 from tests.advice.fleet import facts
 from tests.advice.jobs import PLANTED, memory_over_asked, parameter_servers
 from tony.advice import registry
-from tony.advice.advising import advise, together
+from tony.advice.engine import advise, together
 from tony.advice.facts import Facts
-from tony.advice.finding import Change, Finding, Saving, Severity
-from tony.advice.findings.memory_over_asked import MemoryOverAsked
+from tony.advice.help_pages import help_pages, index_table
 from tony.advice.heuristic import Heuristic
-from tony.advice.pages import help_pages, index_table
+from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
+from tony.advice.recommendation import Change, Finding, Saving, Severity
 
 
 class Broken(Heuristic):

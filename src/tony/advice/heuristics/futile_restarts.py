@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.advice.exits import Failed
+from tony.advice.exit_facts import Failed
 from tony.advice.facts import Facts, Run
-from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.words import amount, count
+from tony.advice.number_format import amount, count
+from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.units import exact_duration
 
 #: Times that people write.

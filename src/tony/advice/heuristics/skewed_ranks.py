@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.words import number
+from tony.advice.number_format import number
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
 from tony.model.states import RoleKind
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tony.advice.facts import Run, Saves
-from tony.advice.finding import Change
+from tony.advice.recommendation import Change
 from tony.config.layers import dotted
 
 _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)

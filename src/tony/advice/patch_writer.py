@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tony.advice import owned
-from tony.advice.finding import Change
+from tony.advice import editable_file
 from tony.advice.patch import rewritten
+from tony.advice.recommendation import Change
 from tony.config.load import Resolved, load
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, StorageError, UserError
@@ -44,11 +44,11 @@ def apply(
         UserError: the file is none that is written into, or not the job's; or it would be refused with the changes.
         StorageError: it cannot be read or written.
     """
-    why = owned.why_not_written(path)
+    why = editable_file.why_not_written(path)
     if why:
         raise UserError(why)
-    spec = owned.resolved_again(path, record).spec
-    reasons = {change: owned.why_elsewhere(change, spec, record) for change in changes}
+    spec = editable_file.resolved_again(path, record).spec
+    reasons = {change: editable_file.why_elsewhere(change, spec, record) for change in changes}
     made = tuple(change for change in changes if not reasons[change])
     mark, before = _read(path)
     after = rewritten(before, made)
@@ -97,7 +97,7 @@ def _look_again(draft: Path, path: Path, record: JobRecord, check: Callable[[Res
         UserError: it would not.
     """
     try:
-        resolved = load(draft, sets=[f"name={record.spec.name}"], params=owned.given(record))
+        resolved = load(draft, sets=[f"name={record.spec.name}"], params=editable_file.given(record))
         if check:
             check(resolved)
     except ConfigError as error:

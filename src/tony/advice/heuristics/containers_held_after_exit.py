@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, gigabytes
-from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
 from tony.model.states import RoleKind
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tony.advice.facts import Facts
-from tony.advice.finding import Advice, Change, Finding, Severity
 from tony.advice.heuristic import RUNS_THAT_PROVE, Heuristic
+from tony.advice.recommendation import Advice, Change, Finding, Severity
 from tony.advice.registry import all_heuristics
 from tony.units import parse_size
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.finding import Evidence, Finding, Measure, Severity
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Evidence, Finding, Measure, Severity
 
 
 class CpuUnderAsked(Heuristic):

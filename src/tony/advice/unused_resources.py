@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from tony.advice.facts import RoleFacts, Run, gigabytes
-from tony.advice.findings.gpus_idle import GpusIdle
-from tony.advice.findings.memory_over_asked import MemoryOverAsked
 from tony.advice.gpus import devices
 from tony.advice.heuristic import rounded_memory
+from tony.advice.heuristics.idle_gpus import GpusIdle
+from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
 from tony.dataclass import dataclass
 from tony.history.goodput import Bucket
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.advice.fleet import play
 from tests.advice.jobs import memory_over_asked
-from tony.advice.applying import apply
-from tony.advice.finding import Change
+from tony.advice.patch_writer import apply
+from tony.advice.recommendation import Change
 from tony.config.load import Resolved, load
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, UserError

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.heuristic import PROOF, Heuristic, Threshold
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
 
 #: What such a role is called in all jobs of TensorFlow and MXNet.
 _ROLES = ("ps", "server")

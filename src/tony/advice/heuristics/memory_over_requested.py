@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.finding import Evidence, Finding, Measure, Saving, over
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
-from tony.advice.words import amount, count
+from tony.advice.number_format import amount, count
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, over
 from tony.model.job import MIB
 
 

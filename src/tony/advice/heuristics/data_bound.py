@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.gpus import mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.model.metrics import OF_PROGRAMS
 
 #: What programs call the seconds of a step in which they wait for its data.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tony.advice.facts import Facts, Run
-from tony.advice.finding import Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Evidence, Finding, Measure, Saving, Severity, over
 from tony.history.goodput import Bucket, Ledger
 from tony.model.states import RoleKind
 

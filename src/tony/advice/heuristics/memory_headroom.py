@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.finding import Evidence, Finding, Measure, Severity
 from tony.advice.heuristic import Heuristic, Threshold, of_role, rounded_memory, size
-from tony.advice.words import amount, count
+from tony.advice.number_format import amount, count
+from tony.advice.recommendation import Evidence, Finding, Measure, Severity
 
 
 class MemoryTight(Heuristic):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tony.advice.finding import Evidence, Interval, Measure, Saving
+from tony.advice.recommendation import Evidence, Interval, Measure, Saving
 from tony.units import format_bytes, format_duration, format_size
 
 

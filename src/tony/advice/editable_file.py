@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.advice.finding import Change
 from tony.advice.patch import parts_of
+from tony.advice.recommendation import Change
 from tony.config.arguments import from_spec
 from tony.config.load import Resolved, is_original, load
 from tony.config.secrets import redact

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tony.advice.finding import Evidence, Interval, Measure, Saving
-from tony.advice.words import amount, count, number, saved, told
+from tony.advice.number_format import amount, count, number, saved, told
+from tony.advice.recommendation import Evidence, Interval, Measure, Saving
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tony.advice.checkpoint_setting import change_of_interval
 from tony.advice.facts import Facts, Run, Saves
-from tony.advice.failing import FailureRate, best_interval, failure_rate, overhead
-from tony.advice.finding import Evidence, Finding, Interval, Measure, Saving, Severity
+from tony.advice.failure_rate import FailureRate, best_interval, failure_rate, overhead
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.saving_often import change_of_interval
-from tony.advice.words import amount
+from tony.advice.number_format import amount
+from tony.advice.recommendation import Evidence, Finding, Interval, Measure, Saving, Severity
 from tony.units import format_duration
 
 

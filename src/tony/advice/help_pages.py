@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tony.advice.heuristic import Heuristic
+from tony.advice.number_format import amount
 from tony.advice.registry import ours
-from tony.advice.words import amount
 
 
 def help_page(heuristic: type[Heuristic]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.finding import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.advice.gpus import Device, devices
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
-from tony.advice.words import count
+from tony.advice.number_format import count
+from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
 from tony.model.job import MIB
 
 
