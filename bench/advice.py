@@ -25,7 +25,7 @@ from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
 from tony.advice.registry import ours
 from tony.client.submission import check
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.model.layout import Home
 
 _STEPS = 120

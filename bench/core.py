@@ -17,9 +17,9 @@ from pathlib import Path
 from bench import lives
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_least, at_most, interleaved, main
 from bench.workshop import Workshop
+from tony.core.application import Application
 from tony.core.events import Snapshot
-from tony.core.machine import Application
-from tony.history.log import FORMAT, VERSION, Header, LogWriter, settings_digest
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
 from tony.model.job import JobSpec
 from tony.model.states import JobState
@@ -33,7 +33,7 @@ _TROUBLED = ("queued", "action-failed", "silent", "deadline")
 _REPLAY = """\
 import json, sys
 from pathlib import Path
-from tony.history.log import read, segments
+from tony.history.event_log import read, segments
 from tony.history.replay import replay
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec

@@ -25,7 +25,7 @@ from bench.harness import CannotRun
 from bench.memory import memory_of
 from tony import clock
 from tony.bootstrap import command
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
 from tony.model.job import JobSpec, Role

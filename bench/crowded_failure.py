@@ -34,7 +34,7 @@ from bench.crowded import (
     until_granted,
 )
 from bench.harness import CannotRun
-from tony.am.taking_over import take_over
+from tony.am.recovery import take_over
 from tony.jobs.master import ask_report
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder

@@ -24,10 +24,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
-from tony.history import metrics_file
-from tony.history.files import LONGEST_OF_OTHERS, write_json
-from tony.history.log import LONGEST_LOG_OF_OTHERS
-from tony.history.record import MOST_TASKS_OF_OTHERS
+from tony.history import metrics_schema
+from tony.history.event_log import LONGEST_LOG_OF_OTHERS
+from tony.history.job_record import MOST_TASKS_OF_OTHERS
+from tony.history.json_files import LONGEST_OF_OTHERS, write_json
 from tony.linux.peers import peer_uid
 from tony.model.codec import to_plain
 from tony.model.head import JobHead
@@ -264,7 +264,7 @@ def _computed_columns(folder: JobFolder, part: int) -> None:
     rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 15000) SELECT x FROM c"
     with sqlite3.connect(folder.metrics) as database:
         database.executescript(
-            f"PRAGMA application_id = {metrics_file.APPLICATION}; PRAGMA user_version = {metrics_file.VERSION}; "
+            f"PRAGMA application_id = {metrics_schema.APPLICATION}; PRAGMA user_version = {metrics_schema.VERSION}; "
             f"CREATE TABLE series (id INTEGER PRIMARY KEY, {made}, unit TEXT); INSERT INTO series (id) {rows}; "
             "CREATE TABLE task (id INTEGER PRIMARY KEY, task TEXT, role TEXT, width REAL)"
         )

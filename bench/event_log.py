@@ -23,7 +23,7 @@ from bench.crowded import PATIENCE, address_of, running_master, submitted, until
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
 from tony import clock
 from tony.core.events import FirstOutput
-from tony.history.log import FORMAT, VERSION, Header, LogWriter
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.model.ids import TaskId
 from tony.model.states import TlsMode
 from tony.protocol import messages as msg

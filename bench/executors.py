@@ -29,7 +29,7 @@ from bench.harness import (
     interleaved,
     main,
 )
-from tony.am.executors import HEARTBEATS_PER_SECOND
+from tony.am.executor_connections import HEARTBEATS_PER_SECOND
 from tony.model.job import JobSpec
 
 #: Tasks -> rounds, and seconds in steady state, several intervals of heartbeats.

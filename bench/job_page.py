@@ -23,12 +23,12 @@ from starlette.types import ASGIApp, Message
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
 from bench.lives import ordinary, ordinary_spec
 from tony.bootstrap import settle
-from tony.core.machine import Application
-from tony.core.view import Surroundings, report
+from tony.core.application import Application
+from tony.core.report_builder import Surroundings, report
 from tony.dataclass import replace
-from tony.history.files import write_json
-from tony.history.log import FORMAT, VERSION, Header, LogWriter, settings_digest
-from tony.history.record import write_summary
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.head import JobHead
 from tony.model.layout import Home

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from tony.core import events as ev
-from tony.history.log import settings_digest
+from tony.history.event_log import settings_digest
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role, Timeouts

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from bench.harness import CPU, Bench, CannotRun, Figures, Result, Unit, at_most, interleaved, main
 from bench.workshop import Workshop, interpreter, tony, wait_all
 from tony.core.events import Started
-from tony.history.log import read, segments
-from tony.history.record import read_summary
+from tony.history.event_log import read, segments
+from tony.history.job_record import read_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 

@@ -1,6 +1,6 @@
 """What an application master keeps of 10,000 tasks that are measured for a day: memory, the file, and processor time.
 
-A process of its own fills what an application master has, `am/measured.py`, with a day's samples by a simulated clock:
+A process of its own fills what an application master has, `am/metrics_store.py`, with a day's samples by a simulated clock:
 all series of a program and two numbers that it tells itself, of each task, and a checkpoint of each task every four
 hours. The file is written four times a day and at the end, not every few seconds; each time all of it is written anew,
 which is the most that there ever is to write. Executors of 10,000 tasks send every 33 s; where a bucket has become
@@ -22,9 +22,9 @@ from pathlib import Path
 
 from bench.harness import Bench, Figures, Line, Result, Unit, at_least, at_most, main
 from bench.process_facts import resident, status_of
-from tony.am.measured import SAMPLES_PER_SECOND, Measurements
+from tony.am.metrics_store import SAMPLES_PER_SECOND, Measurements
 from tony.core.state import State, Task
-from tony.history.metrics import open_metrics
+from tony.history.metrics_reader import open_metrics
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Resources, Role
 from tony.model.metrics import PROGRAM

@@ -23,7 +23,7 @@ from bench.harness import CannotRun
 from bench.process_facts import status_of
 from bench.workshop import PATIENCE, Workshop, interpreter, tony
 from tony.errors import TonyError
-from tony.history.log import read, segments
+from tony.history.event_log import read, segments
 from tony.jobs import master
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport

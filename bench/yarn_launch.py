@@ -1,6 +1,6 @@
 """Two hundred containers on simulated nodes: how fast one application master launches them.
 
-The application master is `tony.am.on_yarn` as it runs in a container, with its event log, its server and its record in
+The application master is `tony.am.yarn_main` as it runs in a container, with its event log, its server and its record in
 HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tony.testing.hadoop`), over TCP and with
 tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once; no
 executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
@@ -23,14 +23,14 @@ from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_least, int
 from bench.process_facts import processor_time, resident
 from tony import clock
 from tony.bootstrap import command
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.dataclass import replace
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import container_text
 from tony.hadoop.tokens.credentials import Credentials, write_file
-from tony.hadoop.tokens.selection import AM_RM
+from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
-from tony.hadoop.wire.records import ContainerId
+from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job import JobSpec, Role
 from tony.schedulers.yarn.papers import JOB, JobPapers, Uploaded, packed
 from tony.testing.hadoop.ipc_server import Incoming
@@ -142,7 +142,12 @@ def _master(
     }
     with (folder / "stderr").open("ab") as output:
         process = subprocess.Popen(
-            command("tony.am.on_yarn"), cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command("tony.am.yarn_main"),
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
     try:
         yield process

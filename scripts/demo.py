@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tony.cli.browsing import reached_by
+from tony.cli.browser import reached_by
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"

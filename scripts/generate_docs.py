@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from tony.advice.help_pages import help_pages, index_table
-from tony.config.original.table import flags_table, settings_table, variables_table
-from tony.config.table import settings_table_markdown
-from tony.core.tables import job_diagram, task_diagram
+from tony.config.legacy.settings_doc import flags_table, settings_table, variables_table
+from tony.config.settings_doc import settings_table_markdown
+from tony.core.transitions import job_diagram, task_diagram
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tony.alongside.library.tony.telling import checkpoint, progress
-    from tony.client.at_portal import Portal, PortalJob
-    from tony.client.blocking import Job, attach, submit, submit_async
+    from tony.client.job import Job, attach, submit, submit_async
+    from tony.client.remote_portal import Portal, PortalJob
     from tony.errors import (
         ConfigError,
         InfraError,
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "checkpoint": "tony.alongside.library.tony.telling",
     "progress": "tony.alongside.library.tony.telling",
-    "Portal": "tony.client.at_portal",
-    "PortalJob": "tony.client.at_portal",
-    "Job": "tony.client.blocking",
-    "attach": "tony.client.blocking",
-    "submit": "tony.client.blocking",
-    "submit_async": "tony.client.blocking",
+    "Portal": "tony.client.remote_portal",
+    "PortalJob": "tony.client.remote_portal",
+    "Job": "tony.client.job",
+    "attach": "tony.client.job",
+    "submit": "tony.client.job",
+    "submit_async": "tony.client.job",
     "ConfigError": "tony.errors",
     "InfraError": "tony.errors",
     "KilledError": "tony.errors",

@@ -14,13 +14,13 @@ from tests.history.told_lives import entries
 from tony.advice.facts import Facts, Run, run_of
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.history.files import write_json
-from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, settings_digest
-from tony.history.marks import Checkpoint
-from tony.history.metrics import Peak, RolePoints
-from tony.history.metrics_file import Part
+from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, settings_digest
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
+from tony.history.metrics_reader import Peak, RolePoints
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import write_summary
+from tony.history.progress_records import Checkpoint
 from tony.model.codec import to_plain
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -275,7 +275,7 @@ def _record(plan: Plan, number: int) -> JobRecord:
         tony_version="1",
         spec=plan.spec,
         staged=StagedJob(roles={}),
-        framework_module="tony.frameworks.none:NoFramework",
+        framework_module="tony.frameworks.no_framework:NoFramework",
     )
 
 

@@ -15,8 +15,8 @@ from tony.advice.engine import advise
 from tony.advice.facts import Facts, alike, run_of
 from tony.advice.recommendation import Finding, Saving
 from tony.advice.unused_resources import waste_of
-from tony.history.marks import Checkpoint
-from tony.history.metrics import Peak
+from tony.history.metrics_reader import Peak
+from tony.history.progress_records import Checkpoint
 from tony.model.job import MIB
 from tony.model.states import JobState
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tony
-from tony.executor import faulthandlers
-from tony.executor.alongside import STACKS_SIGNAL, folder, variables
+from tony.executor import faulthandler_stacks
+from tony.executor.python_hooks import STACKS_SIGNAL, folder, variables
 
 #: Whether a program has the hook's file open.
 HAS_FILE = """\
@@ -42,8 +42,8 @@ def stacks(code: str) -> tuple[str, str]:
         assert program.stdout
         line = program.stdout.readline()
         try:
-            text = faulthandlers.stacks_of(program.pid)
-            again = faulthandlers.stacks_of(program.pid) if text else ""
+            text = faulthandler_stacks.stacks_of(program.pid)
+            again = faulthandler_stacks.stacks_of(program.pid) if text else ""
             assert bool(again) == bool(text)
             assert program.poll() is None, "it goes on"
             return text, line
@@ -100,7 +100,7 @@ def test_a_fork_shows_where_it_stands_itself() -> None:
         child = int(program.stdout.readline())
         try:
             deadline = time.monotonic() + 60
-            while "in child" not in (text := faulthandlers.stacks_of(child)):
+            while "in child" not in (text := faulthandler_stacks.stacks_of(child)):
                 assert time.monotonic() < deadline, text
             assert "in parent" not in text
         finally:

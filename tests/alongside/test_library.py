@@ -12,7 +12,7 @@ import pytest
 import tony
 from tony import clock
 from tony.alongside.library.tony.telling import _Teller, checkpoint, progress
-from tony.executor.progress import Advance, Checkpoint, parse
+from tony.executor.progress_listener import Advance, Checkpoint, parse
 from tony.rpc.sockets import short_path
 
 FOLDER = Path(tony.__file__).parent / "alongside/library"

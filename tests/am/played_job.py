@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
-from tony.am.taking_over import take_over
-from tony.client.certificates import make_credentials
+from tony.am.recovery import take_over
+from tony.client.credentials import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
 from tony.frameworks import registry
-from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
+from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
 from tony.model.job import JobSpec
 from tony.model.report import JobReport

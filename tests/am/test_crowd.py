@@ -14,10 +14,10 @@ import pytest
 
 from tony import clock
 from tony.bootstrap import command
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.frameworks import registry
-from tony.history.log import read, segments
-from tony.history.record import read_summary
+from tony.history.event_log import read, segments
+from tony.history.job_record import read_summary
 from tony.history.replay import replay
 from tony.model.codec import to_plain
 from tony.model.job import JobSpec, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tony.am.barrier import Barrier
+from tony.am.durability_barrier import Barrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
 from tony.model.ids import TaskId
 from tony.schedulers.base import Journal

@@ -8,9 +8,9 @@ import pytest
 
 from tests.core.specs import OK, roles, task, workers
 from tony import clock
-from tony.am.executors import Executors
+from tony.am.executor_connections import Executors
 from tony.core import events as ev
-from tony.core.steps.losses import REPORT_WAIT
+from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.job import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.am.verdict import broken_off
+from tony.am.fatal_errors import broken_off
 from tony.errors import (
     ArchiveError,
     AttemptLost,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import task
-from tony.am.launching import preparation, task_part
+from tony.am.launch_context import preparation, task_part
 from tony.core.actions import Launch
 from tony.errors import PlatformError
-from tony.frameworks.none import NoFramework
+from tony.frameworks.no_framework import NoFramework
 from tony.frameworks.registry import home_of, load
 from tony.model.ids import TaskId
 from tony.model.job import GIB, MIB, JobSpec, Resources, Role

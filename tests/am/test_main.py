@@ -19,11 +19,11 @@ from tests.core.specs import FAILED, OK, workers
 from tests.full_disk import full_disk
 from tony import clock
 from tony.am import main as am
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.core import events as ev
 from tony.errors import SchedulerError
-from tony.history.log import read, segments
-from tony.history.record import read_summary
+from tony.history.event_log import read, segments
+from tony.history.job_record import read_summary
 from tony.model.codec import to_plain
 from tony.model.exit import ExitStatus
 from tony.model.job import JobSpec
@@ -76,7 +76,7 @@ def submitted(folder: Path, spec: JobSpec) -> PreparedJob:
     return job
 
 
-_NONE = "tony.frameworks.none:NoFramework"
+_NONE = "tony.frameworks.no_framework:NoFramework"
 Meanwhile = Callable[[JobFolder, Cluster], Coroutine[None, None, None]]
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, workers
-from tony.am import measured as module
-from tony.am.measured import Measurements
+from tony.am import metrics_store as module
+from tony.am.metrics_store import Measurements
 from tony.core import events as ev
-from tony.core.machine import Application
+from tony.core.application import Application
 from tony.errors import ProtocolError
-from tony.history.files import write_json
 from tony.history.goodput import ledger
-from tony.history.metrics import open_metrics
+from tony.history.json_files import write_json
+from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import timeline
 from tony.jobs.master import ask_metrics, ask_stacks, tell_log_level, tell_restart
 from tony.model.codec import to_plain

@@ -19,10 +19,10 @@ from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK
 from tests.jobs.played_master import TWO_WORKERS, failed, recorded, standing, succeeded
 from tony import clock
-from tony.am import notices as module
-from tony.am.notices import Notices
-from tony.am.webhook import NotTakenError, Target, post
-from tony.client.certificates import _Authority
+from tony.am import notifications as module
+from tony.am.http_post import NotTakenError, Target, post
+from tony.am.notifications import Notices
+from tony.client.credentials import _Authority
 from tony.dataclass import dataclass, field, replace
 from tony.model.exit import ExitStatus
 from tony.model.job import NOTICES, JobSpec, Notify, Role

@@ -17,11 +17,11 @@ import pytest
 from starlette import applications
 
 import tony
-from tests.am.test_page import report
+from tests.am.test_status_page import report
 from tests.web.kept import keep
-from tony.am import page as pages
-from tony.am.page import Page
-from tony.am.page_process import PageProcess
+from tony.am import status_page as pages
+from tony.am.page_server import PageProcess
+from tony.am.status_page import Page
 from tony.dataclass import dataclass, replace
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
@@ -234,10 +234,10 @@ def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.Monkey
 MASTER = """
 import asyncio, json, sys
 from pathlib import Path
-from tony.am.page import Page
-from tony.am.page_process import PageProcess
+from tony.am.status_page import Page
+from tony.am.page_server import PageProcess
 from tony.schedulers.base import PageDoor
-from tests.am.test_page import report
+from tests.am.test_status_page import report
 
 async def main():
     door = PageDoor(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.am import requests
-from tony.am.requests import obey_kept
+from tony.am import pending_commands
+from tony.am.pending_commands import obey_kept
 from tony.core.events import Event, UserCommand
-from tony.history.requests import KillRequest, keep_kill
+from tony.history.kill_request import KillRequest, keep_kill
 from tony.model.layout import JobFolder
 from tony.testing.conformance import PATIENCE
 
@@ -32,7 +32,7 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
 
 def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as it is, and once more without patience."""
-    monkeypatch.setattr(requests, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(pending_commands, "_LOOK_AGAIN", 0.01)
     asyncio.run(_later(JobFolder(tmp_path)))
 
 

@@ -19,7 +19,7 @@ from tests.core.lives import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.actions import Action
-from tony.core.view import Surroundings, report
+from tony.core.report_builder import Surroundings, report
 from tony.model.job import JobSpec, Timeouts
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tony.am import summoning
-from tony.am.summoning import AT_ONCE, Summoning, summon
-from tony.client.certificates import make_credentials
+from tony.am import reattach_caller
+from tony.am.reattach_caller import AT_ONCE, Summoning, summon
+from tony.client.credentials import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind
@@ -101,7 +101,7 @@ def test_one_call() -> None:
 
 def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
-    monkeypatch.setattr(summoning, "ANSWER", 0.2)
+    monkeypatch.setattr(reattach_caller, "ANSWER", 0.2)
 
     async def scenario() -> None:
         silent = Door(lambda peer, message: None)
@@ -144,7 +144,7 @@ def test_all_come_in_the_end() -> None:
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
-    monkeypatch.setattr(summoning, "_ON_ITS_WAY", 0.05)
+    monkeypatch.setattr(reattach_caller, "_ON_ITS_WAY", 0.05)
 
     async def scenario() -> None:
         liar = Door()
@@ -194,7 +194,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
                 calls.attached(who)
             return not is_dead
 
-        monkeypatch.setattr(summoning, "summon", call)
+        monkeypatch.setattr(reattach_caller, "summon", call)
         assert await calls.call_all({who: str(who) for who in range(10_000)}) == frozenset()
 
     play(scenario)

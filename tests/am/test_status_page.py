@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 import pytest
 
-from tony.am import page as page_module
-from tony.am.page import Page, rendered
+from tony.am import status_page as page_module
+from tony.am.status_page import Page, rendered
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 

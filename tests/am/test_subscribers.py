@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from tests.am.played_job import until
-from tony.am.watchers import Watchers
+from tony.am.subscribers import Watchers
 from tony.model.report import JobReport
 from tony.model.states import JobState
 from tony.protocol import messages as msg
@@ -157,7 +157,7 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
 
 def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report of ten thousand tasks costs something, whether or not anybody gets it."""
-    monkeypatch.setattr("tony.am.watchers._LATE", 0.005)
+    monkeypatch.setattr("tony.am.subscribers._LATE", 0.005)
 
     async def run() -> None:
         counted, client = Counted(), Played()
@@ -175,8 +175,8 @@ def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.Monk
 
 def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a report takes, something is heard of a job that changes."""
-    monkeypatch.setattr("tony.am.watchers._LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr("tony.am.watchers._PAUSE_PER_COST", 10_000.0)
+    monkeypatch.setattr("tony.am.subscribers._LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("tony.am.subscribers._PAUSE_PER_COST", 10_000.0)
 
     async def run() -> None:
         client = Played()
@@ -242,7 +242,7 @@ def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -
         plain = Played()
         watchers = Watchers(Counted())
         watchers.add(plain.me, gather=0.01)
-        monkeypatch.setattr("tony.am.watchers._MAX_REPORT_AGE_SECONDS", 0.0)
+        monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
         watchers.aged()
         await until(lambda: len(plain.reports) == 2)
 

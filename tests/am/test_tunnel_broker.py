@@ -13,8 +13,8 @@ import pytest
 
 from tests.am.played_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
-from tony.am.open_files import room_for_tunnels
-from tony.am.tunnels import Tunnels
+from tony.am.connection_limits import room_for_tunnels
+from tony.am.tunnel_broker import Tunnels
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg

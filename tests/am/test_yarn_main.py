@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import papers
-from tony.am.on_yarn import in_cluster_time
+from tony.am.yarn_main import in_cluster_time
 from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.schedulers.yarn.inside import Inside
 

@@ -15,8 +15,8 @@ from tests.cli.conftest import Tony
 from tony.advice.facts import run_of
 from tony.advice.facts_loader import facts_of, read_run
 from tony.config.load import load
-from tony.history.files import write_json
-from tony.history.log import segments
+from tony.history.event_log import segments
+from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home
 from tony.units import exact_size

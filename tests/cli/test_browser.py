@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.browsing import reached_by
+from tony.cli.browser import reached_by
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.jobs.played_master import JOB, failed, recorded, standing
 from tests.web.serving import served
 from tony import clock
 from tony.errors import ConnectionFailed
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs import changing
 from tony.jobs.portal_client import KeptToken, Portal, keep_token
 from tony.jobs.user import user_name

@@ -7,13 +7,13 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, failed, logged, recorded, succeeded
 from tests.web.kept import keep
-from tony.cli.comparison import comparison_text
-from tony.cli.text import width
+from tony.cli.compare_text import comparison_text
+from tony.cli.terminal_text import width
 from tony.dataclass import replace
-from tony.history.files import write_json
-from tony.history.metrics_file import Part
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import write_summary
 from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
 from tony.model.codec import to_plain
 from tony.model.job import GIB, JobSpec, Resources, Role

@@ -22,12 +22,12 @@ from tests.jobs.played_master import (
     succeeded,
     write_log,
 )
-from tony.cli import views
+from tony.cli import follow_view
+from tony.cli.follow_view import PlainView, view_for
 from tony.cli.following import exit_code, follow_to_end
-from tony.cli.live_view import LiveView
-from tony.cli.views import PlainView, view_for
+from tony.cli.live_status import LiveView
 from tony.errors import ExitCode
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import Line
 from tony.model.layout import Home, JobFolder
@@ -57,7 +57,7 @@ class Terminal(io.TextIOWrapper):
 @pytest.fixture(autouse=True)
 def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is always the same time of day."""
-    monkeypatch.setattr(views, "stamp", lambda: "12:00:00 ")
+    monkeypatch.setattr(follow_view, "stamp", lambda: "12:00:00 ")
 
 
 @pytest.fixture

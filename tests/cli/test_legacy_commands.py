@@ -14,12 +14,12 @@ from tests.cli.conftest import Tony
 from tests.cli.living import Beside, living
 from tests.cli.test_following import killed as killed_by_ann
 from tests.cli.test_following import running
-from tests.cli.test_submitting import Ending, end_with, killed
+from tests.cli.test_submission import Ending, end_with, killed
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import JOB, failed, recorded, succeeded
 from tony.cli.early import EarlyInterrupts
 from tony.cli.following import follow_to_end
-from tony.config.original.flags import FLAGS
+from tony.config.legacy.flags import FLAGS
 from tony.model.layout import Home
 from tony.schedulers import registry
 

@@ -16,7 +16,7 @@ from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
-from tony.config.keys import SETTINGS
+from tony.config.settings_table import SETTINGS
 from tony.errors import (
     ConfigError,
     ConnectionFailed,
@@ -27,7 +27,7 @@ from tony.errors import (
     UnknownJobError,
 )
 from tony.frameworks.registry import names
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.model.layout import Home
 
 RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
@@ -89,7 +89,16 @@ def test_the_help_of_run_names_every_framework(tony: Tony) -> None:
 
 def test_help_loads_nothing_heavy(home: Home) -> None:
     """It must be quick: what a command needs is loaded when it runs."""
-    heavy = ["asyncio", "rich", "cryptography", "yaml", "tomlkit", "tony.config.load", "tony.core.machine", "tony.rpc"]
+    heavy = [
+        "asyncio",
+        "rich",
+        "cryptography",
+        "yaml",
+        "tomlkit",
+        "tony.config.load",
+        "tony.core.application",
+        "tony.rpc",
+    ]
     check = (
         f"import sys; from tony.cli.main import main; main(['--help']); sys.exit(str(set({heavy}) & set(sys.modules)))"
     )

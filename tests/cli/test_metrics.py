@@ -12,11 +12,11 @@ from tests.cli.conftest import Tony
 from tests.cli.living import living
 from tests.jobs.played_master import JOB, logged, recorded, standing, succeeded
 from tony.cli.metrics_table import task_table
-from tony.cli.sparks import number, spark
+from tony.cli.sparkline import number, spark
 from tony.core import events as ev
-from tony.history.metrics_file import Part
+from tony.history.job_record import write_summary
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import write_summary
 from tony.jobs.measured import ordered
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home, JobFolder

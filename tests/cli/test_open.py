@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs.portals import noted
 from tony.model.layout import Home
 from tony.schedulers.base import Submitter

@@ -10,7 +10,7 @@ import pytest
 
 import tony
 from tests.cli.conftest import Tony
-from tests.config.original.jobs import write
+from tests.config.legacy.jobs import write
 from tony.model.layout import Home
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"

@@ -9,9 +9,9 @@ import pytest
 
 import tony as product
 from tests.cli.conftest import Tony
-from tests.config.original.jobs import write
-from tony.cli.settings_here import settings_here
-from tony.config.original.flags import Flags
+from tests.config.legacy.jobs import write
+from tony.cli.remote_settings_file import settings_here
+from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
 from tony.model.layout import Home
 

@@ -20,8 +20,8 @@ from tony.cli.main import main
 from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.dataclass import replace
 from tony.errors import SchedulerError, UserError
-from tony.history.record import write_summary
-from tony.history.sessions import TELLING
+from tony.history.job_record import write_summary
+from tony.history.session_facts import TELLING
 from tony.jobs.portal_client import Portal, address_of, is_private
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.jobs.played_master import JOB, recorded, succeeded
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.model.layout import Home
 
 OTHER = "local-20260102-000000-0a1b2c"

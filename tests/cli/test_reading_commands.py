@@ -22,8 +22,8 @@ from tests.jobs.played_master import (
 from tony import clock
 from tony.cli.main import main
 from tony.core import events as ev
-from tony.history.log import settings_digest
-from tony.history.record import write_summary
+from tony.history.event_log import settings_digest
+from tony.history.job_record import write_summary
 from tony.jobs import elsewhere
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId

@@ -12,7 +12,7 @@ from tests.cli.test_story import report, task
 from tests.jobs.played_master import FAILURE
 from tony import clock
 from tony.cli.live_table import live_table
-from tony.cli.status_page import status_page
+from tony.cli.status_text import status_page
 from tony.model.report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 

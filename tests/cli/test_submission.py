@@ -14,7 +14,7 @@ from tests.cli.conftest import Tony
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import FAILURE, failed, succeeded
 from tony.errors import Problem, SchedulerError
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.model.job import GIB, MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

@@ -13,13 +13,13 @@ from tests.cli.living import living
 from tests.cli.screen import Terminal, shown
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
-from tony.cli.text import clock_time, width
+from tony.cli.terminal_text import clock_time, width
 from tony.cli.top import Top
 from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
 from tony.dataclass import replace
-from tony.history.metrics_file import Part
+from tony.history.job_record import write_summary
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import write_summary
 from tony.jobs.progress import Reports, find_job_progress, find_task_progress
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
@@ -250,7 +250,7 @@ class TestLive:
 
 def recorded_of(home: Home) -> Any:
     """The record of the only job."""
-    from tony.history.record import record_of
+    from tony.history.job_record import record_of
 
     return record_of(home, JOB)
 

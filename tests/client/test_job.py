@@ -25,11 +25,11 @@ from tests.jobs.played_master import (
     until,
     write_log,
 )
-from tony.client import background
-from tony.client.background import iterate, run
+from tony.client import event_loop_thread
+from tony.client.event_loop_thread import iterate, run
 from tony.core.events import Deadline
 from tony.errors import ProgramError, UnknownJobError, UserError
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs.user import user_name
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -320,7 +320,7 @@ class TestBackground:
         monkeypatch.setattr(os, "getpid", lambda: -1)
         assert run(thread()) != before
         monkeypatch.undo()
-        background._current = None
+        event_loop_thread._current = None
 
 
 def test_the_public_names_are_there() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded
-from tony.client.proxy import Proxy, open_proxy
+from tony.client.port_forward import Proxy, open_proxy
 from tony.errors import UserError
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs.tunnels import answers
 from tony.model.ids import TaskId
 from tony.model.layout import Home

@@ -12,7 +12,7 @@ import tony
 from tests.jobs.played_master import TWO_WORKERS, PlayedMaster, recorded, standing
 from tests.web.kept import LONG_AGO, keep
 from tests.web.serving import served
-from tony.client import at_portal, background
+from tony.client import event_loop_thread, remote_portal
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
 from tony.jobs import portal_client, portal_logs
@@ -113,7 +113,7 @@ class Living:
 
 def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for, so long and no longer, and its output followed to its end; nothing comes twice."""
-    monkeypatch.setattr(at_portal, "_PAUSE", 0.01)
+    monkeypatch.setattr(remote_portal, "_PAUSE", 0.01)
     monkeypatch.setattr(portal_logs, "_PAUSE", 0.01)
     job = portal.job(JOB)
 
@@ -191,7 +191,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
     folder, record = recorded(there, JOB, replace(TWO_WORKERS, modifiers=("mo",), viewers=("vic",)))
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
-    background.run(master.__aenter__())
+    event_loop_thread.run(master.__aenter__())
     app = create(HomeSource(there, "ann"), Door(Terms(key=tokens.key(), owner="ann", tokens=tokens)))
     try:
         with served(app) as port:
@@ -210,7 +210,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
                     with pytest.raises(UserError, match=r"You may look at this job, and not change it\. .*modifiers"):
                         do()
     finally:
-        background.run(master.die())
+        event_loop_thread.run(master.die())
     assert master.orders == [
         RestartJob(actor="mo"),
         SetLogLevel(level="debug", actor="mo"),

@@ -7,7 +7,7 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
-from tony.config.sheet import RESERVED_ENV
+from tony.config.value_table import RESERVED_ENV
 from tony.dataclass import replace
 from tony.model.job import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.masking import is_secret

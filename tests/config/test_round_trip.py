@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, as_toml, jobs
 from tony.config.load import Resolved, from_spec, load
-from tony.config.resolved import resolved_rows
-from tony.config.schema import settings as known_settings
-from tony.config.secrets import redact
-from tony.config.site import check_again
+from tony.config.resolved_table import resolved_rows
+from tony.config.secret_names import redact
+from tony.config.settings_tree import settings as known_settings
+from tony.config.site_policy import check_again
 from tony.errors import ConfigError
 from tony.model.codec import from_plain, to_plain
 from tony.model.job import JobSpec

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
-from tony.core.fingerprint import fingerprint
+from tony.core.state_digest import fingerprint
 from tony.dataclass import replace
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core.state import RoleState, State
-from tony.core.tables import TaskMove
+from tony.core.transitions import TaskMove
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
 from tony.model.states import TaskState

@@ -6,8 +6,8 @@ import pytest
 
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tony.core import events as ev
-from tony.core.policies.restart import FREE_RESTARTS
-from tony.core.view import Surroundings, report
+from tony.core.policies.restart_policy import FREE_RESTARTS
+from tony.core.report_builder import Surroundings, report
 from tony.model.report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation

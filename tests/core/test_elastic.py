@@ -12,9 +12,9 @@ from tests.core.lives import Life
 from tests.core.specs import FAILED, OK, roles, task
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.report_builder import Surroundings, report
 from tony.core.state import RoleState
-from tony.core.steps import elastic
-from tony.core.view import Surroundings, report
+from tony.core.steps import elastic_start
 from tony.dataclass import replace
 from tony.model.cluster import place_among
 from tony.model.job import JobSpec, Role, Timeouts
@@ -131,7 +131,7 @@ def test_no_wait_at_all() -> None:
     simulation.advance()
     simulation.run()
     assert running(simulation) == ["worker:0", "worker:1", "worker:2"]
-    assert simulation.now <= elastic.TOGETHER
+    assert simulation.now <= elastic_start.TOGETHER
 
 
 def test_never_fewer_than_the_least() -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.core.specs import COLLISION, FAILED, OK, roles, task, workers
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.policies import nodes
-from tony.core.policies.restart import FREE_RESTARTS
+from tony.core.policies import node_exclusion
+from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.steps.containers import LAUNCHES
-from tony.core.steps.reports import WORD_WAIT
+from tony.core.steps.executor_reports import WORD_WAIT
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.job import JobSpec, Role, Timeouts
 from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
@@ -323,7 +323,7 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     simulation.run()
     assert len(made(simulation, act.Exclude)) == 1
     simulation.advance()
-    assert simulation.now == nodes.LENGTH
+    assert simulation.now == node_exclusion.LENGTH
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
@@ -336,7 +336,7 @@ def test_hosts_are_not_blamed_for_what_others_did() -> None:
         simulation.run()
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
-    simulation.now = nodes.WINDOW + 1
+    simulation.now = node_exclusion.WINDOW + 1
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     assert made(simulation, act.Exclude) == []

@@ -20,9 +20,9 @@ from tests.core.causes import unexplained
 from tests.core.lives import Life, random_job
 from tests.core.specs import OK
 from tony.core import events as ev
-from tony.core.machine import Application
-from tony.core.view import Surroundings, report
-from tony.history.log import VERSION, Entry, Header, LogWriter, read, settings_digest
+from tony.core.application import Application
+from tony.core.report_builder import Surroundings, report
+from tony.history.event_log import VERSION, Entry, Header, LogWriter, read, settings_digest
 from tony.history.replay import replay
 from tony.model.job import Timeouts
 from tony.testing.simulation import Simulation

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.specs import OK, roles, task
-from tests.core.test_view import begun, seen
+from tests.core.test_report_builder import begun, seen
 from tony.model.job import JobSpec, Role, TimeoutAfter
 from tony.model.states import AfterCondition, RoleKind, TaskState
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
 from tony.core import events as ev
-from tony.core.policies.presumed import DRIFT, SLACK, lives_until
+from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, lives_until
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 

@@ -10,7 +10,7 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import State
-from tony.core.tables import TaskMove
+from tony.core.transitions import TaskMove
 from tony.model.cluster import ClusterSpec
 from tony.model.report import Failure, FailureClass
 from tony.model.states import JobState

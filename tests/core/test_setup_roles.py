@@ -11,7 +11,7 @@ import pytest
 from tests.core.specs import FAILED, OK, roles, task, with_restarts
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.wanted import wanted
+from tony.core.reattach import wanted
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.job import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.core.specs import FAILED, OK, task, workers
-from tests.core.test_view import begun, seen
-from tony.core.view import Live
+from tests.core.test_report_builder import begun, seen
+from tony.core.report_builder import Live
 from tony.dataclass import replace
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec

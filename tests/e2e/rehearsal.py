@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.lab import Lab, until
-from tony.history.record import read_job
+from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
 from tony.testing.faults.striker import Striker
 from tony.testing.faults.text import parse_plan

@@ -15,7 +15,7 @@ from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
 from tony.advice.registry import ours
 from tony.client.submission import check
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.model.layout import Home
 from tony.units import parse_size
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.lab import Lab
 from tests.framework_envs import BUILD, interpreter
-from tony.history.metrics import open_metrics
+from tony.history.metrics_reader import open_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework]
 
@@ -100,7 +100,7 @@ def test_pytorch_rpc(lab: Lab) -> None:
     assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
 
 
-@pytest.mark.long  # an environment of its own; tests/am/test_starts.py has the address by which the roles meet
+@pytest.mark.long  # an environment of its own; tests/am/test_start_messages.py has the address by which the roles meet
 @pytest.mark.timeout(BUILD)
 def test_dask(lab: Lab) -> None:
     """The client finds the scheduler by its address; the job ends with the client."""

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from tests.e2e.lab import Lab, kill, until
+from tony.history.event_log import read, segments
 from tony.history.goodput import ledger
-from tony.history.log import read, segments
-from tony.history.metrics import open_metrics
-from tony.history.record import record_of
+from tony.history.job_record import record_of
+from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Happened, timeline
 from tony.jobs.master import tell_restart
 from tony.model.layout import Home

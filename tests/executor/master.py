@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tony.am.summoning import summon
+from tony.am.reattach_caller import summon
 from tony.bootstrap import command
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.states import DistributedMode
@@ -264,7 +264,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "role": "worker",
         "index": 0,
         "am_address": master.address,
-        "framework_module": "tony.frameworks.none:NoFramework",
+        "framework_module": "tony.frameworks.no_framework:NoFramework",
         "framework_path": None,
         "command": command,
         "env": {},

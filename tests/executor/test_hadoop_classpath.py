@@ -13,8 +13,8 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Master, wait_until
-from tests.executor.test_environment import CONTAINER, TASK
 from tests.executor.test_executor import ended, run
+from tests.executor.test_program_environment import CONTAINER, TASK
 from tony.executor import hadoop_classpath
 from tony.executor.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
 from tony.executor.reaper import Reaper

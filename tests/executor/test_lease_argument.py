@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.core.policies.presumed import DRIFT, lives_until
+from tony.core.policies.unconfirmed_exit import DRIFT, lives_until
 from tony.dataclass import dataclass
+from tony.executor.am_connection import LAST_CHANCE
 from tony.executor.lease import Lease
-from tony.executor.link import LAST_CHANCE
 
 #: Seconds that a connection may stay without the answer that an executor attaches for.
 ATTACHING = 11.0

@@ -12,9 +12,9 @@ import pytest
 
 from tests.am.played_job import until
 from tony.executor import rank_output
-from tony.executor.output import Output
-from tony.executor.pen import Pen
+from tony.executor.output_capture import Output
 from tony.executor.rank_output import RankOutput
+from tony.executor.writer_thread import Pen
 from tony.model.masking import SecretMask
 
 Writes = Callable[[list[int]], Awaitable[None]]

@@ -13,10 +13,10 @@ import pytest
 from tests.executor.event_records import VERSION, framed, scalar
 from tony import clock
 from tony.executor.log_file import LogFile
-from tony.executor.measuring import Measuring, Outbox
-from tony.executor.output import Stream
-from tony.executor.pen import Pen
-from tony.executor.progress import Progress
+from tony.executor.metrics_sampler import Measuring, Outbox
+from tony.executor.output_capture import Stream
+from tony.executor.progress_listener import Progress
+from tony.executor.writer_thread import Pen
 from tony.linux.usage import Usage
 from tony.protocol.messages import Sample, Saved
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.launching import task_part
-from tony.am.starts import Starts
+from tony.am.launch_context import task_part
+from tony.am.start_messages import Starts
 from tony.config.load import from_spec
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
-from tony.executor.environment import view
+from tony.executor.program_environment import view
 from tony.frameworks.base import common_environment
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tony.errors import UserError
 from tony.frameworks.tensorflow import ASSUMED_HOST, TensorFlow
-from tony.frameworks.variables import MAX_STRING, string_size
+from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, RoleKind

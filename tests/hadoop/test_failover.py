@@ -15,7 +15,7 @@ from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, WHO, Said, daemo
 from tony.dataclass import replace as with_fields
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.configuration.service_addresses import Daemon
 from tony.hadoop.failover import (
     Policy,
     Proxy,
@@ -25,6 +25,7 @@ from tony.hadoop.failover import (
     resource_manager_policy,
 )
 from tony.hadoop.ipc.connection import Connection
+from tony.hadoop.ipc.connection_options import Options
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -35,8 +36,7 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     SaslError,
 )
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.ipc.options import Options
+from tony.hadoop.ipc.login_method import Login
 from tony.testing.hadoop.faults import Delay, Drop, Hold, Moment, Refuse, Silence, retriable, standby
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 

@@ -17,7 +17,7 @@ from tony.hadoop.ids import (
     container_text,
     is_of,
 )
-from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, ContainerId
+from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 
 STAMP = 1410901177871
 APPLICATION = ApplicationId(number=1, cluster_timestamp=STAMP)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tony.hadoop import services
+from tony.hadoop import client_factory
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.defaults import DEFAULTS
 from tony.hadoop.configuration.xml_file import Reader
@@ -28,7 +28,6 @@ from tony.hadoop.ipc.errors import (
     InvalidResourceRequestError,
     InvalidTokenError,
 )
-from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext, NodeState, Resource
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -36,6 +35,7 @@ from tony.hadoop.wire.reports import (
     AttemptState,
     QueueState,
 )
+from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, NodeState, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejected
 from tony.mini.cluster import Cluster
 
@@ -47,7 +47,7 @@ PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
 async def manager(cluster: Cluster) -> AsyncIterator[ApplicationClient]:
     """A client, and nothing left running of what it submitted."""
     settings = Configuration.load(cluster.conf, ENVIRON)
-    async with services.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
+    async with client_factory.resource_manager(settings, ENVIRON, policy=PATIENT) as client:
         try:
             yield client
         finally:
@@ -60,7 +60,7 @@ async def manager(cluster: Cluster) -> AsyncIterator[ApplicationClient]:
 async def name_node(cluster: Cluster) -> AsyncIterator[NameNode]:
     """A client as the cluster's superuser."""
     settings = Configuration.load(cluster.conf, {})
-    async with services.name_node(settings, {}, policy=PATIENT) as client:
+    async with client_factory.name_node(settings, {}, policy=PATIENT) as client:
         yield client
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.jobs.played_master import logged, recorded
 from tony.core.events import Deadline, Queued
 from tony.errors import RecordError
+from tony.history.event_log import read, segments
 from tony.history.event_tail import EventTail
-from tony.history.log import read, segments
 from tony.model.layout import Home, JobFolder
 
 

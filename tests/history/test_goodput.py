@@ -12,7 +12,7 @@ from tests.history.told_lives import entries, life, record
 from tony.core import events as ev
 from tony.errors import PlatformError
 from tony.history.goodput import TOLD, Ledger, check, ledger
-from tony.history.marks import Checkpoint
+from tony.history.progress_records import Checkpoint
 from tony.history.timeline import Timeline, What, timeline
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.progress import Progress

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.core import events as ev
-from tony.core.fingerprint import MACHINE
+from tony.core.application import Application
 from tony.core.invariants import broken
-from tony.core.machine import Application
+from tony.core.state_digest import MACHINE
 from tony.errors import InvalidTransition
-from tony.history.log import Entry, read, segments
+from tony.history.event_log import Entry, read, segments
 from tony.history.replay import Replay, replay
 from tony.model.codec import from_plain
 from tony.model.record import JobRecord

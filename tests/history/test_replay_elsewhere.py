@@ -16,8 +16,8 @@ import tony
 from tests.core.lives import Life
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.machine import Application
-from tony.history.log import FORMAT, VERSION, Header, LogWriter, settings_digest
+from tony.core.application import Application
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.job import JobSpec, Role, Timeouts
@@ -28,7 +28,7 @@ FAILED = ExitStatus(reason=ExitReason.EXITED, code=1, tail=("Traceback", "boom")
 STOPPED = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 REPLAY = """
 import json, pathlib, sys
-from tony.history.log import read
+from tony.history.event_log import read
 from tony.history.replay import replay
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec

@@ -11,8 +11,8 @@ from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.told_lives import entries, entries_of, life, record
 from tony.core import events as ev
 from tony.history import timeline as module
-from tony.history.log import read, segments
-from tony.history.record import read_job
+from tony.history.event_log import read, segments
+from tony.history.job_record import read_job
 from tony.history.timeline import Chronicle, Happened, Timeline, What, timeline, with_checkpoints
 from tony.model.job import JobSpec, Role
 from tony.model.layout import JobFolder

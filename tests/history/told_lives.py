@@ -6,7 +6,7 @@ from random import Random
 
 from tests.core.lives import Life
 from tony.core import events as ev
-from tony.history.log import Entry, settings_digest
+from tony.history.event_log import Entry, settings_digest
 from tony.model.job import JobSpec
 from tony.model.record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tony import clock
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.core.events import Event
-from tony.history.files import write_json
-from tony.history.log import FORMAT, VERSION, Header, LogWriter
-from tony.history.record import pending_report, write_summary
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
+from tony.history.job_record import pending_report, write_summary
+from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home, JobFolder

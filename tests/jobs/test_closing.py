@@ -11,12 +11,12 @@ import pytest
 from tests.jobs.played_master import JOB, LONG_AGO, TWO_WORKERS, logged, recorded, succeeded
 from tony import clock
 from tony.core import events as ev
+from tony.core.application import Application
 from tony.core.events import Event
-from tony.core.machine import Application
-from tony.history.files import write_json
-from tony.history.log import settings_digest
-from tony.history.record import read_summary, write_summary
-from tony.history.requests import KillRequest, keep_kill
+from tony.history.event_log import settings_digest
+from tony.history.job_record import read_summary, write_summary
+from tony.history.json_files import write_json
+from tony.history.kill_request import KillRequest, keep_kill
 from tony.jobs.closing import close_lost
 from tony.jobs.facts import submitter_of
 from tony.jobs.post_mortem import last_report

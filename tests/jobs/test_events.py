@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, succeeded
 from tony.core.events import Deadline
 from tony.errors import UnknownJobError
-from tony.history.log import FORMAT, VERSION, Header, LogWriter
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.jobs.events import events
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

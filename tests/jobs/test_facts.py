@@ -19,8 +19,8 @@ from tests.jobs.played_master import (
 )
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, UnknownJobError
-from tony.history.files import write_json
-from tony.history.record import pending_report, write_summary
+from tony.history.job_record import pending_report, write_summary
+from tony.history.json_files import write_json
 from tony.jobs import facts
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

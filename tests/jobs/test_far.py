@@ -13,8 +13,8 @@ from tests.jobs.test_remote_logs import FarScheduler, Played, TalkingMaster, rea
 from tony.core.events import Granted
 from tony.dataclass import replace
 from tony.errors import RecordError, SchedulerError, StorageError
-from tony.history.files import write_json
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
 from tony.jobs import far as far_module
 from tony.jobs import remote_logs
 from tony.jobs.far import Far
@@ -44,7 +44,7 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
 async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner is asked for: so it is not of our own state directory."""
     folder, _, _ = played
-    monkeypatch.setattr("tony.history.record.MOST_TASKS_OF_OTHERS", 1)
+    monkeypatch.setattr("tony.history.job_record.MOST_TASKS_OF_OTHERS", 1)
 
     async def owner() -> str:
         raise AssertionError

@@ -24,8 +24,8 @@ from tests.jobs.played_master import (
 from tony import clock
 from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
-from tony.history.files import write_json
-from tony.history.record import pending_report, write_summary
+from tony.history.job_record import pending_report, write_summary
+from tony.history.json_files import write_json
 from tony.jobs import elsewhere, facts
 from tony.jobs.following import follow
 from tony.jobs.log_names import Selection

@@ -10,8 +10,8 @@ import pytest
 from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
-from tony.history.record import pending_report, write_summary
-from tony.history.requests import KillRequest, kept_kill
+from tony.history.job_record import pending_report, write_summary
+from tony.history.kill_request import KillRequest, kept_kill
 from tony.jobs import killing
 from tony.jobs.killing import kill
 from tony.jobs.user import user_name

@@ -19,7 +19,7 @@ from tony import clock
 from tony.cli.main import main
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed
-from tony.history.files import write_json
+from tony.history.json_files import write_json
 from tony.jobs import facts
 from tony.jobs.following import _Asker
 from tony.jobs.last_known import Heard, known, with_way_out

@@ -15,8 +15,8 @@ from tests.jobs.test_closing import exited, started
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
-from tony.history.files import write_json
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
+from tony.history.json_files import write_json
 from tony.jobs import elsewhere, facts, killing, unfinished
 from tony.jobs.killing import kill
 from tony.jobs.master import whereabouts

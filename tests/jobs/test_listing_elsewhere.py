@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import LONG_AGO, recorded, succeeded
 from tony.errors import SchedulerError
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.jobs import facts
 from tony.jobs.listing import Filter, ended_jobs, list_jobs
 from tony.model.job import JobSpec

@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.played_master import PlayedMaster, recorded, standing
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
-from tony.history.files import write_json
+from tony.history.json_files import write_json
 from tony.jobs import master
 from tony.jobs.master import Whereabouts, ask_report, tell_kill, watch, whereabouts
 from tony.model.layout import Home, JobFolder

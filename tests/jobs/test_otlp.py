@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.history.test_goodput import SAID, trained
-from tests.history.test_trace import spans_of, traced
+from tests.history.test_otlp_trace import spans_of, traced
 from tony.errors import ConnectionFailed, InfraError, UserError
 from tony.jobs.otlp import address, headers_of, send
 

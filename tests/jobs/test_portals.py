@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.history.files import write_json
+from tony.history.json_files import write_json
 from tony.jobs.portals import noted, running
 from tony.linux import process
 from tony.model.codec import to_plain

@@ -13,7 +13,7 @@ from tony import clock
 from tony.core import events as ev
 from tony.dataclass import replace
 from tony.errors import SchedulerError
-from tony.history.record import pending_report, read_summary
+from tony.history.job_record import pending_report, read_summary
 from tony.jobs import facts
 from tony.jobs.following import reports
 from tony.jobs.queue_limit import QueueLimit

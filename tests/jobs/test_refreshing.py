@@ -10,7 +10,7 @@ from tests.jobs.desk import Desk, Office
 from tests.jobs.played_master import recorded
 from tony.dataclass import replace
 from tony.errors import SchedulerError
-from tony.history.log import segments
+from tony.history.event_log import segments
 from tony.jobs.elsewhere import refresh
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder

@@ -14,8 +14,8 @@ from tests.jobs.played_master import PlayedMaster, logged, recorded, standing, s
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError
-from tony.history.files import write_json
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
 from tony.jobs import remote_logs
 from tony.jobs.following import follow
 from tony.jobs.log_names import Selection

@@ -15,7 +15,7 @@ import tony
 from tony.cli.commands import completion
 from tony.cli.main import COMMANDS
 from tony.config.load import load
-from tony.config.site import read_sites
+from tony.config.site_policy import read_sites
 from tony.frameworks.registry import names
 from tony.model.report import Failure, JobReport, TaskReport
 

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
 #: Schedulers may ask whether a small cluster runs.
 ONLY = {
-    ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.values"},
+    ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.value_parsing"},
     ("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"},
     ("schedulers", "mini"): {"tony.mini"},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.sparks import number
+from tony.cli.sparkline import number
 from tony.model.metrics import Unit
 from tony.web.text import measured
 

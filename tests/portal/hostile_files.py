@@ -19,11 +19,11 @@ from random import Random
 from bench.crowded_portal import write_hostile_records
 from tests.portal import hostile_hadoop_files
 from tony.errors import TonyError
-from tony.history.files import LONGEST_OF_OTHERS
-from tony.history.metrics import open_metrics
-from tony.history.metrics_file import Part
+from tony.history.job_record import read_job, read_summary
+from tony.history.json_files import LONGEST_OF_OTHERS
+from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import read_job, read_summary
 from tony.model.layout import Home, JobFolder
 from tony.portal.layouts import Place
 from tony.portal.record import read

@@ -10,7 +10,7 @@ from tests.hadoop.logs.test_tfile import java_text, number, record, text
 from tests.portal import original
 from tony.errors import TonyError
 from tony.hadoop.logs import java_objects, tfile
-from tony.hadoop.logs.aggregated import AggregatedLogs, Place
+from tony.hadoop.logs.aggregated_logs import AggregatedLogs, Place
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.model.layout import JobFolder
 

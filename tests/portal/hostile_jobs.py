@@ -23,9 +23,9 @@ from tests.web.kept import ANYBODY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened
 from tony.dataclass import dataclass, replace
-from tony.history.files import write_json
-from tony.history.log import settings_digest
-from tony.history.record import read_summary
+from tony.history.event_log import settings_digest
+from tony.history.job_record import read_summary
+from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home, JobFolder

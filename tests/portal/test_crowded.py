@@ -21,7 +21,7 @@ from bench.crowded_portal import CrowdedPortal, crowded_portal
 from tests.portal.test_scanner import JOBS, ended
 from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
-from tony.history.record import read_summary, write_summary
+from tony.history.job_record import read_summary, write_summary
 from tony.linux import threads
 from tony.linux.threads import acting_for, beside
 from tony.model.head import JobHead

@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from tests.web.kept import as_peer, fetch, keep
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.portal.entrance import Entrance

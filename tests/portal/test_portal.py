@@ -17,8 +17,8 @@ from tests.portal.test_scanner import JOBS, ended
 from tony import clock
 from tony.core.events import AttemptStarted, Granted, SessionOpened
 from tony.dataclass import replace
-from tony.history.log import settings_digest
-from tony.history.record import write_summary
+from tony.history.event_log import settings_digest
+from tony.history.job_record import write_summary
 from tony.model.layout import Home
 from tony.model.query import JobsPage, Query
 from tony.model.states import JobState, TaskState

@@ -14,7 +14,7 @@ from tests.jobs.played_master import LONG_AGO, recorded, succeeded
 from tests.portal.entries import NOW, head
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.layouts import Place

@@ -16,8 +16,8 @@ from tests.portal import original
 from tony.core.events import Granted, SessionOpened, Started
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.history.files import write_json
-from tony.history.record import write_summary
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.query import Query

@@ -9,8 +9,8 @@ import pytest
 from tests.jobs.played_master import logged, recorded, succeeded
 from tony.core.events import AttemptStarted, Granted, Queued, SessionOpened
 from tony.errors import RecordError, UnknownJobError
-from tony.history.log import settings_digest
-from tony.history.record import write_summary
+from tony.history.event_log import settings_digest
+from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.states import JobState

@@ -11,7 +11,7 @@ from tests.portal.test_boards import JOB, OTHER, write_events
 from tests.web.kept import keep
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.history.record import read_job
+from tony.history.job_record import read_job
 from tony.model.job import Role
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

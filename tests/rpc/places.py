@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import Credentials, JobCredentials
 from tony.protocol.messages import GetReport, Message

@@ -11,13 +11,13 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.history.told_lives import entries, life
-from tony.core.view import Surroundings, report
+from tony.core.report_builder import Surroundings, report
 from tony.dataclass import replace
-from tony.history.files import write_json
-from tony.history.log import FORMAT, VERSION, Header, LogWriter, settings_digest
-from tony.history.metrics_file import Part
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import write_summary
 from tony.model.codec import to_plain
 from tony.model.ids import log_file_name
 from tony.model.job import JobSpec

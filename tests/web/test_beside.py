@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 
 import tony
 from tests.web.kept import fetch, keep
-from tony.am.page_process import _CODE
+from tony.am.page_server import _CODE
 from tony.dataclass import replace
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.query import JobsPage, Query
 from tony.model.report import JobReport

@@ -13,7 +13,7 @@ from tests.jobs.test_remote_logs import Far as Scheduler
 from tests.jobs.test_remote_logs import FarScheduler
 from tests.web.kept import as_peer, fetch, keep
 from tony.errors import SchedulerError
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
 from tony.jobs import far
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 
 from tests.web.kept import ANYBODY, fetch, keep
 from tony.dataclass import replace
-from tony.history.files import write_json
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
+from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home
 from tony.web.api.operations import Operation

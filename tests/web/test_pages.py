@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 
 from tests.web.kept import as_peer, fetch, keep
 from tony.dataclass import replace
+from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import read_summary, write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress, measure_job
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport

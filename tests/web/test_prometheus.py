@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from starlette.types import ASGIApp
 
-from tests.history.test_exposition import parsed, value
+from tests.history.test_prometheus_text import parsed, value
 from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.errors import RecordError
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
 from tony.model.layout import Home
 from tony.model.query import JobsPage, Query
 from tony.web.app import create

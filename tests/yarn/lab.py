@@ -140,7 +140,7 @@ class YarnLab(Lab):
 
     def master_of(self, job: str) -> int:
         """The pid of the application master: the program itself, not the shell that YARN starts it with."""
-        return next(pid for pid in self.processes(job) if b"tony.am.on_yarn" in _command(pid).split(b"\0"))
+        return next(pid for pid in self.processes(job) if b"tony.am.yarn_main" in _command(pid).split(b"\0"))
 
     def processes(self, job: str) -> list[int]:
         """Every process on any node that has to do with a job, by environment or working folder."""

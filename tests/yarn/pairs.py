@@ -18,7 +18,7 @@ from tony.dataclass import replace
 from tony.hadoop.address import parse
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import ENUM, Message, optional, required
 from tony.mini import ports

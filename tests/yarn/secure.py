@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from tests.hadoop.kerberos import REALM, Kdc
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, user
-from tony.hadoop import ids, services
+from tony.hadoop import client_factory, ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
-from tony.hadoop.wire.records import NodeState
 from tony.hadoop.wire.reports import ApplicationReport
+from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import Cluster
 from tony.mini.daemons import Daemon
 from tony.mini.java import find_java
@@ -144,12 +144,12 @@ class SecureCluster(Cluster):
             return str(error)
 
     async def _look(self, settings: Configuration) -> str | None:
-        async with services.name_node(settings, {}, policy=_IMPATIENT) as files:
+        async with client_factory.name_node(settings, {}, policy=_IMPATIENT) as files:
             if not (await files.space()).capacity:
                 return "the DataNode has not registered"
             if await files.is_in_safe_mode():
                 return "the NameNode is in safe mode"
-        async with services.resource_manager(settings, {}, policy=_IMPATIENT) as manager:
+        async with client_factory.resource_manager(settings, {}, policy=_IMPATIENT) as manager:
             nodes = await manager.nodes((NodeState.RUNNING,))
             return None if len(nodes) == self.state.options.nodes else f"{len(nodes)} NodeManagers are there"
 
@@ -157,7 +157,7 @@ class SecureCluster(Cluster):
         self.ask(self._make_folders)
 
     async def _make_folders(self, settings: Configuration) -> None:
-        async with services.name_node(settings, {}, policy=_PATIENT) as client:
+        async with client_factory.name_node(settings, {}, policy=_PATIENT) as client:
             homes = [(f"/user/{name}", 0o755, name) for name in (user(), OTHER)]
             folders = *homes, ("/tmp", 0o1777, ""), ("/app-logs", 0o1777, "")
             for path, mode, owner in folders:
@@ -179,7 +179,7 @@ class SecureLab(YarnLab):
 
     def application(self, job: str) -> dict[str, Any]:
         async def report(settings: Configuration) -> ApplicationReport:
-            async with services.resource_manager(settings, {}, policy=_PATIENT) as manager:
+            async with client_factory.resource_manager(settings, {}, policy=_PATIENT) as manager:
                 return await manager.report(ids.application_id(job))
 
         found = self.secure.ask(report, user())
@@ -188,7 +188,7 @@ class SecureLab(YarnLab):
 
     def listed(self, path: str) -> dict[str, int]:
         async def listing(settings: Configuration) -> list[FileStatus]:
-            async with services.name_node(settings, {}, policy=_PATIENT) as client:
+            async with client_factory.name_node(settings, {}, policy=_PATIENT) as client:
                 return await client.list(path)
 
         with contextlib.suppress(FileMissingError):

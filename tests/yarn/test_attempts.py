@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.yarn.lab import CEILING, YarnLab, until, user
-from tony.history import log
-from tony.history.record import record_of
+from tony.history import event_log
+from tony.history.job_record import record_of
 from tony.history.replay import replay
 from tony.model.layout import Home
 
@@ -100,8 +100,8 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
     assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
     assert [each["attempt"] for each in told] == sorted(each["attempt"] for each in told)
     home = Home(lab.home)
-    segments = log.segments(home.job(job).path)
-    result = replay(job, record_of(home, job).spec, log.read(segments))
+    segments = event_log.segments(home.job(job).path)
+    result = replay(job, record_of(home, job).spec, event_log.read(segments))
     assert (len(segments), result.app.state.final is not None) == (2, True)
     assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
     there = lab.listed(f"/user/{user()}/.tony/jobs/{job}")

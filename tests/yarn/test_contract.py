@@ -31,10 +31,10 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import Credentials as Tokens
 from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
+from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.history.record import pending_report
+from tony.history.job_record import pending_report
 from tony.linux.process import is_alive
 from tony.mini.cluster import Cluster as MiniCluster
 from tony.protocol.launch import Credentials, JobCredentials, TaskPart

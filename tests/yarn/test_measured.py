@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.lab import kill
 from tests.yarn.lab import YarnLab, until, user
-from tony.history.metrics import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics, open_metrics
 from tony.model.layout import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

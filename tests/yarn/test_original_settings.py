@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.config.original.jobs import xml
+from tests.config.legacy.jobs import xml
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster import Cluster

@@ -21,14 +21,14 @@ from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, until, user
 from tests.yarn.pairs import Nothing, PairedCluster, PairedLab, Standing, paired_options
 from tests.yarn.test_daemons import RESUMES, events
-from tony.hadoop import ids, services
+from tony.hadoop import client_factory, ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import Daemon, name_service, resource_managers
+from tony.hadoop.configuration.service_addresses import Daemon, name_service, resource_managers
 from tony.hadoop.failover import Policy, Proxy
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
 from tony.hadoop.wire.proto import Message
@@ -94,7 +94,9 @@ def attempts(lab: YarnLab, job: str) -> int:
     """How many application masters YARN has started."""
 
     async def ask() -> int:
-        async with services.resource_manager(Configuration.load(lab.cluster.conf, {}), {}, policy=_PATIENT) as manager:
+        async with client_factory.resource_manager(
+            Configuration.load(lab.cluster.conf, {}), {}, policy=_PATIENT
+        ) as manager:
             return len(await manager.attempts(ids.application_id(job)))
 
     return asyncio.run(ask())

@@ -19,11 +19,11 @@ from tests.mini_clusters import Clusters
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import ENDED, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
+from tony.hadoop.client_factory import name_node
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.services import name_node
 from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
 from tony.hadoop.tokens.token import Token
@@ -39,7 +39,7 @@ import asyncio, json, os, subprocess, sys, time, urllib.request
 from pathlib import Path
 sys.path.append(os.environ["SRC"])
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.services import name_node
+from tony.hadoop.client_factory import name_node
 from tony.hadoop.tokens.credentials import read_file
 from tony.hadoop.tokens.url_string import to_url_string
 

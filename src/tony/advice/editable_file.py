@@ -8,9 +8,9 @@ from typing import Any
 
 from tony.advice.patch import parts_of
 from tony.advice.recommendation import Change
-from tony.config.arguments import from_spec
+from tony.config.call_settings import from_spec
 from tony.config.load import Resolved, is_original, load
-from tony.config.secrets import redact
+from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.job import JobSpec

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tony.core import events as ev
 from tony.dataclass import dataclass, field
-from tony.history.log import Entry
+from tony.history.event_log import Entry
 from tony.model.exit import ExitReason, ExitStatus
 
 

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from tony.advice.exit_facts import Ended, Exits, Failed
 from tony.dataclass import dataclass, field
+from tony.history.event_log import Entry
 from tony.history.goodput import HOUR, Bucket, Ledger, TaskLedger, ledger
-from tony.history.log import Entry
-from tony.history.marks import Checkpoint, Marks
-from tony.history.metrics import Peak, RolePoints
+from tony.history.metrics_reader import Peak, RolePoints
+from tony.history.progress_records import Checkpoint, Marks
 from tony.history.timeline import Chronicle, Timeline, What
 from tony.model.job import GIB, JobSpec
 from tony.model.record import JobRecord
@@ -31,7 +31,7 @@ _GROWTH = 1.05
 
 
 class Measured(Marks, Protocol):
-    """What was measured of a job: `history/metrics.py` has it."""
+    """What was measured of a job: `history/metrics_reader.py` has it."""
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
         """Task -> series -> its extremes and its mean."""

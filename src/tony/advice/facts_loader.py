@@ -9,10 +9,10 @@ from tony import clock
 from tony.advice.facts import Facts, Run, alike, run_of
 from tony.advice.heuristic import RUNS_THAT_PROVE
 from tony.errors import RecordError, TonyError
-from tony.history import log
-from tony.history.listing import scan
-from tony.history.metrics import open_metrics
-from tony.history.record import read_job, read_summary, record_of
+from tony.history import event_log
+from tony.history.job_listing import scan
+from tony.history.job_record import read_job, read_summary, record_of
+from tony.history.metrics_reader import open_metrics
 from tony.model.head import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
@@ -31,13 +31,13 @@ def read_run(folder: JobFolder, record: JobRecord | None = None) -> Run:
         StorageError: they cannot be read.
     """
     record = record or read_job(folder)
-    segments = log.segments(folder.path)
+    segments = event_log.segments(folder.path)
     if record is None or not segments:
         raise RecordError(f"{folder.path} holds no events of a job")
     report = read_summary(folder)
     with open_metrics(folder.metrics) as metrics:
         known = metrics if metrics.known else None
-        return run_of(record, log.read(segments), known, report, None if report else clock.wall())
+        return run_of(record, event_log.read(segments), known, report, None if report else clock.wall())
 
 
 def facts_of(home: Home, job_id: str) -> Facts:
@@ -64,7 +64,7 @@ def facts_of(home: Home, job_id: str) -> Facts:
 
 def _size(folder: JobFolder) -> int:
     total = 0
-    for path in log.segments(folder.path):
+    for path in event_log.segments(folder.path):
         with contextlib.suppress(OSError):
             total += path.stat().st_size
     return total

@@ -6,7 +6,7 @@ import statistics
 
 from tony.advice.facts import RoleFacts
 from tony.dataclass import dataclass
-from tony.history.metrics import Peak
+from tony.history.metrics_reader import Peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

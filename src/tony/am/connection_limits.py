@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from tony.errors import InfraError
-from tony.frameworks.gang import roles_together
+from tony.frameworks.role_gangs import roles_together
 from tony.linux.limits import allow_open_files
 from tony.model.job import JobSpec
 

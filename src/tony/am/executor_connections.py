@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 from tony import clock
 from tony.am.log_relay import LogRelay
-from tony.am.stacks import StackRelay
-from tony.am.tunnels import Tunnels
+from tony.am.stack_relay import StackRelay
+from tony.am.tunnel_broker import Tunnels
+from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
-from tony.core.machine import Application
-from tony.core.steps.losses import REPORT_WAIT
-from tony.core.view import Live
+from tony.core.report_builder import Live
+from tony.core.steps.container_loss import REPORT_WAIT
 from tony.dataclass import dataclass, replace
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tony import clock
-from tony.am import open_files
+from tony.am import connection_limits
+from tony.am.fatal_errors import broken_off
 from tony.am.master import Master
-from tony.am.page import Page
-from tony.am.page_process import PageProcess
-from tony.am.requests import obey_kept
-from tony.am.taking_over import take_over
-from tony.am.verdict import broken_off
+from tony.am.page_server import PageProcess
+from tony.am.pending_commands import obey_kept
+from tony.am.recovery import take_over
+from tony.am.status_page import Page
 from tony.bootstrap import settle
 from tony.config.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, UserCommand
@@ -33,9 +33,9 @@ from tony.dataclass import dataclass
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
-from tony.history.files import write_json
-from tony.history.log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
-from tony.history.record import pending_report, write_summary
+from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
+from tony.history.job_record import pending_report, write_summary
+from tony.history.json_files import write_json
 from tony.linux import life_lock
 from tony.linux.limits import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
@@ -75,7 +75,7 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     settle()
     folder = JobFolder(Path(sys.argv[1]))
     hear_signals()
-    allow_open_files(open_files.OWN)
+    allow_open_files(connection_limits.OWN)
     set_not_dumpable()  # token and keys are in our memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
@@ -153,7 +153,7 @@ async def _begin(job: PreparedJob, parts: _Parts, source: Callable[[PreparedJob]
     record, folder = job.record, job.folder
     parts.source = source(job)  # first: whatever fails below, the scheduler can be told
     _obey_the_site(record.spec)
-    open_files.allow_connections(record.spec)
+    connection_limits.allow_connections(record.spec)
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)
@@ -200,7 +200,7 @@ def _obey_the_site(spec: JobSpec) -> None:
     """Checks the job once more against the rules of this machine, if it has any."""
     files = [path for path in default_site_files(os.environ) if not is_absent(path)]
     if files:
-        from tony.config.site import check_again  # the whole table of settings; most machines have no rules
+        from tony.config.site_policy import check_again  # the whole table of settings; most machines have no rules
 
         problems = check_again(spec, files)
         if problems:

@@ -14,24 +14,24 @@ from functools import partial
 from typing import Any
 
 from tony import clock
-from tony.am.barrier import Barrier
-from tony.am.executors import Executors
+from tony.am.durability_barrier import Barrier
+from tony.am.executor_connections import Executors
 from tony.am.job_clock import JobClock
-from tony.am.launching import executor_lease, preparation, task_part
-from tony.am.measured import Measurements
-from tony.am.notices import Notices
-from tony.am.starts import Starts
-from tony.am.taking_over import known_containers
-from tony.am.watchers import Watchers
+from tony.am.launch_context import executor_lease, preparation, task_part
+from tony.am.metrics_store import Measurements
+from tony.am.notifications import Notices
+from tony.am.recovery import known_containers
+from tony.am.start_messages import Starts
+from tony.am.subscribers import Watchers
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.gathered import gathered, sizes_text
-from tony.core.machine import Application
-from tony.core.view import Live, Surroundings, report
+from tony.core.application import Application
+from tony.core.gang_size import gathered, sizes_text
+from tony.core.report_builder import Live, Surroundings, report
 from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
-from tony.history.log import LogWriter
+from tony.history.event_log import LogWriter
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.report import JobReport
@@ -295,7 +295,7 @@ class Master:
     async def _call_together(self) -> None:
         """Executors of earlier attempts on other machines do not know where we are."""
         while addresses := {task: place for task, place in self.executors.expected if place}:
-            from tony.am.summoning import Summoning  # late: most masters are the first and only ones
+            from tony.am.reattach_caller import Summoning  # late: most masters are the first and only ones
 
             patience = self.job.record.spec.heartbeat_timeout
             calls: Summoning[TaskId] = Summoning(self._credentials.am, self._attempt, self.address, patience)
@@ -332,7 +332,7 @@ class Master:
 
         The pause is for the watchdog of an executor that has just died.
         """
-        from tony.am.summoning import are_refused  # late: as above
+        from tony.am.reattach_caller import are_refused  # late: as above
 
         asked = {container: place for container, place in places.items() if place}
         for pause in (0.0, _WATCHDOG_PAUSE):

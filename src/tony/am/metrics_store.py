@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
-from tony.am.series import Series, Track
+from tony.am.downsampling import Series, Track
 from tony.core.state import State, Task
 from tony.dataclass import dataclass, field, replace
 from tony.errors import InfraError, StorageError
-from tony.history.marks import Checkpoint
+from tony.history.progress_records import Checkpoint
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.metrics import series_of
@@ -36,7 +36,7 @@ from tony.model.progress import (
 from tony.protocol.messages import GetMetrics, Measured, Sample
 
 if TYPE_CHECKING:
-    from tony.history.metrics_file import Kept, Part
+    from tony.history.metrics_schema import Kept, Part
     from tony.history.metrics_writer import MetricsWriter
 
 T = TypeVar("T")
@@ -362,7 +362,7 @@ class Measurements:
 
     def _part(self, track: Track) -> Part:
         """What has changed of a task, whole chunks of it."""
-        from tony.history.metrics_file import CHUNK, Part  # late: many jobs are over before anything is written
+        from tony.history.metrics_schema import CHUNK, Part  # late: many jobs are over before anything is written
 
         dirty = track.first if track.anew or track.dirty is None else track.dirty
         first = max(track.first, dirty - dirty % CHUNK)

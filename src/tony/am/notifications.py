@@ -22,7 +22,7 @@ from tony.model.states import JobState
 from tony.units import format_duration
 
 if TYPE_CHECKING:
-    from tony.am.webhook import Target
+    from tony.am.http_post import Target
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class Notices:
             self._now = None
 
     async def _send(self, each: _Notice) -> None:
-        from tony.am.webhook import NotTakenError, post
+        from tony.am.http_post import NotTakenError, post
 
         assert self._target is not None
         pause, tries = PAUSE, 0
@@ -181,7 +181,7 @@ class Notices:
 def _target(webhook: str | None) -> Target | None:
     if webhook is None:
         return None
-    from tony.am.webhook import Target  # late: most jobs tell nobody
+    from tony.am.http_post import Target  # late: most jobs tell nobody
 
     return Target.of(webhook)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from tony.core.events import Event, UserCommand
-from tony.history.requests import KillRequest, kept_kill
+from tony.history.kill_request import KillRequest, kept_kill
 from tony.model.layout import JobFolder
 
 #: Seconds between looks: somebody may have found us standing still, or not listening yet.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tony import clock
 from tony.am.job_clock import JobClock
-from tony.core.machine import Application
+from tony.core.application import Application
 from tony.dataclass import dataclass
 from tony.errors import InvalidTransition, PlatformError, RecordError
-from tony.history.log import read, segments
+from tony.history.event_log import read, segments
 from tony.history.replay import replay
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord

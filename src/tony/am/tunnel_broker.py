@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from tony import clock
-from tony.am.open_files import room_for_tunnels
+from tony.am.connection_limits import room_for_tunnels
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.protocol.errors import Code

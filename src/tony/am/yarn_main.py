@@ -8,7 +8,7 @@ import sys
 from tony.am.main import run
 from tony.dataclass import replace
 from tony.errors import TonyError
-from tony.history.files import write_json
+from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tony.cli.text import clock_time, safe
-from tony.history.log import Entry
+from tony.cli.terminal_text import clock_time, safe
+from tony.history.event_log import Entry
 from tony.jobs.event_text import EventWords
 
 

@@ -11,7 +11,7 @@ from tony import clock
 from tony.cli.log_printer import LogPrinter
 from tony.cli.output import knows_sequences, say
 from tony.cli.story import Story
-from tony.cli.text import is_terminal
+from tony.cli.terminal_text import is_terminal
 from tony.jobs.following import Viewer
 from tony.jobs.log_reader import Line
 from tony.model.report import JobReport
@@ -59,7 +59,7 @@ def stamp() -> str:
 def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
     """The view that suits a stream. Use it as a context manager: a live table is taken away at the end."""
     if is_terminal(stream) and knows_sequences():
-        from tony.cli.live_view import LiveView
+        from tony.cli.live_status import LiveView
 
         return LiveView(stream)
     plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))

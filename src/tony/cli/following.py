@@ -13,8 +13,8 @@ from typing import Any, TextIO
 import click
 
 from tony.cli.early import ENDING, EarlyInterrupts
+from tony.cli.follow_view import view_for
 from tony.cli.output import say_all, warn
-from tony.cli.views import view_for
 from tony.errors import ExitCode, TonyError
 from tony.jobs.failure import page
 from tony.jobs.following import Viewer, first_error, follow

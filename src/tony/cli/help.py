@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from tony.cli.text import columns_of
+from tony.cli.terminal_text import columns_of
 
 #: Columns of click's narrowest page and its margin; narrower terminals are ours.
 _CLICKS, _MARGIN = 50, 2

@@ -9,11 +9,11 @@ import click
 
 from tony.cli.early import Ended
 from tony.cli.output import explain, say_all
-from tony.cli.text import columns_of
+from tony.cli.terminal_text import columns_of
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.flags import Flags
 
 #: What the original's -1 becomes.
 FAILED = 255
@@ -38,8 +38,8 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
         name, about: of the command, for its usage.
         go: answers our exit code.
     """
-    from tony.cli.settings_here import settings_here
-    from tony.config.original.flags import parse
+    from tony.cli.remote_settings_file import settings_here
+    from tony.config.legacy.flags import parse
 
     try:
         if set(words) & {"-h", "-help", "--help"}:
@@ -55,7 +55,7 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
 
 
 def _tell_usage(name: str, about: str) -> None:
-    from tony.config.original.flags import FLAGS
+    from tony.config.legacy.flags import FLAGS
 
     width = columns_of() or _WIDE
     page = click.HelpFormatter(width=width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
-from tony.cli.text import size_of, width
+from tony.cli.terminal_text import size_of, width
 
 
 class Redrawn:

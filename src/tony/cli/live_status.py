@@ -13,12 +13,12 @@ from typing import Self, TextIO
 import click
 
 from tony import clock
+from tony.cli.live_region import Redrawn
 from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
 from tony.cli.output import colours
-from tony.cli.redrawn import Redrawn
 from tony.cli.story import Story
-from tony.cli.text import safe, size_of
+from tony.cli.terminal_text import safe, size_of
 from tony.jobs.log_reader import Line
 from tony.model.report import JobReport
 from tony.model.states import TaskState

@@ -10,7 +10,7 @@ from typing import TextIO
 import click
 
 from tony.cli.output import colours
-from tony.cli.text import is_terminal, safe_line
+from tony.cli.terminal_text import is_terminal, safe_line
 from tony.jobs.log_reader import Line
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")

@@ -19,7 +19,7 @@ import click
 import tony
 from tony.cli.help import FittingContext
 from tony.cli.output import explain, print_json, warn
-from tony.cli.streams import prepare_output, settle_output
+from tony.cli.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.linux import refusals
 from tony.linux.limits import allow_open_files

@@ -7,9 +7,9 @@ import io
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tony.cli.sparks import NOTHING, number, spark, unit_of
-from tony.cli.text import safe, table
-from tony.history.metrics import Peak, RolePoints
+from tony.cli.sparkline import NOTHING, number, spark, unit_of
+from tony.cli.terminal_text import safe, table
+from tony.history.metrics_reader import Peak, RolePoints
 from tony.jobs.measured import last
 from tony.model.metrics import Unit
 from tony.protocol.messages import Points

@@ -61,7 +61,7 @@ class TaskParameter(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The tasks of the job that was named before."""
-        from tony.history.record import record_of
+        from tony.history.job_record import record_of
 
         try:
             tasks = [str(task) for task in record_of(*job_id(str(ctx.params.get("job")))).spec.task_ids]

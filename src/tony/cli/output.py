@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from tony.cli.text import is_terminal, safe
+from tony.cli.terminal_text import is_terminal, safe
 from tony.errors import ConfigError, PlatformError, ProtocolError, RecordError, TonyError
 from tony.model.codec import Json, to_plain
 

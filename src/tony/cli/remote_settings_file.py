@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.cli.options import home
-from tony.config import addresses
-from tony.config.files import MAX_FILE
+from tony.config import remote_paths
+from tony.config.file_reader import MAX_FILE
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, TonyError
 
 if TYPE_CHECKING:
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.flags import Flags
 
 
 @contextlib.contextmanager
@@ -26,11 +26,11 @@ def settings_here(flags: Flags) -> Iterator[Flags]:
         ConfigError: it is not there, cannot be read, or is no file of settings by its size.
     """
     name = flags.conf_file
-    if name is None or not addresses.is_address(name) or name.startswith("file:"):
+    if name is None or not remote_paths.is_address(name) or name.startswith("file:"):
         yield flags
         return
     try:
-        data = _read(addresses.checked(name))
+        data = _read(remote_paths.checked(name))
     except (TonyError, ValueError) as error:
         raise ConfigError([Problem(key="--conf_file", value=name, message=str(error))]) from error
     with tempfile.TemporaryDirectory(prefix="tony-") as folder:

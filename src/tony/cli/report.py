@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.history.record import read_summary
+from tony.history.job_record import read_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
 

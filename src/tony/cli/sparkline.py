@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tony.cli.text import safe
+from tony.cli.terminal_text import safe
 from tony.model.amounts import Style, amount
 from tony.model.metrics import Unit, series_of
 from tony.model.progress import JobProgress

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.cli.text import age, clock_time, safe, table
+from tony.cli.terminal_text import age, clock_time, safe, table
 from tony.jobs.failure import page
 from tony.model.layout import JobFolder
 from tony.model.report import FailureClass, JobReport, RoleSize, TaskReport
@@ -16,7 +16,7 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 if TYPE_CHECKING:
-    from tony.history.sessions import Told
+    from tony.history.session_facts import Told
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that go when the terminal is too narrow, first to go first: host, since, session, output, pid.
@@ -59,8 +59,8 @@ def further_sessions(told: Told, report: JobReport) -> dict[int, str]:
     """Session -> why it began, for every session but the first; nothing is read for a job that has no other."""
     if report.session < 2:
         return {}
-    from tony.core.gathered import sizes_text
-    from tony.history.sessions import session_reasons, session_sizes
+    from tony.core.gang_size import sizes_text
+    from tony.history.session_facts import session_reasons, session_sizes
 
     reasons = session_reasons(told)
     if report.session_reason:  # who was asked knows it, wherever the log is
@@ -76,11 +76,11 @@ def lone_restarts(told: Told, report: JobReport) -> list[tuple[int, str]]:
     """Session, and which task started again alone in it, and why; nothing is read for a job in which nothing did."""
     if report.restarts is None:
         return []
-    from tony.history import sessions
+    from tony.history import session_facts
 
     return [
         (session, f"{said.task} alone: {said.failure} ({said.reason.removeprefix(f'only {said.task}: ')})")
-        for session, said in sessions.lone_restarts(told)
+        for session, said in session_facts.lone_restarts(told)
         if session <= report.session
     ]
 
@@ -93,7 +93,7 @@ def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
 
 def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     """Whether neither the log here nor the report says why each of the sessions began."""
-    from tony.history.sessions import session_reasons
+    from tony.history.session_facts import session_reasons
 
     known = {report.session} if report.session_reason else set()
     return not session_reasons(folder).keys() | known >= set(range(2, report.session + 1))

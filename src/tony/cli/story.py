@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tony.cli.status_page import note_of
+from tony.cli.status_text import note_of
 from tony.jobs.failure import outcome
 from tony.model.ids import TaskId
 from tony.model.report import JobReport, TaskReport

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from tony.cli.text import cut, safe, width
+from tony.cli.terminal_text import cut, safe, width
 from tony.dataclass import dataclass
 from tony.history.timeline import Happened, Mark, Span, Timeline, What
 from tony.model.ids import TaskId

@@ -9,11 +9,11 @@ from contextlib import aclosing
 from typing import TextIO
 
 from tony import clock
-from tony.cli.live_view import coloured
+from tony.cli.keyboard import pressed
+from tony.cli.live_region import Redrawn
+from tony.cli.live_status import coloured
 from tony.cli.output import colours
-from tony.cli.pressed import pressed
-from tony.cli.redrawn import Redrawn
-from tony.cli.text import knows_unicode, size_of
+from tony.cli.terminal_text import knows_unicode, size_of
 from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
 from tony.jobs.following import first_error, reports
 from tony.jobs.measured import measured, newest, read_progress

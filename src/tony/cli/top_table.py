@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
-from tony.cli.sparks import NOTHING, format_progress, number, spark
-from tony.cli.text import age, clock_time, cut, safe, table
+from tony.cli.sparkline import NOTHING, format_progress, number, spark
+from tony.cli.terminal_text import age, clock_time, cut, safe, table
 from tony.dataclass import dataclass
 from tony.jobs.measured import last
 from tony.jobs.progress import Reports, find_task_progress

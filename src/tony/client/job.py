@@ -21,11 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tony.client import background
-from tony.client.printed import streams_of, text_of
-from tony.client.proxy import Proxy, open_proxy
-from tony.history.log import Entry
-from tony.history.record import record_of
+from tony.client import event_loop_thread
+from tony.client.output_lines import streams_of, text_of
+from tony.client.port_forward import Proxy, open_proxy
+from tony.history.event_log import Entry
+from tony.history.job_record import record_of
 from tony.jobs import changing, facts
 from tony.jobs.events import events
 from tony.jobs.failure import error_of
@@ -64,7 +64,7 @@ def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
         ConfigError: the job has mistakes; all of them. Nothing was started.
         InfraError: the scheduler or a file system refused. Nothing is left behind.
     """
-    return background.run(submit_async(job, scheduler, **settings))
+    return event_loop_thread.run(submit_async(job, scheduler, **settings))
 
 
 async def submit_async(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
@@ -112,7 +112,7 @@ class Job:
         Raises:
             ConnectionFailed: its application master lives, but does not answer.
         """
-        return background.run(self.status_async())
+        return event_loop_thread.run(self.status_async())
 
     async def status_async(self) -> JobReport:
         """As `status`, awaitable."""
@@ -134,7 +134,7 @@ class Job:
             KilledError: with `check`: somebody killed the job.
             PlatformError: with `check`: a bug of ours.
         """
-        return background.run(self.wait_async(timeout, check=check))
+        return event_loop_thread.run(self.wait_async(timeout, check=check))
 
     async def wait_async(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
         """As `wait`, awaitable."""
@@ -156,7 +156,7 @@ class Job:
 
         A break of the connection is outlasted. Whoever stops listening stops nothing else.
         """
-        return background.iterate(reports(self._home, self.id, log.warning))
+        return event_loop_thread.iterate(reports(self._home, self.id, log.warning))
 
     def reports_async(self) -> AsyncGenerator[JobReport, None]:
         """As `reports`, for `async for`."""
@@ -177,7 +177,7 @@ class Job:
             UserError: the job has no such task.
             ValueError: there is no such stream.
         """
-        return (line for part in background.iterate(self._lines(task, follow, stream, tail)) for line in part)
+        return (line for part in event_loop_thread.iterate(self._lines(task, follow, stream, tail)) for line in part)
 
     async def logs_async(
         self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
@@ -194,7 +194,7 @@ class Job:
         Args:
             follow: go on with what happens, until the job has ended.
         """
-        return background.iterate(events(self._home, self.id, follow=follow))
+        return event_loop_thread.iterate(events(self._home, self.id, follow=follow))
 
     def events_async(self, *, follow: bool = False) -> AsyncGenerator[Entry, None]:
         """As `events`, for `async for`."""
@@ -209,7 +209,7 @@ class Job:
         Raises:
             ConnectionFailed: its application master lives, but does not answer.
         """
-        background.run(self.kill_async(now=now))
+        event_loop_thread.run(self.kill_async(now=now))
 
     async def kill_async(self, *, now: bool = False) -> None:
         """As `kill`, awaitable."""
@@ -232,7 +232,7 @@ class Job:
         Raises:
             UserError: there is no such task, the job has ended, or the port cannot be had.
         """
-        return LocalPort(background.run(self.proxy_async(task, port, address=address, local_port=local_port)))
+        return LocalPort(event_loop_thread.run(self.proxy_async(task, port, address=address, local_port=local_port)))
 
     async def proxy_async(
         self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
@@ -249,7 +249,7 @@ class Job:
             UserError: the job has ended, or there is no session now that could be restarted.
             ConnectionFailed: its application master does not answer.
         """
-        background.run(self.restart_async())
+        event_loop_thread.run(self.restart_async())
 
     async def restart_async(self) -> None:
         """As `restart`, awaitable."""
@@ -269,7 +269,7 @@ class Job:
             InfraError: none of its programs runs now.
             ConnectionFailed: its application master does not answer.
         """
-        return background.iterate(self.stacks_async(task))
+        return event_loop_thread.iterate(self.stacks_async(task))
 
     def stacks_async(self, task: str | None = None) -> AsyncGenerator[Stacks, None]:
         """As `stacks`, for `async for`."""
@@ -288,7 +288,7 @@ class Job:
             ConnectionFailed: its application master does not answer.
             ValueError: there is no such level.
         """
-        background.run(self.set_log_level_async(level))
+        event_loop_thread.run(self.set_log_level_async(level))
 
     async def set_log_level_async(self, level: str) -> None:
         """As `set_log_level`, awaitable."""
@@ -323,7 +323,7 @@ class LocalPort:
 
     def close(self) -> None:
         """Listens no more; breaks what is connected. May be called twice."""
-        background.run(self._proxy.close())
+        event_loop_thread.run(self._proxy.close())
 
     def __enter__(self) -> LocalPort:
         return self
@@ -335,7 +335,7 @@ class LocalPort:
 
 
 def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
-    from tony.config.arguments import from_spec
+    from tony.config.call_settings import from_spec
     from tony.config.load import load
 
     if isinstance(job, str | os.PathLike):

@@ -17,7 +17,7 @@ from typing import Self
 
 from tony import clock
 from tony.errors import ConnectionFailed, TonyError, UserError
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.failure import outcome
 from tony.jobs.log_names import named_tasks

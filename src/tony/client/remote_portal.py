@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from tony import clock
-from tony.client.printed import streams_of, text_of
+from tony.client.output_lines import streams_of, text_of
 from tony.jobs import portal_client
 from tony.jobs.failure import error_of
 from tony.jobs.home import find

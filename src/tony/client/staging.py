@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.addresses import is_address
 from tony.config.paths import split_entry
+from tony.config.remote_paths import is_address
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job import MIB, JobSpec

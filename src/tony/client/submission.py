@@ -13,16 +13,16 @@ from pathlib import Path
 
 import tony
 from tony import clock
-from tony.client.certificates import make_credentials
+from tony.client.credentials import make_credentials
 from tony.client.staging import stage
 from tony.config.layers import quoted
 from tony.config.load import Resolved, with_sources
-from tony.config.references import followed
-from tony.config.secrets import redact
+from tony.config.secret_names import redact
+from tony.config.secret_references import followed
 from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
-from tony.history.files import write_json
+from tony.history.json_files import write_json
 from tony.jobs import unfinished
 from tony.jobs.home import prepare
 from tony.jobs.job_ids import new_job_id, remember

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.keys import Key
+from tony.config.settings_table import Key
 from tony.dataclass import dataclass, field
 
 #: Deeper tables than any setting has are kept as plain values, so that no input makes us recurse without end.

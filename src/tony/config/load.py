@@ -8,31 +8,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.arguments import SOURCE, from_call
-from tony.config.build import build
-from tony.config.check import check
-from tony.config.elastic import idle_waits
-from tony.config.files import Refused, read_layer
-from tony.config.flags import from_environment, from_params, from_sets
+from tony.config.call_settings import SOURCE, from_call
+from tony.config.cross_checks import check
+from tony.config.elastic_roles import idle_waits
+from tony.config.file_reader import Refused, read_layer
+from tony.config.hints import Note, in_short
 from tony.config.layers import Layer, dotted, merge, quoted
-from tony.config.notes import Note, in_short
-from tony.config.providers import (
+from tony.config.overrides import from_environment, from_params, from_sets
+from tony.config.plugin_checks import (
     default_kind_notes,
     default_kind_source,
     framework_mistakes,
     unknown_names,
     with_default_kinds,
 )
-from tony.config.sheet import read
-from tony.config.site import broken_finals, over_limits, read_sites
 from tony.config.site_files import default_site_files
+from tony.config.site_policy import broken_finals, over_limits, read_sites
+from tony.config.spec_builder import build
+from tony.config.value_table import read
 from tony.dataclass import dataclass, field, replace
 from tony.errors import ConfigError, Problem
 from tony.model.job import JobSpec
 
 if TYPE_CHECKING:
-    from tony.config.original.draft import Draft
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.draft_job import Draft
+    from tony.config.legacy.flags import Flags
 
 #: Mistakes that are told at once.
 _MOST = 1000
@@ -231,8 +231,8 @@ def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
 def _translated(
     flags: Flags | None, job_file: str | os.PathLike[str] | None, environ: Mapping[str, str], cwd: Path
 ) -> tuple[Draft, bool]:
-    from tony.config.original.flags import Flags
-    from tony.config.original.translate import translate
+    from tony.config.legacy.flags import Flags
+    from tony.config.legacy.translate import translate
 
     flags = flags or Flags()
     if job_file is not None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from tony.config import addresses
+from tony.config import remote_paths
 from tony.dataclass import dataclass
 
 #: How the names of archives end. Only for telling `env.tar.gz` from `python3.12`: staging looks at the content.
@@ -78,7 +78,7 @@ def absolute(text: str, base: Path) -> str:
     """
     if not text.strip():
         raise ValueError("an empty path.")
-    if addresses.is_address(text):
+    if remote_paths.is_address(text):
         raise ValueError("only paths of this machine can be given.")
     return str(base / expanded(text, os.environ))
 
@@ -89,15 +89,15 @@ def absolute_or_address(text: str, base: Path) -> str:
     Raises:
         ValueError: it is neither.
     """
-    return addresses.checked(text) if addresses.is_address(text) else absolute(text, base)
+    return remote_paths.checked(text) if remote_paths.is_address(text) else absolute(text, base)
 
 
 def interpreter(text: str, base: Path) -> str:
     """An interpreter or archive: a bare word that is no file beside the job file is a program found on the nodes."""
-    if addresses.is_address(text):
+    if remote_paths.is_address(text):
         if not is_archive(text):
             raise ValueError("of what lies in HDFS only an archive can be a Python: .tar.gz, .zip...")
-        return addresses.checked(text)
+        return remote_paths.checked(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
         return absolute(text, base)
     if not text.strip():
@@ -150,7 +150,7 @@ def _stays_inside(name: str) -> bool:
 
 def source_mistake(path: str) -> str | None:
     """What is wrong with a job's source, or None. What lies in HDFS is looked at when the job is submitted."""
-    if addresses.is_address(path):
+    if remote_paths.is_address(path):
         return None
     kind = _kind_of(path)
     if kind in _NOT_THERE:
@@ -162,7 +162,7 @@ def entry_mistake(entry: str) -> str | None:
     """What is wrong with one item of `files`, or None. What is in it, staging looks at."""
     split = split_entry(entry)
     path, name = split.path, split.name
-    if addresses.is_address(path):
+    if remote_paths.is_address(path):
         return None
     kind = _kind_of(path)
     if kind == "missing" and path != entry and os.path.lexists(entry):
@@ -198,7 +198,7 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
         if entry is None:
             continue
         split = split_entry(entry)
-        if split.name is None and addresses.is_address(split.path):
+        if split.name is None and remote_paths.is_address(split.path):
             continue  # perhaps a folder, whose files are what counts: staging compares those
         name = PurePosixPath(split.name or os.path.basename(split.path.rstrip("/"))).as_posix()
         if name in seen:

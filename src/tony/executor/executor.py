@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import ExitCode
-from tony.executor.dialog import (
+from tony.executor.am_connection import LAST_CHANCE, Connect, Link, Reach
+from tony.executor.lease import Lease
+from tony.executor.log_serving import LogReaders
+from tony.executor.metrics_sampler import Outbox
+from tony.executor.port_reservation import TaskPorts
+from tony.executor.process_tree import Family
+from tony.executor.program_environment import MARKER, has_board
+from tony.executor.reaper import Reaper
+from tony.executor.rendezvous import MeetingPoint, NoMeeting
+from tony.executor.session_protocol import (
     Dialog,
     EndExecutor,
     PrepareSession,
@@ -27,18 +36,9 @@ from tony.executor.dialog import (
     TellStacks,
     Wish,
 )
-from tony.executor.environment import MARKER, has_board
-from tony.executor.family import Family
-from tony.executor.lease import Lease
-from tony.executor.link import LAST_CHANCE, Connect, Link, Reach
-from tony.executor.log_readers import LogReaders
-from tony.executor.measuring import Outbox
-from tony.executor.meeting import MeetingPoint, NoMeeting
-from tony.executor.pen import Pen
-from tony.executor.reaper import Reaper
-from tony.executor.reserved import TaskPorts
-from tony.executor.trial import Surroundings, Trial
+from tony.executor.task_run import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
+from tony.executor.writer_thread import Pen
 from tony.linux.ports import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
@@ -46,9 +46,9 @@ from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadL
 
 if TYPE_CHECKING:
     from tony.executor.hadoop_classpath import HadoopClasspath
-    from tony.executor.stacks import Stacks as Asking
-    from tony.executor.summons import Summons
-    from tony.executor.tunnels import Tunnels
+    from tony.executor.reattach_listener import Summons
+    from tony.executor.stack_dump import Stacks as Asking
+    from tony.executor.tunnel_endpoint import Tunnels
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class Executor:
             self._link.send(Stacks(task=name, request=request, problem="its program does not run now"))
             return
         if self._stacks is None:
-            from tony.executor.stacks import Stacks as Asking  # most jobs are never asked
+            from tony.executor.stack_dump import Stacks as Asking  # most jobs are never asked
 
             self._stacks = Asking(self._context.container, self._around.environment, self._reaper)
         try:
@@ -245,7 +245,7 @@ class Executor:
 
     def _reach_port(self, command: DialTunnel) -> None:
         if self._tunnels is None:
-            from tony.executor.tunnels import Tunnels  # most jobs never have one
+            from tony.executor.tunnel_endpoint import Tunnels  # most jobs never have one
 
             self._tunnels = Tunnels(self._context, self._reach, self._own_port, self._link.send)
         self._tunnels.dial(command)
@@ -380,7 +380,7 @@ class Executor:
 def _summons(context: LaunchContext, obey: Callable[[Summon], bool]) -> Summons | None:
     if context.task.am_address.startswith("unix:"):
         return None  # whoever succeeds the application master listens at the same place
-    from tony.executor.summons import Summons  # late: what listens takes memory
+    from tony.executor.reattach_listener import Summons  # late: what listens takes memory
 
     return Summons(context, obey)
 

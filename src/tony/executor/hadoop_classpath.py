@@ -11,9 +11,9 @@ import logging
 import os
 from collections.abc import Mapping
 
-from tony.executor.environment import MARKER, LaunchFailed, in_container
+from tony.executor.program_environment import MARKER, LaunchFailed, in_container
 from tony.executor.reaper import Reaper
-from tony.executor.said import said, spawned
+from tony.executor.run_command import said, spawned
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)

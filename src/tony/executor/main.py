@@ -19,7 +19,7 @@ from tony.model.json_text import BadJson, loads
 from tony.protocol.launch import LaunchContext
 
 if TYPE_CHECKING:
-    from tony.executor.link import Connect
+    from tony.executor.am_connection import Connect
 
 #: Bytes of a launch context. The longest parts are `env` and the command; Linux passes some 2 MiB to a program.
 _MOST = 16 << 20
@@ -84,7 +84,7 @@ def _load_life(context: LaunchContext) -> Callable[[LaunchContext, Watchdog, Cal
         # asyncio loads OpenSSL if it is there: 4 MiB in each of a machine's executors, for nothing.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        from tony.executor.life import live
+        from tony.executor.event_loop import live
     finally:
         if without_ssl:
             del sys.modules["ssl"]

@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 
-from tony.executor.output import Output, Stream
+from tony.executor.output_capture import Output, Stream
 from tony.model.masking import MaskedStream, SecretMask
 
 _READ_BYTES = 1 << 16

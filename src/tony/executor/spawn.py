@@ -7,8 +7,8 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from tony.executor.environment import LaunchFailed, check_sizes
-from tony.executor.no_start import explain
+from tony.executor.program_environment import LaunchFailed, check_sizes
+from tony.executor.spawn_errors import explain
 from tony.linux import cgroup, oom, process
 
 

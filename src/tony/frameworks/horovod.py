@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView, meeting_folder
-from tony.frameworks.checks import whole_gang
-from tony.frameworks.gang import computing, lone_rank, roles_together
-from tony.frameworks.ranks import told_apart
-from tony.frameworks.slots import Slot, count_slots, slots_of
-from tony.frameworks.variables import MAX_STRING, string_size
+from tony.frameworks.framework_checks import whole_gang
+from tony.frameworks.horovod_slots import Slot, count_slots, slots_of
+from tony.frameworks.rank_order import told_apart
+from tony.frameworks.role_gangs import computing, lone_rank, roles_together
+from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId

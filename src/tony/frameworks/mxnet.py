@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.checks import whole_gang
-from tony.frameworks.gang import computing, roles_together
-from tony.frameworks.ranks import told_apart
+from tony.frameworks.framework_checks import whole_gang
+from tony.frameworks.rank_order import told_apart
+from tony.frameworks.role_gangs import computing, roles_together
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job import JobSpec, Role

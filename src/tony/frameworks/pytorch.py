@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.checks import whole_gang
-from tony.frameworks.gang import lone_rank
-from tony.frameworks.ranks import Place, local_rank, place_of, places, processes, to_shared, told_apart
+from tony.frameworks.framework_checks import whole_gang
+from tony.frameworks.rank_order import Place, local_rank, place_of, places, processes, to_shared, told_apart
+from tony.frameworks.role_gangs import lone_rank
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job import JobSpec

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.checks import one_process_per_task
+from tony.frameworks.framework_checks import one_process_per_task
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.job import JobSpec

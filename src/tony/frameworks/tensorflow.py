@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from tony.dataclass import dataclass
 from tony.errors import Problem, UserError
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.checks import one_process_per_task
-from tony.frameworks.gang import computing, lone_rank, roles_together
-from tony.frameworks.variables import MAX_STRING, string_size
+from tony.frameworks.framework_checks import one_process_per_task
+from tony.frameworks.role_gangs import computing, lone_rank, roles_together
+from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId

@@ -28,9 +28,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from tony.dataclass import dataclass
-from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.configuration.service_addresses import Daemon
 from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.ipc.connection import Connection, connect
+from tony.hadoop.ipc.connection_options import DEFAULTS, Options
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -44,8 +45,7 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.ipc.options import DEFAULTS, Options
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.units import format_duration
 

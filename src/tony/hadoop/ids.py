@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from tony.errors import UserError
-from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, ContainerId
+from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 
 _SEQUENCE_BITS: Final = 40
 _SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.history.log import LONGEST_LINE, Entry, decode_entry, is_whole, opened, read_header, segments
+from tony.history.event_log import LONGEST_LINE, Entry, decode_entry, is_whole, opened, read_header, segments
 from tony.model.layout import JobFolder
 
 

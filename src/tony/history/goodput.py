@@ -16,7 +16,7 @@ from enum import Enum
 
 from tony.dataclass import dataclass, field
 from tony.errors import PlatformError
-from tony.history.marks import Checkpoint, Marks
+from tony.history.progress_records import Checkpoint, Marks
 from tony.history.timeline import Shape, Span, Timeline, What
 from tony.model.job import GIB
 from tony.model.progress import Progress, is_repeating, is_stalled

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.history import metrics_file as layout
-from tony.history.marks import Checkpoint
-from tony.history.metrics_file import Kept, Part
+from tony.history import metrics_schema as layout
+from tony.history.metrics_schema import Kept, Part
+from tony.history.progress_records import Checkpoint
 from tony.model.metrics import series_of
 from tony.model.progress import Progress
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tony.core.application import Application
 from tony.core.events import AttemptStarted, Snapshot
-from tony.core.fingerprint import MACHINE
-from tony.core.machine import Application
+from tony.core.state_digest import MACHINE
 from tony.dataclass import dataclass
 from tony.errors import InvalidTransition
-from tony.history.log import Entry, settings_digest
+from tony.history.event_log import Entry, settings_digest
 from tony.model.job import JobSpec
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
 from tony.core import events as ev
-from tony.core.machine import Application
+from tony.core.application import Application
 from tony.core.state import Task
 from tony.dataclass import dataclass, field, fields, replace
 from tony.errors import InvalidTransition
-from tony.history.log import Entry
+from tony.history.event_log import Entry
 from tony.model.record import JobRecord
 from tony.model.states import JobState, RoleKind, TaskState
 

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.failure import outcome
 from tony.jobs.log_names import named_tasks

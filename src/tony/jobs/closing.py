@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from tony.dataclass import replace
 from tony.errors import ExitCode
-from tony.history.record import read_summary, write_summary
-from tony.history.requests import kept_kill
+from tony.history.job_record import read_summary, write_summary
+from tony.history.kill_request import kept_kill
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord

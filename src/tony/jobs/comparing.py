@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Mapping
 
 from tony.config.load import Resolved
-from tony.config.resolved import resolved_rows
+from tony.config.resolved_table import resolved_rows
 from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.history.goodput import Bucket, Ledger
-from tony.history.metrics import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.measured import ordered
 from tony.jobs.told import Told, tell
 from tony.linux.threads import beside

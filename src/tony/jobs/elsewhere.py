@@ -14,10 +14,10 @@ import shutil
 from tony import clock
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UnrecordedJobError
-from tony.history.files import write_json
-from tony.history.log import segments
-from tony.history.record import pending_report, read_summary, record_of, write_summary
-from tony.history.sessions import session_reasons
+from tony.history.event_log import segments
+from tony.history.job_record import pending_report, read_summary, record_of, write_summary
+from tony.history.json_files import write_json
+from tony.history.session_facts import session_reasons
 from tony.jobs import last_known, unfinished
 from tony.jobs.closing import by_a_signal, close_lost, whose_signal
 from tony.jobs.home import prepare

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
+from tony.history.event_log import Entry
 from tony.history.event_tail import EventTail
-from tony.history.log import Entry
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.elsewhere import refresh
 from tony.jobs.inotify import FolderWatch

@@ -10,8 +10,8 @@ import asyncio
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
-from tony.history import log
-from tony.history.record import pending_report, read_summary, record_of
+from tony.history import event_log
+from tony.history.job_record import pending_report, read_summary, record_of
 from tony.jobs import elsewhere
 from tony.jobs.closing import close_lost
 from tony.jobs.master import PATIENCE, ask_report, held_up
@@ -107,7 +107,7 @@ async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     stopped = held_up(folder)
     if stopped is not None:
         raise stopped
-    return None if log.segments(folder.path) else pending_report(folder, record)
+    return None if event_log.segments(folder.path) else pending_report(folder, record)
 
 
 def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
@@ -117,4 +117,4 @@ def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
     except FileNotFoundError:
         since, patience = record.submitted, _SUBMITTING
     # A clock that was set back meanwhile must not have us believe this for as long as it was set back.
-    return abs(clock.wall() - since) < patience and not log.segments(folder.path)
+    return abs(clock.wall() - since) < patience and not event_log.segments(folder.path)

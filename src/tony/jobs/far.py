@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tony import clock
 from tony.errors import TonyError
-from tony.history.record import read_job
+from tony.history.job_record import read_job
 from tony.jobs import elsewhere, remote_logs
 from tony.jobs.log_names import STREAMS, Selection
 from tony.jobs.mirror import complete

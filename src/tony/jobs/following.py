@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs import elsewhere, facts, last_known
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import Selection

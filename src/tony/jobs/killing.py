@@ -7,8 +7,8 @@ import contextlib
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
-from tony.history.record import pending_report, record_of
-from tony.history.requests import KillRequest, keep_kill
+from tony.history.job_record import pending_report, record_of
+from tony.history.kill_request import KillRequest, keep_kill
 from tony.jobs import facts, unfinished
 from tony.jobs.master import PATIENCE, tell_kill, whereabouts
 from tony.jobs.user import user_name

@@ -12,8 +12,8 @@ from typing import Self
 
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
-from tony.history.files import read_json, write_json
-from tony.history.record import record_of
+from tony.history.job_record import record_of
+from tony.history.json_files import read_json, write_json
 from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.layout import Home, JobFolder

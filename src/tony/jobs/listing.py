@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, TonyError
-from tony.history.index import JobHead, head_of_report
-from tony.history.listing import Listing, scan
+from tony.history.ended_jobs_index import JobHead, head_of_report
+from tony.history.job_listing import Listing, scan
 from tony.model.layout import Home
 from tony.model.states import JobState
 

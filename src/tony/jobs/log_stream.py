@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import nullcontext
 
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs import facts
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line, portions

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
-from tony.history.files import read_json, read_json_in
+from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.layout import JobFolder

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
-from tony.history import log
-from tony.history.metrics import Metrics, open_metrics
+from tony.history import event_log
+from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.master import ask_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.threads import beside
@@ -101,7 +101,7 @@ def last(points: Points | None) -> float | None:
 def accepted(folder: JobFolder) -> float | None:
     """When a job was accepted, seconds since 1970; None if nothing of it is known here."""
     try:
-        first = next(log.read(log.segments(folder.path)), None)
+        first = next(event_log.read(event_log.segments(folder.path)), None)
     except (RecordError, StorageError):
         return None
     return None if first is None else first.wall - first.at

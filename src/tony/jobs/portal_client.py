@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from tony.core.events import EVENTS, Event
 from tony.dataclass import dataclass, field
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
-from tony.history.files import read_json, write_json
+from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.head import JobHead
 from tony.model.json_text import loads

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError
-from tony.history.files import read_json, write_json
+from tony.history.json_files import read_json, write_json
 from tony.linux import process
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.layout import Home

@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 
 from tony import clock
-from tony.core.failures import EXIT_CODES
-from tony.core.machine import Application
-from tony.core.view import Surroundings
-from tony.core.view import report as view
+from tony.core.application import Application
+from tony.core.failure_text import EXIT_CODES
+from tony.core.report_builder import Surroundings
+from tony.core.report_builder import report as view
 from tony.dataclass import replace
 from tony.errors import ExitCode, RecordError, StorageError
-from tony.history import log
-from tony.history.record import pending_report
+from tony.history import event_log
+from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.closing import over_time
 from tony.jobs.master import whereabouts
@@ -60,7 +60,7 @@ def last_report(folder: JobFolder, record: JobRecord, sight: Sight | None = None
 def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     """The job as the log here leaves it, without a verdict: for somebody who cannot be asked, and may live."""
     with contextlib.suppress(Exception):  # as in `last_report`; and of a log that is still to come there is nothing
-        result = replay(record.job_id, record.spec, log.read(log.segments(folder.path)))
+        result = replay(record.job_id, record.spec, event_log.read(event_log.segments(folder.path)))
         if result.events:
             around = Surroundings(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
             return view(result.app, result.last_at, around)
@@ -69,7 +69,7 @@ def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
 
 def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     try:
-        entries = log.read(log.segments(folder.path))
+        entries = event_log.read(event_log.segments(folder.path))
         result = replay(record.job_id, record.spec, entries)
     except RecordError as error:
         return _lost(folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}")

@@ -11,8 +11,8 @@ import contextlib
 from tony import clock
 from tony.dataclass import replace
 from tony.errors import ExitCode, InfraError
-from tony.history.log import segments
-from tony.history.record import pending_report, read_summary, write_summary
+from tony.history.event_log import segments
+from tony.history.job_record import pending_report, read_summary, write_summary
 from tony.jobs.closing import only_one
 from tony.jobs.elsewhere import forget_secrets
 from tony.model.layout import JobFolder

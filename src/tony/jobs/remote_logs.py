@@ -16,7 +16,7 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Granted
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
-from tony.history import log
+from tony.history import event_log
 from tony.jobs import facts
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import LogName, Selection, find
@@ -338,7 +338,7 @@ async def _fetched(
         return False
     try:
         async with asyncio.timeout(_FETCH):
-            if not owner and not (folder.summary.exists() and log.segments(folder.path)):
+            if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
                 await submitter.fetch(folder)  # for the newest events
             containers = await beside(_ended_containers, folder)
             await submitter.fetch_logs(folder, containers, sink, owner=owner)
@@ -360,7 +360,7 @@ def _ended_containers(folder: JobFolder) -> dict[str, str]:
     """Containers that have ended, and their hosts; all, of a job that has."""
     held: dict[str, str] = {}
     ended: dict[str, str] = {}
-    for entry in log.read(log.segments(folder.path)):
+    for entry in event_log.read(event_log.segments(folder.path)):
         if isinstance(entry.event, Granted):
             held[entry.event.container] = entry.event.host
         elif isinstance(entry.event, ContainerEnded):

@@ -6,8 +6,8 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.history.event_tail import EventTail
 from tony.history.goodput import Ledger, ledger
-from tony.history.metrics import open_metrics
-from tony.history.record import record_of
+from tony.history.job_record import record_of
+from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import facts
 from tony.jobs.elsewhere import refresh

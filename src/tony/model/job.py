@@ -115,7 +115,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds; None is off. Which half of the system enforces each is said in `config/keys.py`."""
+    """Seconds; None is off. Which half of the system enforces each is said in `config/settings_table.py`."""
 
     queue: float | None = None
     allocation: float | None = None

@@ -18,7 +18,7 @@
     am.log              its own log, over all attempts
     events.<n>.jsonl    event log, one segment per attempt
     summary.json        the last JobReport; there once the job has ended
-    metrics.db          what was measured, SQLite: see history/metrics.py
+    metrics.db          what was measured, SQLite: see history/metrics_reader.py
     pinned.json         somebody wants it kept, however old: who and when
     logs/               <role>-<index>.s<session>.t<try>.out / .err, and <role>-<index>.executor.log
     work/<role>-<index>/  the task's working directory

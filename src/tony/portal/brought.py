@@ -18,8 +18,8 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.errors import RecordError, StorageError
-from tony.history.files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json
-from tony.history.log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
+from tony.history.event_log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
+from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json
 from tony.jobs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID

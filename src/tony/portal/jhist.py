@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tony import clock
-from tony.config.original.finished import job_of, read_final
+from tony.config.legacy.final_xml import job_of, read_final
 from tony.core import events as ev
-from tony.core.machine import Application
-from tony.core.view import Surroundings, report
+from tony.core.application import Application
+from tony.core.report_builder import Surroundings, report
 from tony.dataclass import dataclass, replace
 from tony.errors import InvalidTransition, RecordError
-from tony.history.log import Entry, settings_digest
+from tony.history.event_log import Entry, settings_digest
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.head import JobHead, head_of_report
 from tony.model.ids import ROLE_NAME, TaskId

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config import addresses
+from tony.config import remote_paths
 from tony.config.paths import expanded
 from tony.errors import UserError
 from tony.model.layout import Home
@@ -38,7 +38,7 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> Stor
     scheme, _, path = text.partition("://")
     if scheme.lower() in _HERE:
         text = path
-    if not addresses.is_address(text):
+    if not remote_paths.is_address(text):
         if not text.strip() or "\0" in text:
             raise UserError("an empty name of a history. Write a folder, or an address such as hdfs:///user/ann/.tony.")
         try:

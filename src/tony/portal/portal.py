@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from tony import clock
 from tony.dataclass import replace
 from tony.errors import TonyError
-from tony.history.index import head_of_report
+from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts
 from tony.jobs.far import Far, bringing_slots
 from tony.linux.threads import beside, lock_held

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.errors import RecordError
-from tony.history.files import LONGEST_OF_OTHERS, check_json_of_others, decoding
-from tony.history.listing import head_from
+from tony.history.job_listing import head_from
+from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
 from tony.model.codec import Json
 from tony.model.head import JobHead
 from tony.model.json_text import BadJson, loads

@@ -6,12 +6,12 @@ import contextlib
 import threading
 
 from tony import clock
-from tony.core.machine import Application
-from tony.core.view import Surroundings, report
+from tony.core.application import Application
+from tony.core.report_builder import Surroundings, report
 from tony.errors import InvalidTransition, UnknownJobError
+from tony.history.event_log import check_length_of_others, segments
 from tony.history.event_tail import EventTail
-from tony.history.log import check_length_of_others, segments
-from tony.history.record import pending_report, read_job, read_summary
+from tony.history.job_record import pending_report, read_job, read_summary
 from tony.linux.threads import lock_held
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config import addresses
+from tony.config import remote_paths
 from tony.dataclass import dataclass
 from tony.errors import StorageError, TonyError
 from tony.model.ids import TaskId
@@ -165,7 +165,7 @@ def _places(record: Record, job: JobRecord) -> Iterator[tuple[str, str]]:
                 place = fill(said, values).strip() if said else ""
                 if record.own and place.startswith("~/"):  # ours, so it is our home; programs expand it themselves
                     place = os.path.expanduser(place)
-                if addresses.is_address(place) or place.startswith("/"):
+                if remote_paths.is_address(place) or place.startswith("/"):
                     run = str(task) if "{index}" in (said or "") else ""
                     yield run, place
     # What is relative lies below the tasks' working directories, which are looked through as a whole.
@@ -180,7 +180,7 @@ def _look(
             yield from _in_store(record.store, joined(record.path, "work"), run, budget, None)
         elif not record.folder.work.is_symlink():
             yield from _in_folder(record.folder.work, run, budget)
-    elif addresses.is_address(place):
+    elif remote_paths.is_address(place):
         owner = None
         if not record.own:  # all of this before anything of that file system is made
             if not may_open(place):

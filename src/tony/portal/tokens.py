@@ -28,7 +28,7 @@ from pathlib import Path
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError, TonyError, UserError
-from tony.history.files import read_json, write_json
+from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.web.door import PERSON, Known
 

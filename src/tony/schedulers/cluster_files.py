@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tony.config import addresses
-from tony.hadoop.configuration.daemons import NameService, name_service
+from tony.config import remote_paths
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.configuration.service_addresses import NameService, name_service
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster import Cluster
@@ -69,7 +69,7 @@ class ClusterFiles(RemoteFiles):
             client.close()
 
     def _place(self, address: str) -> tuple[NameService, str]:
-        system, path = addresses.parts(address)
+        system, path = remote_paths.parts(address)
         try:
             return name_service(self._cluster.configuration, system or None), path
         except ConfigurationError as error:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config import addresses
+from tony.config import remote_paths
 from tony.errors import StorageError, UserError
-from tony.hadoop.configuration.daemons import name_service
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.configuration.service_addresses import name_service
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
 from tony.schedulers.yarn.finding import find_cluster, named_folder
@@ -36,8 +36,8 @@ class ClusterStore(Store):
     ) -> None:
         said, _ = read_settings(settings.get("yarn", {}))
         try:
-            self.address = addresses.checked(address)
-            system, self._root = addresses.parts(self.address)
+            self.address = remote_paths.checked(address)
+            system, self._root = remote_paths.parts(self.address)
             if not named_folder(said, home):
                 raise ValueError(
                     "nobody says which cluster's file system that is. Set HADOOP_CONF_DIR to the folder with its "

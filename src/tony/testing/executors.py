@@ -24,7 +24,7 @@ from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Re
 from tony.testing.faults.connection import struck
 
 if TYPE_CHECKING:
-    from tony.executor.link import Connect, Connection
+    from tony.executor.am_connection import Connect, Connection
 
 _FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.gathered import gathered
-from tony.core.machine import Application
+from tony.core.application import Application
+from tony.core.gang_size import gathered
 from tony.dataclass import dataclass, field
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId

@@ -10,7 +10,7 @@ from tony.advice.facts import Facts, Run, alike, run_of
 from tony.advice.facts_loader import RUNS, same_job
 from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
-from tony.history.log import Entry
+from tony.history.event_log import Entry
 from tony.linux.threads import Slots, beside
 from tony.model.query import Query
 from tony.model.record import JobRecord

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from tony import clock
 from tony.errors import InfraError, OverloadedError, RecordError, UserError
-from tony.history import log
+from tony.history import event_log
+from tony.history.event_log import Entry
 from tony.history.event_tail import EventTail
 from tony.history.goodput import Ledger, ledger
-from tony.history.log import Entry
-from tony.history.metrics import Metrics, open_metrics
-from tony.history.record import read_job, read_summary
+from tony.history.job_record import read_job, read_summary
+from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import master
 from tony.jobs.far import Far
@@ -282,7 +282,7 @@ class FolderView:
 def _weight(folder: JobFolder, tasks: int) -> int:
     """Return how many bytes the report and the timeline of a job take in memory, from the size of its files."""
     size = tasks * _TASK_BYTES
-    logs = [(path, _FACTOR_OF_LOG) for path in log.segments(folder.path)]
+    logs = [(path, _FACTOR_OF_LOG) for path in event_log.segments(folder.path)]
     for path, factor in ((folder.job, _FACTOR_OF_JOB), (folder.summary, _FACTOR_OF_JSON), *logs):
         with contextlib.suppress(OSError):
             size += factor * path.lstat().st_size
@@ -322,7 +322,7 @@ class _Story:
                 return self._made
             began = clock.monotonic()
             if not self._is_own:
-                log.check_length_of_others(self._folder.path)
+                event_log.check_length_of_others(self._folder.path)
             if self._chronicle is None:
                 self._chronicle = Chronicle(record)
             for entry in self._tail.new():
@@ -357,21 +357,21 @@ def _with_marks(line: Timeline, marks: Metrics | None) -> tuple[Timeline, Ledger
 def _events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[Entry]:
     """Numbers are dense over all segments: what is not wanted is only counted."""
     if not own:
-        log.check_length_of_others(folder.path, log.LONGEST_LISTED_LOG_OF_OTHERS)
+        event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
     found: list[Entry] = []
-    segments = log.segments(folder.path)
+    segments = event_log.segments(folder.path)
     words = [f'"{kind}"'.encode() for kind in kinds]
     if after < 0:
         return [entry for entry in _latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
     number = size = 0
     for attempt, path in enumerate(segments, start=1):
-        with log.opened(path) as file:
-            file.readline(log.LONGEST_LINE)
+        with event_log.opened(path) as file:
+            file.readline(event_log.LONGEST_LINE)
             place = 1
-            while log.is_whole(f"{path}:{place + 1}", line := file.readline(log.LONGEST_LINE)):
+            while event_log.is_whole(f"{path}:{place + 1}", line := file.readline(event_log.LONGEST_LINE)):
                 number, place = number + 1, place + 1
                 if number > after and (not words or any(word in line for word in words)):
-                    entry = log.decode_entry(f"{path}:{place}", line, attempt)
+                    entry = event_log.decode_entry(f"{path}:{place}", line, attempt)
                     if kinds and entry.event.kind not in kinds:
                         continue
                     found.append(entry)
@@ -395,7 +395,7 @@ def _latest(segments: Sequence[Path], most: int) -> list[Entry]:
     for attempt in range(len(segments), 0, -1):
         path = segments[attempt - 1]
         lines = _last_lines(path, most - len(found))
-        found = [log.decode_entry(f"{path}, near its end", line, attempt) for line in lines] + found
+        found = [event_log.decode_entry(f"{path}, near its end", line, attempt) for line in lines] + found
         if len(found) >= most:
             break
     return found
@@ -403,7 +403,7 @@ def _latest(segments: Sequence[Path], most: int) -> list[Entry]:
 
 def _last_lines(path: Path, most: int) -> list[bytes]:
     """The last whole lines of a segment, but never its first: that is no event."""
-    with log.opened(path) as file:
+    with event_log.opened(path) as file:
         start = end = file.seek(0, os.SEEK_END)
         blocks: list[bytes] = []
         newlines = 0

@@ -7,11 +7,11 @@ import json
 import logging
 
 from tony import clock
-from tony.config.secrets import redact
+from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import RecordError
-from tony.history.index import head_of_report
-from tony.history.record import read_job
+from tony.history.ended_jobs_index import head_of_report
+from tony.history.job_record import read_job
 from tony.jobs import master
 from tony.jobs.log_names import Selection
 from tony.jobs.remote_logs import RemoteLogs

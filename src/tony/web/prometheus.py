@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from tony.errors import TonyError
-from tony.history.exposition import CONTENT_TYPE, Seen, exposition
-from tony.history.metrics import Metrics
+from tony.history.metrics_reader import Metrics
+from tony.history.prometheus_text import CONTENT_TYPE, Seen, exposition
 from tony.linux.threads import beside
 from tony.model.query import Query
 from tony.web.gate import Action, Gate, Refusal, Visitor

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence, Set
 from typing import Protocol
 
 from tony.dataclass import dataclass
+from tony.history.event_log import Entry
 from tony.history.goodput import Ledger
-from tony.history.log import Entry
-from tony.history.metrics import Metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.model.query import JobsPage, Query
 from tony.model.record import JobRecord

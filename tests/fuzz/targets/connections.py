@@ -15,8 +15,8 @@ from tests.fuzz.values import plain_of
 from tests.rpc.places import JOB, OTHER_JOB, Diary
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.meeting_store import Service, Store
-from tony.executor.summons import Summons
+from tony.executor.reattach_listener import Summons
+from tony.executor.rendezvous_store import Service, Store
 from tony.model.codec import from_plain
 from tony.protocol.errors import Code
 from tony.protocol.framing import encode

@@ -8,9 +8,9 @@ from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.portal import original
-from tony.config.original.finished import job_of, read_final
+from tony.config.legacy.final_xml import job_of, read_final
 from tony.errors import RecordError
-from tony.history.log import Entry
+from tony.history.event_log import Entry
 from tony.history.timeline import timeline
 from tony.model.codec import to_plain
 from tony.model.query import Query, from_words, to_words

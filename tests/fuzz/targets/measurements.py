@@ -10,15 +10,15 @@ from pathlib import Path
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target, hold
-from tony.am.measured import Measurements
+from tony.am.metrics_store import Measurements
 from tony.core.state import State
 from tony.errors import StorageError
-from tony.history.exposition import Seen, exposition
-from tony.history.marks import Checkpoint
-from tony.history.metrics import Metrics, open_metrics
-from tony.history.metrics_file import Part
+from tony.history.job_record import pending_report
+from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.record import pending_report
+from tony.history.progress_records import Checkpoint
+from tony.history.prometheus_text import Seen, exposition
 from tony.model.codec import from_plain
 from tony.model.job import JobSpec, Role
 from tony.model.json_text import loads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.fuzz.target import Target, hold
-from tony.am.webhook import LONGEST_LINE, NotTakenError, status_of
+from tony.am.http_post import LONGEST_LINE, NotTakenError, status_of
 
 
 def webhook_answer(data: bytes) -> None:

@@ -9,19 +9,26 @@ from typing import cast
 from tests.core.specs import workers
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.am.executors import Executors
-from tony.am.launching import task_part
-from tony.am.starts import Starts
+from tony.am.executor_connections import Executors
+from tony.am.launch_context import task_part
+from tony.am.start_messages import Starts
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.view import Surroundings, report
+from tony.core.report_builder import Surroundings, report
 from tony.dataclass import replace
 from tony.errors import ProtocolError
-from tony.executor.dialog import Dialog, StartTry, StopTry
-from tony.executor.environment import LaunchFailed, check_sizes, command_line, environments, load_framework, view
+from tony.executor.program_environment import (
+    LaunchFailed,
+    check_sizes,
+    command_line,
+    environments,
+    load_framework,
+    view,
+)
+from tony.executor.session_protocol import Dialog, StartTry, StopTry
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
-from tony.history.log import LONGEST_LINE
+from tony.history.event_log import LONGEST_LINE
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -169,7 +176,7 @@ def start(data: bytes) -> None:
     argv = command_line(_PART, seen)
     try:
         envs = environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})
-    except Exception:  # whatever an adapter raises, its task fails and says so: see `executor/trial.py`
+    except Exception:  # whatever an adapter raises, its task fails and says so: see `executor/task_run.py`
         return
     for env in envs:
         try:

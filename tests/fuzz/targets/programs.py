@@ -10,11 +10,11 @@ from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
 from tony.executor.log_file import LogFile
-from tony.executor.log_pattern import LogPattern
-from tony.executor.output import Stream
-from tony.executor.pen import Pen
-from tony.executor.progress import Advance, Checkpoint, parse
-from tony.executor.summaries import Summaries
+from tony.executor.output_capture import Stream
+from tony.executor.progress_listener import Advance, Checkpoint, parse
+from tony.executor.progress_pattern import LogPattern
+from tony.executor.tensorboard_progress import Summaries
+from tony.executor.writer_thread import Pen
 from tony.model.metrics import MOST_OF_A_PROGRAM, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"

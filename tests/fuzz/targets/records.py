@@ -13,19 +13,19 @@ from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
 from tony.cli.commands.list import _row
 from tony.cli.event_text import EventTeller
-from tony.cli.status_page import further_sessions, lone_restarts, status_page
+from tony.cli.status_text import further_sessions, lone_restarts, status_page
 from tony.cli.story import Story
-from tony.cli.text import safe
+from tony.cli.terminal_text import safe
+from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.invariants import broken
-from tony.core.machine import Application
-from tony.core.view import Surroundings, report
+from tony.core.report_builder import Surroundings, report
 from tony.errors import RecordError, UnknownJobError
+from tony.history.ended_jobs_index import JobHead
+from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, place_of, read, segments, settings_digest
 from tony.history.event_tail import EventTail
-from tony.history.index import JobHead
-from tony.history.listing import head_of, scan
-from tony.history.log import FORMAT, VERSION, Entry, Header, LogWriter, place_of, read, segments, settings_digest
-from tony.history.record import pending_report, read_job, read_summary
+from tony.history.job_listing import head_of, scan
+from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
 from tony.jobs.failure import error_of
 from tony.jobs.job_ids import resolve

@@ -14,11 +14,11 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tony.cli.live_table import live_table
 from tony.cli.log_printer import LogPrinter
-from tony.cli.status_page import status_page
+from tony.cli.status_text import status_page
 from tony.cli.story import Story
-from tony.cli.text import cut, safe, safe_line, table, width
-from tony.executor.exports import Exports
+from tony.cli.terminal_text import cut, safe, safe_line, table, width
 from tony.executor.log_file import LogFile
+from tony.executor.output_exports import Exports
 from tony.jobs.live_reader import LiveReader
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, Reader, readers

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
+from tony.config.legacy.flags import Flags as OriginalFlags
+from tony.config.legacy.flags import parse as parse_flags
+from tony.config.legacy.job_file_writer import job_file
+from tony.config.legacy.job_loader import load as load_flags
+from tony.config.legacy.translate import translate
 from tony.config.load import Resolved, load
-from tony.config.original.convert import job_file
-from tony.config.original.flags import Flags as OriginalFlags
-from tony.config.original.flags import parse as parse_flags
-from tony.config.original.loading import load as load_flags
-from tony.config.original.translate import translate
 from tony.config.paths import file_entry
 from tony.errors import ConfigError
 from tony.hadoop.wire.placement import PlacementConstraint
 from tony.hadoop.wire.proto import decode, encode
 from tony.hadoop.yarn.constraint_text import ConstraintError
 from tony.hadoop.yarn.constraint_text import parse as parse_constraint
-from tony.history.log import settings_digest
+from tony.history.event_log import settings_digest
 from tony.jobs.log_names import LogName, Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.configuration.service_addresses import Daemon
 from tony.hadoop.failover import Policy, Proxy
-from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.file_system import FileKind
 from tony.hadoop.hdfs.namenode import NameNode, Space
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, FileSystemError, SafeModeError
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire import namenode as wire
 from tony.testing.hadoop.faults import Cut, Drop, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 import tony
-from tony.hadoop.configuration.daemons import name_service
+from tony.hadoop.configuration.service_addresses import name_service
 from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.failover import Proxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
 from tony.hadoop.hdfs.errors import BeingWrittenError
-from tony.hadoop.hdfs.files import FileKind
+from tony.hadoop.hdfs.file_system import FileKind
 from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import (
@@ -32,7 +32,7 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     SafeModeError,
 )
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.namenode import PROTOCOL, SET_SAFE_MODE, SafeModeAction, SetSafeModeRequest
 from tony.mini.cluster import Cluster
 

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tony.errors import StorageError
-from tony.hadoop.hdfs.content import Pieces
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
-from tony.hadoop.hdfs.files import FileKind, Usage
+from tony.hadoop.hdfs.file_system import FileKind, Usage
 from tony.hadoop.hdfs.http import HttpOptions
+from tony.hadoop.hdfs.upload_body import Pieces
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin, WebOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import BYTES, INT32, STRING, Message, optional

@@ -7,8 +7,8 @@ import pytest
 from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, TOKENS, Said, daemon
 from tony.hadoop.ipc.blocking import BlockingConnection
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.sasl.protection import Protection
+from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.testing.hadoop.faults import Drop, Silence
 from tony.testing.hadoop.ipc_server import Auth
 

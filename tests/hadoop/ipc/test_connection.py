@@ -10,6 +10,7 @@ from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS,
 from tony.dataclass import replace
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import Connection, connect
+from tony.hadoop.ipc.connection_options import Options
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -28,9 +29,8 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.ipc.options import Options
-from tony.hadoop.sasl.protection import Protection
+from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.testing.hadoop.faults import Cut, Delay, Dribble, Drop, Garble, Hold, Moment, Refuse, Silence, standby
 from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 

@@ -10,7 +10,7 @@ from tests.hadoop.ipc.echo import TOKEN, TOKENS
 from tony.errors import InfraError
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import LoginError, ProtocolError
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState

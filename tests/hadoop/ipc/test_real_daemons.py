@@ -23,9 +23,9 @@ from tony.hadoop.ipc.errors import (
     ProtocolError,
     RemoteError,
 )
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.tokens.selection import AM_RM
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_client import (
     GET_APPLICATION_REPORT,
     GET_NEW_APPLICATION,
@@ -34,7 +34,7 @@ from tony.hadoop.wire.application_client import (
     GetNewApplicationResponse,
 )
 from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.records import ApplicationId
+from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.mini.cluster import Cluster
 
 ALICE = Login.simple("alice")

@@ -18,6 +18,7 @@ from tests.hadoop.kerberos import REALM, Kdc
 from tony.dataclass import replace
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import Connection, connect
+from tony.hadoop.ipc.connection_options import Options
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     ApplicationNotFoundError,
@@ -32,9 +33,8 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.ipc.options import Options
-from tony.hadoop.sasl.protection import Protection
+from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.sasl.quality_of_protection import Protection
 from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.application_client import GET_QUEUE_INFO, GetQueueInfoRequest
@@ -160,7 +160,7 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
     """Every cipher of Java's that is of any use."""
     if cipher == "3des":
         pytest.importorskip("cryptography")
-    monkeypatch.setattr("tony.hadoop.sasl.layers.usable_ciphers", lambda: (cipher,))
+    monkeypatch.setattr("tony.hadoop.sasl.digest_layers.usable_ciphers", lambda: (cipher,))
     login = Login.with_token(daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address("token:privacy"), login)
 

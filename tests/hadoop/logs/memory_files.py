@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"

@@ -11,7 +11,7 @@ from typing import Any
 
 from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
-from tony.hadoop.logs.aggregated import AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.mini.cluster import Cluster

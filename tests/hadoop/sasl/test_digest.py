@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.hadoop.sasl import layers
+from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest import DigestClient, Secrets, parse_challenge, parse_directives
-from tony.hadoop.sasl.layers import make_layer, usable_ciphers
-from tony.hadoop.sasl.protection import Protection, SaslFailure, SecurityLayer, choose, parse_protections
+from tony.hadoop.sasl.digest_layers import make_layer, usable_ciphers
+from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer, choose, parse_protections
 from tony.hadoop.sasl.rc4 import Rc4
 from tony.testing.hadoop.digest_server import DigestServer
 
@@ -197,15 +197,15 @@ def test_md5_where_fips_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(hashlib, "md5", strict)
-    monkeypatch.setattr(layers, "import_module", nothing)
-    md5 = layers._find_md5()
+    monkeypatch.setattr(digest_layers, "import_module", nothing)
+    md5 = digest_layers._find_md5()
     assert bytes.fromhex("900150983cd24fb0d6963f7d28e17f72") == md5(b"abc").digest()
     assert [False] == asked
 
 
 def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     """RC4 needs no package; who has only 3DES to offer is told what to install."""
-    monkeypatch.setattr(layers, "find_spec", lambda name: None)
+    monkeypatch.setattr(digest_layers, "find_spec", lambda name: None)
     challenge = b'nonce="x",algorithm=md5-sess,qop="auth-conf",cipher="3des%s"'
     assert b'cipher="rc4"' in DigestClient(b"id", b"password").answer(challenge % b",rc4,rc4-40")
     with pytest.raises(SaslFailure, match="3des needs the Python package cryptography"):

@@ -22,7 +22,8 @@ from tony.hadoop.tokens.credentials import (
     write_file,
 )
 from tony.hadoop.tokens.identifiers import AmRmIdentifier, HdfsDelegationIdentifier, NmIdentifier, identify
-from tony.hadoop.tokens.selection import (
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import (
     AM_RM,
     HDFS_DELEGATION,
     NODE_MANAGER,
@@ -32,11 +33,10 @@ from tony.hadoop.tokens.selection import (
     select_hdfs,
     service_of,
 )
-from tony.hadoop.tokens.token import Token
 from tony.hadoop.tokens.url_string import from_url_string, to_url_string
 from tony.hadoop.tokens.writable import Malformed, Reader
 from tony.hadoop.wire.proto import encode
-from tony.hadoop.wire.records import ApplicationAttemptId, ApplicationId, NodeId
+from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, NodeId
 
 _tokens = st.builds(
     Token,

@@ -39,8 +39,8 @@ from tony.hadoop.wire.proto import (
     required,
     varint,
 )
-from tony.hadoop.wire.records import NodeId, ResourceRequest, SerializedException
 from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.yarn_records import NodeId, ResourceRequest, SerializedException
 
 
 class Colour(IntEnum):

@@ -14,7 +14,7 @@ from tony.hadoop.wire import application_client, application_master, container_m
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import NODE, RACK, all_of, apart, at_most, on_attribute, together
 from tony.hadoop.wire.proto import Message, decode, encode
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
     ContainerId,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tony.hadoop import ids
-from tony.hadoop.configuration.daemons import Daemon
+from tony.hadoop.configuration.service_addresses import Daemon
 from tony.hadoop.failover import Policy, Proxy
 from tony.hadoop.ipc.errors import (
     ApplicationAttemptNotFoundError,
@@ -20,9 +20,8 @@ from tony.hadoop.ipc.errors import (
     InvalidResourceRequestError,
     InvalidTokenError,
 )
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire import application_client as wire
-from tony.hadoop.wire.records import ApplicationAttemptId, ContainerId, NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.wire.reports import (
     ApplicationState,
     ApplicationSubmissionContext,
@@ -31,6 +30,7 @@ from tony.hadoop.wire.reports import (
     QueueState,
     TimeoutType,
 )
+from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ContainerId, NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.yarn.application_client import (
     ENDED,
     UNDECIDED,

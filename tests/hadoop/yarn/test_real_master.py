@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests.mini_clusters import Clusters, options
+from tony.hadoop.client_factory import resource_manager
 from tony.hadoop.configuration.settings import Configuration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError, YarnError
-from tony.hadoop.services import resource_manager
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.wire.placement import NODE, apart
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.reports import ApplicationState, ApplicationSubmissionContext
+from tony.hadoop.wire.yarn_records import (
     ApplicationId,
     Container,
     ContainerId,
@@ -30,12 +31,11 @@ from tony.hadoop.wire.records import (
     Resource,
     SignalCommand,
 )
-from tony.hadoop.wire.reports import ApplicationState, ApplicationSubmissionContext
+from tony.hadoop.yarn.am_rm_client import MasterClient, scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.hadoop.yarn.asks import Ask, News, Refused
-from tony.hadoop.yarn.exits import ExitStatus
-from tony.hadoop.yarn.master_client import MasterClient, scheduler_proxy
-from tony.hadoop.yarn.node_client import NodeClients
+from tony.hadoop.yarn.exit_status import ExitStatus
+from tony.hadoop.yarn.nm_client import NodeClients
+from tony.hadoop.yarn.request_table import Ask, News, Refused
 from tony.mini.cluster import Cluster
 
 CEILING = 120.0

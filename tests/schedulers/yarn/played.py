@@ -13,8 +13,8 @@ from tony.hadoop.ids import container_id
 from tony.hadoop.tokens.credentials import Credentials, from_bytes
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
-from tony.hadoop.wire.records import ContainerId, NodeId
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.base import PreparedJob

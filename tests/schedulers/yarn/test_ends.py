@@ -2,7 +2,7 @@
 
 import pytest
 
-from tony.hadoop.wire.records import ContainerStatus, NodeId, NodeReport, NodeState
+from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, NodeState
 from tony.schedulers.yarn.ends import cause, is_blameless, is_forced, is_over_memory, no_python, warning
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop import ids
-from tony.hadoop.wire.records import FinalStatus
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.base import Listed
 from tony.schedulers.yarn.listed import listed

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import workers
-from tony.am import measured as module
-from tony.am.measured import Measurements
+from tony.am import metrics_store as module
+from tony.am.metrics_store import Measurements
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectionLost
-from tony.history.metrics import open_metrics
+from tony.history.metrics_reader import open_metrics
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tony.hadoop.wire.records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.wire.reports import NodeLabel, QueueConfiguration, QueueConfigurationEntry, QueueInfo, QueueState
+from tony.hadoop.wire.yarn_records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
 from tony.schedulers.yarn.offer import Node, Offer, Queue, offer
 
 HALF = QueueConfiguration(absolute_max_capacity=0.5, effective_max_capacity=Resource(memory=6144, vcores=18))

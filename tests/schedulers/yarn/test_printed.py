@@ -14,8 +14,8 @@ from tests.hadoop.logs.test_tfile import log_files, make
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ApplicationNotFoundError
-from tony.hadoop.wire.records import ApplicationId, NodeId, NodeReport
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, LogAggregationStatus
+from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn import printed
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.printed import Printed

@@ -15,7 +15,7 @@ from tony.core.events import ContainerEnded, Granted
 from tony.dataclass import replace
 from tony.errors import NotInCharge
 from tony.hadoop.ids import container_id
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     Container,
     ContainerId,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.schedulers.yarn.samples import prepared, record
 from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.wire.records import Url
+from tony.hadoop.wire.yarn_records import Url
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.record import JobRecord

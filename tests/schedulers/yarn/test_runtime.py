@@ -167,7 +167,7 @@ def test_the_starter_takes_what_fits(unpacked: Path) -> None:
 def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
     """None needs what was left out; compiled or not. What programs of users find of us is a `tony` of its own."""
     clients = {"tony.__main__", "tony.schedulers.yarn.finding", "tony.schedulers.yarn.submitter"}
-    clients |= {"tony.config.yaml_text", "tony.schedulers.cluster_files", "tony.schedulers.cluster_store"}
+    clients |= {"tony.config.yaml_reader", "tony.schedulers.cluster_files", "tony.schedulers.cluster_store"}
     for programs in (unpacked / "programs.zip", compiled(unpacked)):
         modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
         modules = [name for name in modules if name not in clients and not name.startswith("tony.alongside.")]
@@ -179,7 +179,7 @@ def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
 def test_compiled_files_are_not_looked_at_twice(unpacked: Path) -> None:
     """There is no source beside them, and nothing is written."""
     before = sorted(unpacked.rglob("*"))
-    assert run(compiled(unpacked), "import tony.am.on_yarn").returncode == 0
+    assert run(compiled(unpacked), "import tony.am.yarn_main").returncode == 0
     assert sorted(unpacked.rglob("*")) == before
 
 

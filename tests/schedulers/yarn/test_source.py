@@ -21,9 +21,16 @@ from tony.hadoop.wire.application_master import (
     Preemption,
     RegisterRequest,
 )
-from tony.hadoop.wire.records import ApplicationAttemptId, ContainerStatus, FinalStatus, NodeId, NodeReport, NodeState
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.history.record import pending_report, write_summary
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    ContainerStatus,
+    FinalStatus,
+    NodeId,
+    NodeReport,
+    NodeState,
+)
+from tony.history.job_record import pending_report, write_summary
 from tony.model.job import MIB, JobSpec, Resources, Role
 from tony.model.report import JobReport
 from tony.model.states import JobState

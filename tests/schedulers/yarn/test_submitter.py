@@ -14,8 +14,8 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens.credentials import Credentials, from_bytes
 from tony.hadoop.tokens.token import Token
-from tony.hadoop.wire.records import FinalStatus
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ApplicationRejected
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tony.errors import PlatformError
+from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.token import Token
 from tony.schedulers.yarn.cluster import Cluster

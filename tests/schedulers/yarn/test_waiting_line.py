@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tony.hadoop.wire.records import ApplicationId
 from tony.hadoop.wire.reports import ApplicationReport
+from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.schedulers.yarn.waiting_line import in_line
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.at_portal import asked, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import safe
+from tony.cli.portal_option import asked, portal_option
+from tony.cli.terminal_text import safe
 from tony.errors import ExitCode, UserError
 from tony.model.layout import Home
 
@@ -110,7 +110,7 @@ def _advice(facts: Facts, only: tuple[str, ...]) -> Advice:
 def _apply(home: Home, name: str, job_file: Path, changes: tuple[Change, ...]) -> Applied:
     from tony.advice.patch_writer import apply
     from tony.client.submission import check
-    from tony.history.record import record_of
+    from tony.history.job_record import record_of
 
     return apply(job_file, record_of(home, name), changes, lambda resolved: check(resolved, home))
 

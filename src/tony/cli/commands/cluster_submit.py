@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.original import RawCommand, run
+from tony.cli.legacy_commands import RawCommand, run
 
 if TYPE_CHECKING:
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.flags import Flags
 
 
 @click.command("cluster-submit", cls=RawCommand, add_help_option=False)
@@ -24,8 +24,8 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submitting import Manner, submit_and_follow
-    from tony.config.original.loading import load
+    from tony.cli.submission import Manner, submit_and_follow
+    from tony.config.legacy.job_loader import load
 
     resolved = load(flags, overrides={"scheduler": "yarn"})
     return submit_and_follow(resolved, Manner(detach=False, dry_run=False, as_json=False), tied=True)

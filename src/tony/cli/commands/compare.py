@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import JobParameter, job_id, json_option
 from tony.cli.output import plain_value, print_json, say_all
-from tony.cli.text import columns_of
+from tony.cli.terminal_text import columns_of
 from tony.model.codec import Json, to_plain
 
 
@@ -18,7 +18,7 @@ from tony.model.codec import Json, to_plain
 @json_option("Print both sides as JSON.")
 def command(a: str, b: str, as_json: bool) -> None:
     """Show two jobs side by side: how they went, what differs in their settings, goodput, what was measured."""
-    from tony.cli.comparison import comparison_text
+    from tony.cli.compare_text import comparison_text
     from tony.jobs.comparing import Comparison, Side, compare
 
     def side(each: Side) -> Json:

@@ -20,9 +20,9 @@ def command(xml_file: str, flags: tuple[str, ...]) -> int:
     FLAGS are those of the original's command line that the job was submitted with, such as --src_dir and --executes:
     what they say stands in the job file, too.
     """
-    from tony.config.original.convert import job_file
-    from tony.config.original.flags import parse
-    from tony.config.original.translate import translate
+    from tony.config.legacy.flags import parse
+    from tony.config.legacy.job_file_writer import job_file
+    from tony.config.legacy.translate import translate
 
     try:
         draft, _ = translate(parse(["--conf_file", xml_file, *flags]), os.environ, Path.cwd())

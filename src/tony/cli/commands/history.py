@@ -9,9 +9,9 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
-from tony.cli.standing import report_of
-from tony.cli.status_page import further_sessions, lone_restarts, status_page
-from tony.cli.text import columns_of, table
+from tony.cli.report import report_of
+from tony.cli.status_text import further_sessions, lone_restarts, status_page
+from tony.cli.terminal_text import columns_of, table
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
 
@@ -42,7 +42,7 @@ def command(job: str, as_json: bool) -> None:
 
 def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
     """Each session: why it began, and with how many tasks where that may differ."""
-    from tony.history.sessions import session_reasons, session_sizes
+    from tony.history.session_facts import session_reasons, session_sizes
 
     reasons, sizes = session_reasons(folder), session_sizes(folder)
     return [
@@ -60,7 +60,7 @@ def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
 
 def _places(folder: JobFolder) -> dict[str, Path]:
     """Word -> path, for each part of the record that is there."""
-    from tony.history.log import segments
+    from tony.history.event_log import segments
 
     logs = segments(folder.path)
     places = {

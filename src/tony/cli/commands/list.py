@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from tony import clock
-from tony.cli.at_portal import asked, portal_option
-from tony.cli.at_portal import heads as heads_at
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import clock_time, columns_of, cut, safe, table
-from tony.history.index import JobHead
+from tony.cli.portal_option import asked, portal_option
+from tony.cli.portal_option import heads as heads_at
+from tony.cli.terminal_text import clock_time, columns_of, cut, safe, table
+from tony.history.ended_jobs_index import JobHead
 from tony.jobs.job_ids import ending, known
 from tony.jobs.listing import Filter, Jobs, ended_jobs
 from tony.model.layout import Home

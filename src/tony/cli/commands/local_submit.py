@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.original import RawCommand, run
+from tony.cli.legacy_commands import RawCommand, run
 
 if TYPE_CHECKING:
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.flags import Flags
 
 #: As the original's has.
 _NODES = 2
@@ -33,8 +33,8 @@ def _go(flags: Flags) -> int:
     import os
 
     from tony.cli.output import warn
-    from tony.cli.submitting import Manner, ending_in_order, submit_and_follow
-    from tony.config.original.loading import load
+    from tony.cli.submission import Manner, ending_in_order, submit_and_follow
+    from tony.config.legacy.job_loader import load
     from tony.mini.guard import guarded
     from tony.mini.options import Options
 

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from tony.cli.at_portal import portal_option
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say
-from tony.cli.text import is_terminal
+from tony.cli.portal_option import portal_option
+from tony.cli.terminal_text import is_terminal
 from tony.dataclass import replace
 from tony.errors import UserError
 from tony.model.layout import Home

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import click
 
-from tony.cli.at_portal import asked, portal_option
 from tony.cli.log_printer import LogPrinter
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import warn
-from tony.cli.standing import report_of
-from tony.cli.text import is_terminal
+from tony.cli.portal_option import asked, portal_option
+from tony.cli.report import report_of
+from tony.cli.terminal_text import is_terminal
 from tony.errors import UserError
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
 from tony.jobs.log_reader import Line, portions, readers
 from tony.model.layout import Home

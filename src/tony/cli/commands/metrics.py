@@ -11,12 +11,12 @@ import click
 from tony.cli.metrics_table import csv_heading, csv_lines, role_table, task_table
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all, warn
-from tony.cli.sparks import unit_of
-from tony.cli.standing import record_here
-from tony.cli.text import columns_of, knows_unicode
+from tony.cli.report import record_here
+from tony.cli.sparkline import unit_of
+from tony.cli.terminal_text import columns_of, knows_unicode
 from tony.errors import InfraError, UserError
-from tony.history.metrics import Peak, RolePoints, open_metrics
-from tony.history.record import record_of
+from tony.history.job_record import record_of
+from tony.history.metrics_reader import Peak, RolePoints, open_metrics
 from tony.jobs.log_names import named_tasks
 from tony.jobs.measured import accepted, measured, newest, ordered, takes
 from tony.model.codec import Json, to_plain

@@ -14,7 +14,7 @@ import click
 from tony.cli.help import FittingContext
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import columns_of, table
+from tony.cli.terminal_text import columns_of, table
 from tony.errors import UserError
 from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
 from tony.units import format_size

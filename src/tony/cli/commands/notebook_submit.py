@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.original import RawCommand, run
+from tony.cli.legacy_commands import RawCommand, run
 
 if TYPE_CHECKING:
-    from tony.config.original.flags import Flags
+    from tony.config.legacy.flags import Flags
     from tony.jobs.following import Viewer
     from tony.model.layout import Home
 
@@ -34,7 +34,7 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submitting import Manner, submit_and_follow
+    from tony.cli.submission import Manner, submit_and_follow
     from tony.config.load import load
     from tony.errors import UserError
 
@@ -49,10 +49,10 @@ async def _open(home: Home, job: str, view: Viewer) -> None:
     """Opens a port as soon as the server answers, and keeps it open."""
     import asyncio
 
-    from tony.cli.browsing import reached_by
-    from tony.client.proxy import open_proxy
+    from tony.cli.browser import reached_by
+    from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
-    from tony.history.record import record_of
+    from tony.history.job_record import record_of
     from tony.jobs.tunnels import answers
 
     task = record_of(home, job).spec.tensorboard_task

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import click
 
-from tony.cli.browsing import has_display, reached_by
+from tony.cli.browser import has_display, reached_by
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.jobs.facts import submitter_of
 from tony.jobs.portals import running
 from tony.model.layout import Home

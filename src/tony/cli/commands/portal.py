@@ -13,7 +13,7 @@ from tony import clock
 from tony.cli.help import FittingContext
 from tony.cli.options import Count, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import clock_time, columns_of, safe, table
+from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import UserError
 
 #: What pages are made with; they come with the extra `web`.

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.browsing import reached_by
+from tony.cli.browser import reached_by
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.output import print_json, say, say_all, warn
 from tony.model.layout import Home
@@ -39,7 +39,7 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
     from tony.cli.following import exit_code
-    from tony.client.proxy import open_proxy
+    from tony.client.port_forward import open_proxy
     from tony.jobs.failure import outcome
     from tony.jobs.following import reports
 

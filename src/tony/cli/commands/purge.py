@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import clock_time, columns_of, safe, table
+from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError, UserError
 from tony.units import format_size, parse_duration, parse_size
 

@@ -12,10 +12,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submitting import Manner, manner_options, setting_options, submit_and_follow
-from tony.config.arguments import SOURCE
-from tony.config.flags import written
+from tony.cli.submission import Manner, manner_options, setting_options, submit_and_follow
+from tony.config.call_settings import SOURCE
 from tony.config.load import load
+from tony.config.overrides import written
 from tony.dataclass import replace
 from tony.errors import ConfigError
 

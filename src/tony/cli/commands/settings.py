@@ -9,8 +9,8 @@ from click.shell_completion import CompletionItem
 
 from tony.cli.options import TextType, json_option
 from tony.cli.output import plain_value, print_json, say
-from tony.cli.text import columns_of
-from tony.config.table import SettingRow, settings_rows, settings_table_markdown
+from tony.cli.terminal_text import columns_of
+from tony.config.settings_doc import SettingRow, settings_rows, settings_table_markdown
 
 
 class SettingParameter(TextType):

@@ -9,9 +9,9 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.at_portal import asked, portal_option
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import say, say_all, warn
+from tony.cli.portal_option import asked, portal_option
 from tony.errors import ExitCode
 from tony.model.layout import Home
 from tony.protocol.messages import Stacks

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tony.cli.at_portal import asked, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say_all
-from tony.cli.standing import record_here, report_of
-from tony.cli.status_page import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
-from tony.cli.text import columns_of
+from tony.cli.portal_option import asked, portal_option
+from tony.cli.report import record_here, report_of
+from tony.cli.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
+from tony.cli.terminal_text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home
@@ -21,7 +21,7 @@ from tony.model.report import JobReport
 
 if TYPE_CHECKING:
     from tony.core.events import Event
-    from tony.history.sessions import Told
+    from tony.history.session_facts import Told
     from tony.jobs.portal_client import Portal
     from tony.model.progress import JobProgress
 
@@ -93,7 +93,7 @@ def _ask_progress(there: Portal, report: JobReport) -> JobProgress | None:
 
 def _told_of_restarts(there: Portal, report: JobReport) -> Sequence[Event]:
     """What a portal can tell of them; of a job without any it is not asked."""
-    from tony.history.sessions import TELLING
+    from tony.history.session_facts import TELLING
 
     if report.session > 1 or report.restarts is not None:
         with contextlib.suppress(InfraError):
@@ -111,7 +111,7 @@ def _show(
         alone = lone_restarts(told, report)
     sentence = ""
     if progress is not None:
-        from tony.cli.sparks import format_progress
+        from tony.cli.sparkline import format_progress
 
         sentence = format_progress(progress)
     say_all(status_page(report, columns_of(), further_sessions(told, report), alone, sentence))

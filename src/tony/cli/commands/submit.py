@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tony.cli.submitting import Manner, manner_options, setting_options, submit_and_follow
+from tony.cli.submission import Manner, manner_options, setting_options, submit_and_follow
 from tony.config.load import load
 
 

@@ -9,7 +9,7 @@ import click
 
 from tony.cli.options import TaskParameter, job_argument, job_id, json_option
 from tony.cli.output import colours, print_json, say, say_all
-from tony.cli.text import knows_unicode, size_of
+from tony.cli.terminal_text import knows_unicode, size_of
 
 
 @click.command("timeline")

@@ -56,8 +56,8 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
 def _requests(home: Home, name: str) -> Iterator[Json]:
     from tony import __version__
     from tony.errors import UnknownJobError
-    from tony.history.metrics import open_metrics
-    from tony.history.trace import requests
+    from tony.history.metrics_reader import open_metrics
+    from tony.history.otlp_trace import requests
     from tony.jobs.told import tell
 
     told = asyncio.run(tell(home, name))

@@ -11,7 +11,7 @@ from tony import clock
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
 from tony.cli.output import print_json, say, say_all, warn
-from tony.cli.text import clock_time, columns_of, safe, table
+from tony.cli.terminal_text import clock_time, columns_of, safe, table
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """The weeks, and of how many jobs nothing is known."""
     from tony.advice.facts_loader import read_run
     from tony.advice.unused_resources import by_week, waste_of
-    from tony.history.listing import scan
+    from tony.history.job_listing import scan
 
     place, found, unknown = home(), [], 0
     for head in scan(place).ended:

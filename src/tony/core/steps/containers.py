@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.policies import patience
+from tony.core.policies import gang_backoff
 from tony.core.state import Container, Hold, RoleState, State, Task
-from tony.core.tables import JobMove, TaskMove
-from tony.core.turn import Turn
+from tony.core.step_context import Turn
+from tony.core.transitions import JobMove, TaskMove
 from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
 
 #: A container that goes away before its program was started is replaced, uncharged; so often per task and session.
@@ -54,7 +54,7 @@ def expect_another(turn: Turn) -> None:
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
     if limit and not together and state.active and not state.pausing:
-        state.timers.set("gang-patience", turn.now + patience.of(limit, state.given_back, state.job_id))
+        state.timers.set("gang-patience", turn.now + gang_backoff.of(limit, state.given_back, state.job_id))
 
 
 def queued(turn: Turn, event: ev.Queued) -> None:

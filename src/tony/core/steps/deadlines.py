@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tony.core import events as ev
-from tony.core import failures
-from tony.core.policies import size
+from tony.core import failure_text
+from tony.core.policies import gang_size
+from tony.core.step_context import Turn
 from tony.core.steps import (
-    attempts,
-    elastic,
-    ending,
-    failing,
-    gang,
-    losses,
-    nodes,
-    outcomes,
-    presumed,
-    progress,
-    restarting,
-    standstill,
-    stopping,
+    am_attempts,
+    container_loss,
+    elastic_start,
+    failure_handling,
+    gang_deadlock,
+    gang_start,
+    job_finish,
+    node_exclusion,
+    program_stop,
+    role_readiness,
+    session_restart,
+    task_exit,
+    unconfirmed_exit,
 )
-from tony.core.turn import Turn
 from tony.model.ids import TaskId
 from tony.model.states import JobState, OnTimeout, RoleKind
 from tony.units import format_duration
@@ -31,7 +31,7 @@ from tony.units import format_duration
 
 def deadline(turn: Turn, event: ev.Deadline) -> None:
     """Does what is due; one that was moved, cancelled or is early does nothing."""
-    if turn.state.timers.pop_due(event.name, turn.now) and not attempts.put_off(turn, event.name):
+    if turn.state.timers.pop_due(event.name, turn.now) and not am_attempts.put_off(turn, event.name):
         kind, _, who = event.name.partition(":")
         _DUE[kind](turn, who)
 
@@ -39,33 +39,33 @@ def deadline(turn: Turn, event: ev.Deadline) -> None:
 def _task_is_late(kind: str, turn: Turn, who: str) -> None:
     task = turn.state.tasks[TaskId.parse(who)]
     if task.outside is not None:
-        outcomes.ended_by_somebody(turn, task)
+        task_exit.ended_by_somebody(turn, task)
     elif task.gone_at is not None:
-        outcomes.lost(turn, task)
+        task_exit.lost(turn, task)
     elif not task.judged:
-        outcomes.fault(turn, task, failures.of_timeout(turn.state, task, kind, turn.now))
+        task_exit.fault(turn, task, failure_text.of_timeout(turn.state, task, kind, turn.now))
 
 
 def _no_report_came(turn: Turn, who: str) -> None:
-    outcomes.lost(turn, turn.state.tasks[TaskId.parse(who)])
+    task_exit.lost(turn, turn.state.tasks[TaskId.parse(who)])
 
 
 def _nobody_said_who(turn: Turn, who: str) -> None:
-    outcomes.ended_by_somebody(turn, turn.state.tasks[TaskId.parse(who)])
+    task_exit.ended_by_somebody(turn, turn.state.tasks[TaskId.parse(who)])
 
 
 def _starts_again(turn: Turn, who: str) -> None:
-    gang.go_on(turn, turn.state.tasks[TaskId.parse(who)])
+    gang_start.go_on(turn, turn.state.tasks[TaskId.parse(who)])
 
 
 def _host_is_forgiven(turn: Turn, who: str) -> None:
-    nodes.forgive(turn, who)
+    node_exclusion.forgive(turn, who)
 
 
 def _lease_is_over(turn: Turn, who: str) -> None:
-    end = presumed.ended(turn, turn.state.tasks[TaskId.parse(who)])
+    end = unconfirmed_exit.ended(turn, turn.state.tasks[TaskId.parse(who)])
     if end:
-        losses.container_ended(turn, end)
+        container_loss.container_ended(turn, end)
 
 
 def _role_is_late(turn: Turn, who: str) -> None:
@@ -74,47 +74,47 @@ def _role_is_late(turn: Turn, who: str) -> None:
     if rule is None or not turn.state.active or role.ended == role.total:
         return
     if rule.on_timeout is OnTimeout.FAIL:
-        failing.of_group(turn, role, rule)
+        failure_handling.of_group(turn, role, rule)
         return
     if role.kind is RoleKind.TRACKED:
         role.kind = RoleKind.UNTRACKED
-    progress.advance(turn)
+    role_readiness.advance(turn)
 
 
 def _job_is_late(kind: str, turn: Turn, who: str) -> None:
-    failing.of_job(turn, failures.of_job_timeout(turn.state, kind, turn.now))
+    failure_handling.of_job(turn, failure_text.of_job_timeout(turn.state, kind, turn.now))
 
 
 def _containers_are_late(turn: Turn, who: str) -> None:
     limit = format_duration(turn.state.spec.timeouts.allocation or 0)
-    if not elastic.make_do(turn, f"within {limit} (allocation_timeout)"):
+    if not elastic_start.make_do(turn, f"within {limit} (allocation_timeout)"):
         _job_is_late("allocation", turn, who)
 
 
 def _no_more_came(turn: Turn, who: str) -> None:
-    elastic.waited(turn)
+    elastic_start.waited(turn)
 
 
 def _next_session_is_due(turn: Turn, who: str) -> None:
-    restarting.delay_is_over(turn)
+    session_restart.delay_is_over(turn)
 
 
 def _stop_was_not_proved(turn: Turn, who: str) -> None:
-    stopping.force(turn)
+    program_stop.force(turn)
 
 
 def _force_was_not_proved(turn: Turn, who: str) -> None:
-    stopping.force(turn)
+    program_stop.force(turn)
     if turn.state.job is JobState.STOPPING:
-        ending.abandon(turn)
+        job_finish.abandon(turn)
 
 
 def _no_other_came(turn: Turn, who: str) -> None:
-    standstill.give_way(turn)
+    gang_deadlock.give_way(turn)
 
 
 def _gang_asks_again(turn: Turn, who: str) -> None:
-    standstill.ask_again(turn)
+    gang_deadlock.ask_again(turn)
 
 
 _DUE: Mapping[str, Callable[[Turn, str], None]] = {
@@ -131,9 +131,9 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "job": partial(_job_is_late, "job"),
     "gang-patience": _no_other_came,
     "gang-pause": _gang_asks_again,
-    size.FIRST: _no_more_came,
-    size.LATER: _no_more_came,
-    size.SOON: _no_more_came,
+    gang_size.FIRST: _no_more_came,
+    gang_size.LATER: _no_more_came,
+    gang_size.SOON: _no_more_came,
     "restart": _next_session_is_due,
     "stop-limit": _stop_was_not_proved,
     "force-limit": _force_was_not_proved,

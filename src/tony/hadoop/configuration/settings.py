@@ -12,8 +12,7 @@ from tony.hadoop import address
 from tony.hadoop.address import Address
 from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.configuration.expansion import expand
-from tony.hadoop.configuration.values import (
+from tony.hadoop.configuration.value_parsing import (
     parse_bool,
     parse_float,
     parse_int,
@@ -22,8 +21,9 @@ from tony.hadoop.configuration.values import (
     parse_size,
     unit_of,
 )
+from tony.hadoop.configuration.variable_expansion import expand
 from tony.hadoop.configuration.xml_file import Property, Reader
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 
 #: The files of a configuration folder, in the order in which they are read; a later one wins.
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml")

@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 from tony.dataclass import dataclass
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 
 #: Bytes of one file. Generated site files of big clusters have some 300 KB.
 MAX_BYTES = 8 << 20

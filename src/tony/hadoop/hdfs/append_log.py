@@ -32,9 +32,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tony.dataclass import dataclass
-from tony.hadoop.hdfs.content import Content
 from tony.hadoop.hdfs.errors import BeingWrittenError
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.file_system import FileStatus
+from tony.hadoop.hdfs.upload_body import Content
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     AuthorizationError,

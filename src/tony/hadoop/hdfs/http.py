@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass, field
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, ProtocolError
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 
 if TYPE_CHECKING:
     import ssl

@@ -11,7 +11,7 @@ from typing import Final
 
 from tony.dataclass import dataclass
 from tony.hadoop.failover import Proxy
-from tony.hadoop.hdfs.files import FileKind, FileStatus
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.tokens.credentials import from_message, to_message
 from tony.hadoop.tokens.token import Token

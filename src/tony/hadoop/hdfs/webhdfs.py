@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tony.dataclass import dataclass, field
-from tony.hadoop.hdfs.answers import file_status, listed, parsed, refusal, remaining, usage, within
-from tony.hadoop.hdfs.content import Content, Pieces
 from tony.hadoop.hdfs.download import Download
-from tony.hadoop.hdfs.files import FileStatus, Usage
+from tony.hadoop.hdfs.file_system import FileStatus, Usage
 from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
+from tony.hadoop.hdfs.upload_body import Content, Pieces
+from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, usage, within
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,

@@ -8,8 +8,8 @@ from types import TracebackType
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.connection import Connection
 from tony.hadoop.ipc.connection import connect as connect_async
-from tony.hadoop.ipc.login import Login
-from tony.hadoop.ipc.options import DEFAULTS, Options
+from tony.hadoop.ipc.connection_options import DEFAULTS, Options
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.method import Method, Request, Response
 
 

@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import cast
 
 from tony.hadoop.address import Address
-from tony.hadoop.ipc.dialing import dial
+from tony.hadoop.ipc.connection_options import DEFAULTS, Options
+from tony.hadoop.ipc.connector import dial
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -40,10 +41,9 @@ from tony.hadoop.ipc.frames import (
     read_answer,
     sasl_frame,
 )
-from tony.hadoop.ipc.login import Login, LoginMethod
+from tony.hadoop.ipc.login_method import Login, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
-from tony.hadoop.ipc.options import DEFAULTS, Options
-from tony.hadoop.sasl.protection import SaslFailure, SecurityLayer
+from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
 

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import ClassVar
 
 from tony.errors import InfraError
-from tony.hadoop.text import one_line, shown
+from tony.hadoop.remote_text import one_line, shown
 
 
 class HadoopError(InfraError):

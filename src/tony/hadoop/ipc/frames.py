@@ -18,7 +18,7 @@ from itertools import count
 
 from tony.dataclass import dataclass
 from tony.hadoop.ipc.errors import ProtocolError
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (

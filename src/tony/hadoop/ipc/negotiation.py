@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import LoginError, ProtocolError
 from tony.hadoop.ipc.frames import context_frame, sasl_frame
-from tony.hadoop.ipc.login import Login, LoginMethod
+from tony.hadoop.ipc.login_method import Login, LoginMethod
 from tony.hadoop.ipc.principals import expected_principals
+from tony.hadoop.remote_text import one_line
 from tony.hadoop.sasl.digest import DigestClient
-from tony.hadoop.sasl.protection import SaslFailure, SecurityLayer
-from tony.hadoop.text import one_line
+from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
 

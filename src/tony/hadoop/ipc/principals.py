@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 
 
 def expected_principals(login: Login, host: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import zlib
 from typing import Protocol
 
 from tony.hadoop.logs.errors import MalformedLogFile
-from tony.hadoop.logs.ranges import RangeReader
+from tony.hadoop.logs.range_reader import RangeReader
 
 #: Compressed bytes fed at once; zlib makes at most some 1,000 times as much of them, and we take that in pieces.
 _PIECE = 32 * 2**10

@@ -15,7 +15,7 @@ from tony.hadoop.logs import java_objects
 from tony.hadoop.logs.compression import decoded
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.hadoop.logs.java_objects import JavaObject
-from tony.hadoop.logs.ranges import Opener, RangeReader
+from tony.hadoop.logs.range_reader import Opener, RangeReader
 
 #: Lengths of the mark, by version: a digest, before it a UUID as text.
 _MARKS = (32, 36)

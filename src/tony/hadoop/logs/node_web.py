@@ -20,7 +20,7 @@ from tony.dataclass import dataclass
 from tony.hadoop.hdfs.http import Answer, HttpOptions, HttpPool, Origin, split_url
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logs.errors import NodeWebError
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 
 #: Bytes of the end asked for before the length is known, and more than needed later: a file may grow meanwhile.
 _SLACK = 64 * 2**10

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from tony.dataclass import dataclass
 from tony.hadoop.logs.compression import Decoded, decoded, exactly
 from tony.hadoop.logs.errors import MalformedLogFile
-from tony.hadoop.logs.ranges import Opener, RangeReader
+from tony.hadoop.logs.range_reader import Opener, RangeReader
 
 MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 #: Offset of the meta index (8), version (2 + 2), magic.

@@ -11,8 +11,8 @@ import os
 from binascii import b2a_base64, hexlify
 
 from tony.dataclass import dataclass, field
-from tony.hadoop.sasl.layers import Md5, make_layer, md5
-from tony.hadoop.sasl.protection import QOP, Protection, SaslFailure, SecurityLayer, choose
+from tony.hadoop.sasl.digest_layers import Md5, make_layer, md5
+from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer, choose
 
 #: Characters of a challenge. The RFC says 2048; a generous few times that.
 _LONGEST = 8192
@@ -223,7 +223,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _choose_cipher(offered: tuple[str, ...]) -> str:
-    from tony.hadoop.sasl.layers import usable_ciphers
+    from tony.hadoop.sasl.digest_layers import usable_ciphers
 
     ours = usable_ciphers()
     for cipher in ours:

@@ -12,8 +12,8 @@ import threading
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tony.hadoop.sasl.protection import Protection, SaslFailure, choose
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
+from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, choose
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")
 #: Mutual, replay detection, sequence detection, confidentiality, integrity.

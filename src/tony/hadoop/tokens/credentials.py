@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tony.dataclass import dataclass, field
-from tony.hadoop.text import one_line
+from tony.hadoop.remote_text import one_line
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.tokens.writable import Malformed, Reader, blob, number, text
 from tony.hadoop.wire import rpc

@@ -6,7 +6,8 @@ YARN's identifiers are protobufs since Hadoop 2.6 (yarn_security_token.proto), H
 from __future__ import annotations
 
 from tony.dataclass import dataclass
-from tony.hadoop.tokens.selection import (
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import (
     AM_RM,
     CLIENT_TO_AM,
     CONTAINER,
@@ -15,10 +16,9 @@ from tony.hadoop.tokens.selection import (
     RM_DELEGATION,
     TIMELINE_DELEGATION,
 )
-from tony.hadoop.tokens.token import Token
 from tony.hadoop.tokens.writable import Malformed, Reader
 from tony.hadoop.wire.proto import INT32, INT64, STRING, UINT64, MalformedMessage, Message, decode, optional
-from tony.hadoop.wire.records import ApplicationAttemptId, ContainerId, NodeId, Resource
+from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ContainerId, NodeId, Resource
 
 
 class AmRmIdentifier(Message):

@@ -7,19 +7,6 @@ from typing import Final
 
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, Message, optional, repeated, required
-from tony.hadoop.wire.records import (
-    ApplicationAttemptId,
-    ApplicationId,
-    ContainerId,
-    NodeAttributeKey,
-    NodeAttributeType,
-    NodeReport,
-    NodeState,
-    Priority,
-    Resource,
-    ResourceTypeInfo,
-    SignalCommand,
-)
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -41,6 +28,19 @@ from tony.hadoop.wire.rpc import (
     GetDelegationTokenResponse,
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
+)
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    NodeAttributeKey,
+    NodeAttributeType,
+    NodeReport,
+    NodeState,
+    Priority,
+    Resource,
+    ResourceTypeInfo,
+    SignalCommand,
 )
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"

@@ -8,7 +8,8 @@ from typing import Final
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
 from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, FLOAT, INT32, STRING, Message, optional, repeated, required
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,
     Container,
     ContainerId,
@@ -22,7 +23,6 @@ from tony.hadoop.wire.records import (
     ResourceRequest,
     ResourceTypeInfo,
 )
-from tony.hadoop.wire.rpc import Token
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
 

@@ -11,7 +11,8 @@ from typing import Final
 from tony.hadoop.wire.application_client import SignalContainerRequest, SignalContainerResponse
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import BOOL, ENUM, STRING, Message, optional, repeated
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.yarn_records import (
     BytesPair,
     ContainerId,
     ContainerLaunchContext,
@@ -19,7 +20,6 @@ from tony.hadoop.wire.records import (
     NamedLocalResource,
     SerializedException,
 )
-from tony.hadoop.wire.rpc import Token
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
 

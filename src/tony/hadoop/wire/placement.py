@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.proto import ENUM, INT32, INT64, STRING, Message, optional, repeated, required
-from tony.hadoop.wire.records import ExecutionTypeRequest, Priority, Resource
+from tony.hadoop.wire.yarn_records import ExecutionTypeRequest, Priority, Resource
 
 #: Scopes of a constraint.
 NODE: Final = "node"

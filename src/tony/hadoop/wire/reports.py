@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tony.hadoop.wire.proto import BOOL, ENUM, FLOAT, INT32, INT64, STRING, Message, optional, repeated, required
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
     ContainerId,
@@ -20,7 +21,6 @@ from tony.hadoop.wire.records import (
     ResourceRequest,
     StringPair,
 )
-from tony.hadoop.wire.rpc import Token
 
 
 class ApplicationState(IntEnum):

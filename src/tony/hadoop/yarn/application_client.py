@@ -14,22 +14,10 @@ from tony.dataclass import dataclass
 from tony.hadoop import ids
 from tony.hadoop.failover import Proxy
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, ProtocolError
-from tony.hadoop.text import shown
+from tony.hadoop.remote_text import shown
 from tony.hadoop.tokens.credentials import from_message, to_message
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire import application_client as wire
-from tony.hadoop.wire.records import (
-    ApplicationAttemptId,
-    ApplicationId,
-    ContainerId,
-    NodeId,
-    NodeReport,
-    NodeState,
-    Priority,
-    Resource,
-    ResourceTypeInfo,
-    SignalCommand,
-)
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -44,6 +32,18 @@ from tony.hadoop.wire.reports import (
     TimeoutType,
 )
 from tony.hadoop.wire.rpc import CancelDelegationTokenRequest, GetDelegationTokenRequest, RenewDelegationTokenRequest
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    NodeId,
+    NodeReport,
+    NodeState,
+    Priority,
+    Resource,
+    ResourceTypeInfo,
+    SignalCommand,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -36,7 +36,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
 
 #: What an executor is made of; loaded once, by the server.
-_EXECUTOR = ("tony.executor.main", "tony.executor.life")
+_EXECUTOR = ("tony.executor.main", "tony.executor.event_loop")
 #: Bytes of a message, and open files that come with one, at most.
 _MOST, _FILES = 128 << 10, 16
 #: Seconds in which the server has to answer.

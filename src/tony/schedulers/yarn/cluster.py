@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tony.dataclass import dataclass, field, replace
 from tony.errors import SchedulerError
+from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers, usual_web_address
+from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers, usual_web_address
 from tony.hadoop.failover import Proxy, connection_options
-from tony.hadoop.logins import Logins
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
@@ -142,7 +142,7 @@ class Cluster:
         return asyncio.run(self._recover_lease(path))
 
     async def _recover_lease(self, path: str) -> bool:
-        from tony.hadoop.services import name_node_for  # late: hardly ever needed
+        from tony.hadoop.client_factory import name_node_for  # late: hardly ever needed
 
         async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
             return await client.recover_lease(path)

@@ -18,7 +18,7 @@ from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
     ContainerLaunchContext,
@@ -26,8 +26,8 @@ from tony.hadoop.wire.records import (
     ContainerStatus,
     NodeReport,
 )
-from tony.hadoop.yarn.master_client import MasterClient
-from tony.hadoop.yarn.node_client import NodeClients
+from tony.hadoop.yarn.am_rm_client import MasterClient
+from tony.hadoop.yarn.nm_client import NodeClients
 from tony.schedulers.yarn import ends
 
 #: Seconds that the last containers may take to end.

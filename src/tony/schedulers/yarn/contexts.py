@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tony.hadoop.tokens.credentials import Credentials, to_bytes
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
+from tony.hadoop.wire.yarn_records import (
     AccessType,
     ApplicationAcl,
     ApplicationId,
@@ -24,7 +25,6 @@ from tony.hadoop.wire.records import (
     StringPair,
     Url,
 )
-from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
 from tony.model.container_env import for_shell
 from tony.model.job import JobSpec, Resources
 from tony.model.record import JobRecord

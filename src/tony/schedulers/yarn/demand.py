@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from tony.core.events import Event, Queued, Unsatisfiable
-from tony.hadoop.yarn.asks import Ask
-from tony.hadoop.yarn.master_client import MasterClient, Registration
+from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
+from tony.hadoop.yarn.request_table import Ask
 
 #: Seconds until missing containers are told of: before, they are probably just on their way.
 _QUEUED_AFTER = 2.0

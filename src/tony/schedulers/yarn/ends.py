@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tony.hadoop.text import shown
-from tony.hadoop.wire.records import ContainerStatus, NodeReport, NodeState
-from tony.hadoop.yarn.exits import NOT_THE_PROGRAM, ExitStatus, exit_status
+from tony.hadoop.remote_text import shown
+from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
+from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, ExitStatus, exit_status
 from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import logging
 from tony.errors import AttemptLost, InfraError, NotInCharge, Overdue
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.text import shown
+from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.yarn.am_rm_client import AttemptOver
 from tony.hadoop.yarn.application_client import ENDED
-from tony.hadoop.yarn.master_client import AttemptOver
 from tony.schedulers.yarn.cluster import Cluster
 from tony.schedulers.yarn.inside import Inside
 from tony.schedulers.yarn.lifetime import KEY as LIFETIME

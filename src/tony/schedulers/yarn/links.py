@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from tony.dataclass import dataclass
 from tony.hadoop.address import Address
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import resource_managers
+from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.schedulers.base import Link
 
 _TIMELINE: Final = "yarn.timeline-service"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tony.errors import ExitCode
 from tony.hadoop import ids
-from tony.hadoop.text import shown
-from tony.hadoop.wire.records import FinalStatus
+from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.base import Listed
 from tony.schedulers.yarn.lifetime import is_over

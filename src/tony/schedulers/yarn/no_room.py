@@ -12,7 +12,7 @@ from tony.hadoop.ipc.errors import HadoopError, QuotaExceededError
 from tony.units import format_size
 
 if TYPE_CHECKING:
-    from tony.hadoop.hdfs.files import Usage
+    from tony.hadoop.hdfs.file_system import Usage
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass
-from tony.hadoop.wire.records import NodeReport, NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.wire.reports import NodeLabel, QueueInfo, QueueState
+from tony.hadoop.wire.yarn_records import NodeReport, NodeState, Resource, ResourceTypeInfo
 
 #: Nodes that nobody has taken out for good: they may come back.
 AWAY = (

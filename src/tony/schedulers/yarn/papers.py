@@ -25,7 +25,7 @@ RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", 
 #: Beginning of the names of the two zips in the folder of pages.
 ARCHIVE = "pages"
 #: Programs of ours that containers run.
-MASTER, EXECUTOR = "tony.am.on_yarn", "tony.executor.on_yarn"
+MASTER, EXECUTOR = "tony.am.yarn_main", "tony.executor.yarn_main"
 
 T = TypeVar("T")
 

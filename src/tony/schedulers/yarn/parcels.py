@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.config.addresses import parts
+from tony.config.remote_paths import parts
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.record import JobRecord

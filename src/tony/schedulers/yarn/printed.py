@@ -11,10 +11,10 @@ from functools import partial
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.hadoop import ids
-from tony.hadoop.hdfs.files import Readable
+from tony.hadoop.hdfs.file_system import Readable
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.logs.aggregated import FOLDER, AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus

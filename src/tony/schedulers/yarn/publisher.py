@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tony import clock
-from tony.config.secrets import redact
+from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import InfraError
 from tony.hadoop.ipc.errors import HadoopError

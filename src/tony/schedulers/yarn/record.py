@@ -10,7 +10,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.model.layout import JobFolder

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from tony.core.events import ContainerEnded, Event
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.wire.records import Container, ContainerState, ContainerStatus, NodeId
-from tony.hadoop.yarn.asks import News
-from tony.hadoop.yarn.master_client import MasterClient
-from tony.hadoop.yarn.node_client import NodeClients
+from tony.hadoop.wire.yarn_records import Container, ContainerState, ContainerStatus, NodeId
+from tony.hadoop.yarn.am_rm_client import MasterClient
+from tony.hadoop.yarn.nm_client import NodeClients
+from tony.hadoop.yarn.request_table import News
 from tony.schedulers.base import KnownContainer
 from tony.schedulers.yarn import ends
 from tony.schedulers.yarn.containers import Containers, ended_before

@@ -6,7 +6,7 @@ from enum import Enum
 
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.proto import Message
-from tony.hadoop.wire.records import ApplicationId, ContainerLaunchContext
+from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.record import JobRecord
 from tony.model.staged import StagedRole

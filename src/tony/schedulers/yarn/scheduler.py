@@ -8,7 +8,7 @@ from tony.schedulers.base import ContainerSource, PreparedJob, Scheduler, Submit
 
 
 class YarnScheduler(Scheduler):
-    """Makes the client's half. The other one is made by `tony.am.on_yarn`, which has read the container's papers."""
+    """Makes the client's half. The other one is made by `tony.am.yarn_main`, which has read the container's papers."""
 
     name = "yarn"
 
@@ -18,4 +18,4 @@ class YarnScheduler(Scheduler):
         return YarnSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerSource:
-        raise InfraError("containers of YARN are had by a master inside the cluster only: tony.am.on_yarn")
+        raise InfraError("containers of YARN are had by a master inside the cluster only: tony.am.yarn_main")

@@ -20,16 +20,16 @@ from tony.core.events import Event, Excluded, UserCommand
 from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
+from tony.hadoop.authentication import protections
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import resource_managers
+from tony.hadoop.configuration.service_addresses import resource_managers
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.logins import protections
 from tony.hadoop.tokens.credentials import Credentials as Tokens
-from tony.hadoop.tokens.selection import AM_RM, select
-from tony.hadoop.wire.records import Container, ContainerLaunchContext, FinalStatus
-from tony.hadoop.yarn.asks import News
-from tony.hadoop.yarn.master_client import AttemptOver, MasterClient, Registration, scheduler_proxy
-from tony.hadoop.yarn.node_client import NodeClients
+from tony.hadoop.tokens.token_selector import AM_RM, select
+from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
+from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
+from tony.hadoop.yarn.nm_client import NodeClients
+from tony.hadoop.yarn.request_table import News
 from tony.linux.threads import beside
 from tony.model.report import JobReport
 from tony.model.staged import StagedRole

@@ -15,10 +15,10 @@ from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.text import shown
+from tony.hadoop.remote_text import shown
 from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.wire.records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.threads import beside
 from tony.model.codec import Json, from_plain

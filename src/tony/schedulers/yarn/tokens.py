@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tony.errors import PlatformError, SchedulerError
+from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.daemons import NameService, name_service, resource_managers
+from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers
 from tony.hadoop.failover import Policy
-from tony.hadoop.logins import Logins, is_secure
 from tony.hadoop.tokens.credentials import Credentials
-from tony.hadoop.tokens.selection import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION
 from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebLogin
@@ -83,7 +83,7 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
 
 async def fetched(settings: Configuration, logins: Logins, service: NameService) -> Token | None:
     """A new token of a file system; None from one that wants none."""
-    from tony.hadoop.services import name_node_for  # late: most clusters want no tokens
+    from tony.hadoop.client_factory import name_node_for  # late: most clusters want no tokens
 
     async with name_node_for(settings, logins, service, policy=POLICY) as client:
         return await client.delegation_token(renewer(settings, logins.user))

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from urllib.parse import unquote
 
 from tony.hadoop import ids
-from tony.hadoop.text import shown
+from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.settings import YarnSettings

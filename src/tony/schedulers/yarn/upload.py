@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
-from tony.hadoop.hdfs.files import FileStatus
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
 from tony.schedulers.yarn import eviction, no_room
 from tony.schedulers.yarn.cluster import Cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tony.hadoop.wire.records import ApplicationId
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.yarn_records import ApplicationId
 
 #: Of applications whose master does not run yet.
 WAITING = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass
-from tony.hadoop.wire.records import Resource
+from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job import JobSpec
 from tony.schedulers.yarn.constraints import placed
 from tony.schedulers.yarn.contexts import capability, master_capability

@@ -19,7 +19,7 @@ from tony.testing.faults.orders import Order, follow_quietly
 from tony.testing.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 
 if TYPE_CHECKING:
-    from tony.executor.link import Connect, Connection
+    from tony.executor.am_connection import Connect, Connection
 
 
 class Way:

@@ -16,7 +16,7 @@ from tony.am.master import Master
 from tony.core.actions import Action
 from tony.core.events import Event
 from tony.errors import ConfigError, Problem
-from tony.history.log import Header, LogWriter
+from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
 from tony.storage.failures import build_storage_error
 from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within

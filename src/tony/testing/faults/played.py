@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from tony.core.application import Application
 from tony.core.events import ReconcileClosed
-from tony.core.machine import Application
 from tony.history.event_tail import EventTail
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.layout import JobFolder

@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
-from tony.core.machine import Application
+from tony.core.application import Application
 from tony.dataclass import dataclass, replace
 from tony.history.event_tail import EventTail
-from tony.history.record import record_of
+from tony.history.job_record import record_of
 from tony.linux.inotify import Change, Inotify
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

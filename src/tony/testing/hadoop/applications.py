@@ -17,17 +17,6 @@ from tony.dataclass import dataclass, field
 from tony.hadoop import ids
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.proto import replace
-from tony.hadoop.wire.records import (
-    ApplicationAttemptId,
-    ApplicationId,
-    ContainerId,
-    FinalStatus,
-    NodeId,
-    NodeReport,
-    NodeState,
-    Resource,
-    ResourceTypeInfo,
-)
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -52,6 +41,17 @@ from tony.hadoop.wire.rpc import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
     Token,
+)
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    ApplicationId,
+    ContainerId,
+    FinalStatus,
+    NodeId,
+    NodeReport,
+    NodeState,
+    Resource,
+    ResourceTypeInfo,
 )
 from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming, Refusal
 

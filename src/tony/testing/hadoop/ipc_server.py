@@ -24,7 +24,7 @@ from tony.dataclass import dataclass, field
 from tony.hadoop.address import Address
 from tony.hadoop.ipc.errors import ProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
-from tony.hadoop.sasl.protection import Protection, SaslFailure, SecurityLayer
+from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import MalformedMessage, Message, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (

@@ -25,7 +25,7 @@ from tony.hadoop.wire.container_management import (
     StopContainersRequest,
     StopContainersResponse,
 )
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.yarn_records import (
     ContainerId,
     ContainerLaunchContext,
     ContainerState,

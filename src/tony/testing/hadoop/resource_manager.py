@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Final
 
 from tony.hadoop.ids import container_text
-from tony.hadoop.ipc.login import Login
+from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.tokens.credentials import to_message
-from tony.hadoop.tokens.selection import AM_RM, NODE_MANAGER
 from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import AM_RM, NODE_MANAGER
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import (
     ALLOCATE,
@@ -35,7 +35,7 @@ from tony.hadoop.wire.application_master import (
 )
 from tony.hadoop.wire.placement import RejectedRequest, RejectionReason, ResourceSizing, SchedulingRequest
 from tony.hadoop.wire.proto import replace
-from tony.hadoop.wire.records import (
+from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
     Container,

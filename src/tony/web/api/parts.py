@@ -10,11 +10,11 @@ from starlette.responses import Response, StreamingResponse
 
 from tony.advice.recommendation import Advice
 from tony.config.load import Resolved
-from tony.config.resolved import resolved_rows
-from tony.config.secrets import redact
+from tony.config.resolved_table import resolved_rows
+from tony.config.secret_names import redact
 from tony.errors import RecordError
 from tony.history.goodput import Ledger
-from tony.history.metrics import Metrics, RolePoints
+from tony.history.metrics_reader import Metrics, RolePoints
 from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.threads import beside

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.config.resolved import ResolvedRow
+from tony.config.resolved_table import ResolvedRow
 from tony.dataclass import dataclass, field
-from tony.history.marks import Checkpoint
+from tony.history.progress_records import Checkpoint
 from tony.history.timeline import Mark, SessionSpan, Shape, Span
 from tony.model.codec import Json
 from tony.model.head import JobHead

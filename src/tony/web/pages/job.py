@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from tony.core.events import Snapshot
 from tony.dataclass import dataclass
+from tony.history.event_log import Entry
 from tony.history.goodput import TOLD, Bucket, Ledger
-from tony.history.log import Entry
 from tony.history.timeline import Happened, Timeline
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints

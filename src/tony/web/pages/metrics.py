@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from tony.dataclass import dataclass
 from tony.errors import TonyError
-from tony.history.metrics import Metrics, Peak
+from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
 from tony.linux.threads import beside
 from tony.model.ids import TaskId

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from starlette.responses import Response
 
-from tony.config.secrets import masked
+from tony.config.secret_names import masked
 from tony.dataclass import dataclass
 from tony.history.timeline import Span, Timeline, What
 from tony.model.ids import TaskId

@@ -1,0 +1,103 @@
+"""Files for the containers: source, environment, resources, class path.
+
+The original's `SOURCE[::NAME][#archive]` is ours, too. A path without a scheme is one of the submitter's machine; in
+`--hdfs_classpath` it lies in the cluster's file system.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from tony.config.hints import Note
+from tony.config.legacy import value_parsing
+from tony.config.legacy.draft_job import Draft, Origin
+from tony.config.legacy.flags import Flags
+from tony.config.legacy.task_command import VENV
+from tony.config.legacy.task_types import Shape
+from tony.config.remote_paths import is_address
+from tony.model.placeholders import escaped
+
+LOCATION = "tony.application.hadoop.location"
+CLASSPATH = "tony.application.hadoop.classpath"
+_LOCAL = "file://"
+
+
+def translate(draft: Draft, flags: Flags, types: Shape) -> None:
+    """Puts all of it into the draft."""
+    if flags.src_dir is not None:
+        draft.put(("source",), _plain(flags.src_dir), Origin("--src_dir"))
+        draft.put(("gitignore",), False, Origin("--src_dir"))  # the original packs all that is there
+    items = [_entry(item) for item in value_parsing.items(draft, "tony.containers.resources")]
+    if flags.python_venv is not None:
+        items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", Origin("--python_venv")))
+    items += _class_path(flags)
+    items += _hadoop(draft)
+    draft.put_list(("files",), last_wins(draft, items))
+    for name in types.instances:
+        own = [_entry(item) for item in value_parsing.items(draft, f"tony.{name}.resources")]
+        draft.put_list(("roles", name, "files"), last_wins(draft, own))
+
+
+def of_master(draft: Draft) -> list[tuple[str, Origin]]:
+    """The files that only the application master gets."""
+    return last_wins(draft, [_entry(item) for item in value_parsing.items(draft, "tony.am.resources")])
+
+
+def last_wins(draft: Draft, items: list[tuple[str, Origin]]) -> list[tuple[str, Origin]]:
+    """Of files that would have one name the last one, as in the original; that is told."""
+    kept: dict[str, tuple[str, Origin]] = {}
+    for text, origin in items:
+        name = _name(text)
+        if name in kept and kept[name][0] != text:
+            first, place = kept.pop(name)
+            draft.tell(
+                place, f"{first} is left out: {text} ({origin.place}) has the same name, and the last one counts."
+            )
+        kept[name] = text, origin
+    return list(kept.values())
+
+
+def _name(text: str) -> str:
+    path = text.removesuffix("#optional").removesuffix("#archive")
+    source, _, name = path.partition("::")
+    if not name and is_address(source) and "." not in posixpath.basename(source.rstrip("/")):
+        return text  # a folder, as it seems: each file in it is laid down under its own name
+    return name or posixpath.basename(source.rstrip("/"))
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix(_LOCAL)
+
+
+def _entry(item: tuple[str, Origin]) -> tuple[str, Origin]:
+    return _plain(item[0]), item[1]
+
+
+def _class_path(flags: Flags) -> list[tuple[str, Origin]]:
+    """Each file or folder of `--hdfs_classpath`; one that is missing is left out when the job is submitted."""
+    found = []
+    for item in (flags.hdfs_classpath or "").split(","):
+        path = item.strip()
+        if path:
+            address = path if "://" in path else f"hdfs:///{path.lstrip('/')}"
+            found.append((f"{_plain(address)}#optional", Origin("--hdfs_classpath")))
+    return found
+
+
+def _hadoop(draft: Draft) -> list[tuple[str, Origin]]:
+    """An archive with the Hadoop of the programs, and the class path inside it."""
+    location, path = draft.settings.get(LOCATION), value_parsing.words(draft, CLASSPATH)
+    if location is None or not location.text:
+        if value := draft.settings.get(CLASSPATH):
+            draft.note(value, f"without {LOCATION} it has no effect.")
+        return []
+    archive, _, alias = location.text.partition("#")
+    value = draft.settings.get(CLASSPATH)
+    if path and value:
+        draft.values.pop("hadoop_classpath", None)
+        draft.put(("env", "CLASSPATH"), escaped(":".join(["./*", *path])), value)
+    else:
+        message = f"without {CLASSPATH} programs find its classes only by their own means."
+        draft.notes.append(Note(key=LOCATION, message=message, source=location.place))
+    name = f"::{alias}" if alias else ""
+    return [(f"{_plain(archive)}{name}#archive", Origin(location.place, LOCATION))]

@@ -1,0 +1,63 @@
+"""Tasks that the original makes itself: a program that runs alone, a first run of it, a TensorBoard beside the job."""
+
+from __future__ import annotations
+
+from tony.config.legacy import files
+from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.flags import Flags
+from tony.config.legacy.roles import resources
+from tony.config.legacy.task_command import interpreter, of_key
+from tony.config.legacy.task_types import FIRST, MAIN, PREPROCESS, TENSORBOARD, Shape
+from tony.model.placeholders import escaped
+
+#: What the first run prints before the value that all others get.
+_MARK = "Model parameters: "
+#: On a cluster `main:0` has this HOME anyway.
+_HOME = 'export HOME="$PWD"; '
+
+
+def translate(draft: Draft, flags: Flags, types: Shape) -> None:
+    """Puts them into the draft."""
+    if types.single:
+        _alone(draft, MAIN)
+        draft.values.pop("command", None)  # the role has it
+    elif types.preprocess:
+        value = draft.settings.get(PREPROCESS)
+        assert value is not None
+        draft.put(("roles", FIRST, "kind"), "setup", value)
+        _alone(draft, FIRST)
+        draft.put(("roles", FIRST, "exports", "MODEL_PARAMS"), _MARK, value)
+    else:
+        for key in ("tony.am.command", "tony.am.resources", "tony.am.gpus"):
+            if value := draft.settings.get(key):
+                draft.note(value, "it counts only where the application master would run the program itself.")
+    if types.log_folder and TENSORBOARD in types.instances:
+        _board(draft, flags, types.log_folder)
+    elif types.log_folder:
+        value = draft.settings.get("tony.application.tensorboard-log-dir")
+        assert value is not None
+        draft.note(value, "a TensorBoard runs only beside types with tasks.")
+
+
+def _alone(draft: Draft, role: str) -> None:
+    """A program that the original's application master would run, with what that container would have."""
+    place = ("roles", role)
+    resources(draft, place, "tony.am")
+    command = of_key(draft, "tony.am.command")
+    origin = command[1] if command else draft.origins.get(("command",))
+    text = command[0] if command else draft.values.get("command")
+    if text and origin:
+        draft.put((*place, "command"), f"{_HOME}{text}" if role == FIRST else text, origin)
+    draft.put((*place, "env", "PREPROCESSING_JOB"), "true", Origin(DEFAULTS))
+    draft.put_list((*place, "files"), files.of_master(draft))
+
+
+def _board(draft: Draft, flags: Flags, folder: str) -> None:
+    place = ("roles", TENSORBOARD)
+    value = draft.settings.get("tony.application.tensorboard-log-dir")
+    assert value is not None
+    draft.put((*place, "env", "TB_LOG_DIR"), escaped(folder), value)
+    if draft.settings.get("tony.tensorboard.command") is None:
+        program = interpreter(flags) or "python"
+        options = '--logdir "$TB_LOG_DIR" --port "$TB_PORT" --bind_all'
+        draft.put((*place, "command"), escaped(f"{program} -m tensorboard.main {options}"), value)

@@ -1,0 +1,120 @@
+"""A job of the original as a job file of ours, with comments that say what came from where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from tony.config.layers import dotted, quoted
+from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.settings_table import Key
+from tony.config.settings_tree import settings
+
+#: Tables that are written on one line.
+_INLINE = frozenset({"timeout_after"})
+#: Comments begin in this column where the value is short enough.
+_COLUMN = 42
+_MULTI_LINE = re.compile(r"[^'\x00-\x08\x0b-\x1f\x7f]+", re.ASCII)
+
+
+def job_file(draft: Draft) -> str:
+    """The text of a job file that says what the draft says."""
+    sections = [_head(draft)]
+    own = [(name, value) for name, value in draft.values.items() if not isinstance(value, Mapping)]
+    sections.append("\n".join(_lines(draft, (), own)))
+    tables = [name for name, value in draft.values.items() if isinstance(value, Mapping)]
+    for name in sorted(tables, key=lambda name: _order((name,))):
+        sections += _table(draft, (name,), draft.values[name])
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _head(draft: Draft) -> str:
+    made = f"Made from {draft.settings.file} " if draft.settings.file else "Made "
+    lines = [
+        f"{made}by `tony convert`. Behind each value stands where it comes from.",
+        "Relative paths are relative to the folder of this file: keep it where `tony convert` was run.",
+        "As it stands the job runs on this machine: `--scheduler yarn`, or scheduler.name, has it run on the cluster.",
+    ]
+    if draft.notes:
+        lines += ["", "What has no effect any more, or another one:", *(f"  {note}" for note in draft.notes)]
+    return "\n".join(f"# {_clean(line)}".rstrip() for line in lines)
+
+
+def _table(draft: Draft, key: Key, table: Mapping[str, Any]) -> Iterator[str]:
+    """A table and the tables in it, each a section."""
+    own = [(name, value) for name, value in table.items() if not isinstance(value, Mapping) or name in _INLINE]
+    if own:
+        yield "\n".join([f"[{dotted(key)}]", *_lines(draft, key, own)])
+    for name, value in table.items():
+        if isinstance(value, Mapping) and name not in _INLINE:
+            yield from _table(draft, (*key, name), value)
+
+
+def _lines(draft: Draft, key: Key, values: list[tuple[str, Any]]) -> Iterator[str]:
+    for name, value in sorted(values, key=lambda each: _order((*key, each[0]))):
+        place = (*key, name)
+        text = f"{dotted((name,))} = {_written(value)}"
+        comment = _comment(draft, place, value)
+        if "\n" in text:
+            yield f"# {comment}\n{text}" if comment else text
+        else:
+            yield f"{text:<{_COLUMN}}  # {comment}" if comment else text
+
+
+def _comment(draft: Draft, key: Key, value: Any) -> str:
+    found = [draft.origins.get((*key, str(number))) for number in range(len(value))] if isinstance(value, list) else []
+    found += [draft.origins.get((*key, name)) for name in value] if isinstance(value, Mapping) else []
+    origins = dict.fromkeys(origin for origin in found if origin) or {draft.origins[key]: None}
+    return "; ".join(_said(origin) for origin in origins)
+
+
+def _said(origin: Origin) -> str:
+    if origin.place == DEFAULTS:
+        return "the original's default"
+    return _clean(f"{origin.key}, {origin.place}" if origin.key else origin.place)
+
+
+def _clean(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _order(key: Key) -> int:
+    """Where a setting stands in the docs; names of the author's are as good as each other."""
+    return _places().get(("roles", "<role>", *key[2:3]) if len(key) > 2 and key[0] == "roles" else key[:1], 0)
+
+
+@cache
+def _places() -> dict[Key, int]:
+    places: dict[Key, int] = {}
+    for number, setting in enumerate(settings()):
+        path = setting.path
+        places.setdefault(path[:3] if path[0] == "roles" else path[:1], number)
+        if path[0] == "roles":
+            places.setdefault(path[:1], number)
+    return places
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return _list([_written(item) for item in value])
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{dotted((name,))} = {_written(inner)}" for name, inner in value.items()) + " }"
+    return _text(value) if isinstance(value, str) else str(value)
+
+
+def _list(items: list[str]) -> str:
+    text = f"[{', '.join(items)}]"
+    return text if len(text) <= 100 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+
+
+def _text(text: str) -> str:
+    """Text as it is easiest to read: in single quotes where it holds what double ones would have to mark."""
+    if "\n" in text and _MULTI_LINE.fullmatch(text):
+        return f"'''\n{text}'''"
+    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return quoted(text)

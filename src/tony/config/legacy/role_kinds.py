@@ -1,0 +1,150 @@
+"""How types count in the job's result: kinds, stop-on-failure, groups and their time-outs, stages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tony.config.format import name as shown
+from tony.config.legacy import value_parsing
+from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.settings import Value
+from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, Shape, is_horovod
+from tony.config.suggest import did_you_mean
+from tony.units import exact_duration
+
+UNTRACKED = "tony.application.untracked.jobtypes"
+SIDECAR = "tony.application.sidecar.jobtypes"
+STOP_ON_FAILURE = "tony.application.stop-on-failure-jobtypes"
+PREPARE = "tony.application.prepare-stage"
+TRAINING = "tony.application.training-stage"
+_GROUP = "tony.application.group."
+_LIMIT = re.compile(r"tony\.application\.dependency\.([^.]+)\.timeout\.after\.([^.]+)", re.ASCII)
+
+
+def translate(draft: Draft, types: Shape) -> None:
+    """Puts all of it into the draft."""
+    kinds = _kinds(draft, types)
+    for name in _known(draft, types, STOP_ON_FAILURE, "ps"):
+        draft.put(("roles", name, "stop_on_failure"), True, _of(draft, STOP_ON_FAILURE))
+    _groups(draft, types)
+    _stages(draft, types, kinds)
+
+
+def _of(draft: Draft, key: str) -> Value | Origin:
+    return draft.settings.get(key) or Origin(DEFAULTS, key)
+
+
+def _known(draft: Draft, types: Shape, key: str, default: str = "") -> list[str]:
+    """The types of a list that have tasks; of others that are named there, only what is no type at all is told."""
+    named = list(dict.fromkeys(value_parsing.words(draft, key, default)))
+    value = draft.settings.get(key)
+    for name in named:
+        if value and name not in types.instances and name not in types.absent:
+            draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
+    return [name for name in named if name in types.instances]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known, "it is left out.")
+
+
+def _kinds(draft: Draft, types: Shape) -> dict[str, str]:
+    """The kind of each type that is not tracked."""
+    kinds: dict[str, str] = {}
+    untracked = _known(draft, types, UNTRACKED, "ps")
+    sidecars = _known(draft, types, SIDECAR, TENSORBOARD)
+    if types.log_folder and TENSORBOARD in types.instances and TENSORBOARD not in sidecars:
+        sidecars.append(TENSORBOARD)  # the job would wait for it for ever
+    if DRIVER in types.instances and DRIVER not in sidecars and is_horovod(draft):
+        untracked.append(DRIVER)  # it never ends by itself
+    for name in types.instances:
+        if name in sidecars and (name not in untracked or (draft.settings.get(SIDECAR) and not _given(draft))):
+            kinds[name] = "sidecar"
+            draft.put(("roles", name, "kind"), "sidecar", _of(draft, SIDECAR))
+        elif name in untracked:
+            kinds[name] = "untracked"
+            own = name == DRIVER and is_horovod(draft)
+            draft.put(("roles", name, "kind"), "untracked", _of(draft, DEBUG if own else UNTRACKED))
+        elif name == "ps" or (name == "worker" and {"ps", "chief"} <= types.instances.keys()):
+            # What the framework's adapter would make untracked.
+            draft.put(("roles", name, "kind"), "tracked", _of(draft, UNTRACKED))
+    return kinds
+
+
+def _given(draft: Draft) -> bool:
+    return draft.settings.get(UNTRACKED) is not None
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _groups(draft: Draft, types: Shape) -> None:
+    groups: set[str] = set()
+    for value in draft.settings:
+        if not value.key.startswith(_GROUP):
+            continue
+        name = value.key.removeprefix(_GROUP)
+        members = _known(draft, types, value.key)
+        if members:
+            groups.add(name)
+            draft.put(("groups", name), members, value)
+        else:
+            draft.note(value, "none of its types has tasks, so there is nothing to wait for.")
+    limited: dict[str, Value] = {}
+    for value in draft.settings:
+        match = _LIMIT.fullmatch(value.key)
+        if match:
+            _limit(draft, types, value, match[1], match[2], groups, limited)
+
+
+def _limit(
+    draft: Draft, types: Shape, value: Value, name: str, group: str, groups: set[str], limited: dict[str, Value]
+) -> None:
+    """What becomes of one `dependency.<type>.timeout.after.<group>`."""
+    if name not in types.instances:
+        draft.note(value, f"no type {shown(name)} has tasks; {_meant(name, types.instances)}")
+    elif group not in groups:
+        draft.note(value, f"there is no group {shown(group)} with tasks; {_meant(group, groups)}")
+    elif name in limited:
+        first = limited[name]
+        draft.blame(value, f"one group for each type: {shown(first.key)} ({first.place}) names another one for {name}.")
+    else:
+        limited[name] = value
+        seconds = value_parsing.integer(draft, value.key, 0)
+        if seconds < 0:
+            draft.blame(value, "a number of seconds is wanted, 0 or more.")
+            return
+        place = ("roles", name, "timeout_after")
+        draft.put((*place, "group"), group, value)
+        draft.put((*place, "limit"), exact_duration(seconds), value)
+        ignored = f"{value.key}.ignored"
+        if value_parsing.truth(draft, ignored):
+            draft.put((*place, "on_timeout"), "ignore", _of(draft, ignored))
+
+
+# --- stages -----------------------------------------------------------------------------------------------------------
+
+
+def _stages(draft: Draft, types: Shape, kinds: dict[str, str]) -> None:
+    """Every type of the second stage waits for the tracked ones of the first; a list that is missing is the rest."""
+    prepare, training = _known(draft, types, PREPARE), _known(draft, types, TRAINING)
+    if not prepare and not training:
+        return
+    key = PREPARE if prepare else TRAINING
+    value = draft.settings.get(key)
+    assert value is not None
+    rest = [name for name in types.instances if name not in prepare and name not in training]
+    rest = [name for name in rest if name != TENSORBOARD or not types.log_folder]
+    if prepare and training:
+        for name in rest:
+            draft.blame(value, f"type {name} is in neither stage. Name it in {PREPARE} or in {TRAINING}.")
+        for name in prepare:
+            if name in training:
+                draft.blame(value, f"type {name} is in both stages. Name it in one of them.")
+    first = prepare or [name for name in rest if name not in training]
+    second = training or [name for name in rest if name not in prepare]
+    tracked = [name for name in first if name not in kinds]
+    for name in second:
+        if tracked and name not in first:
+            draft.put(("roles", name, "after"), tracked, draft.settings.get(TRAINING) or value)

@@ -1,0 +1,94 @@
+"""Types of tasks: our roles."""
+
+from __future__ import annotations
+
+from tony.config.format import name as shown
+from tony.config.legacy import value_parsing
+from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
+from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
+from tony.config.legacy.settings import Value
+from tony.config.legacy.task_command import of_key
+from tony.config.legacy.task_types import TENSORBOARD, Shape
+from tony.config.suggest import did_you_mean
+
+#: Memory of a task of which nothing is said.
+MEMORY = "2g"
+#: Endings of keys that say nothing of tasks that are not there.
+_HARMLESS = ("instances", "max-instances")
+
+
+def translate(draft: Draft, types: Shape) -> None:
+    """Puts a role for every type that has tasks into the draft."""
+    for name, number in types.instances.items():
+        place = ("roles", name)
+        given = draft.settings.get(f"tony.{name}.instances")
+        draft.put((*place, "instances"), number, given or Origin(DEFAULTS))
+        if command := of_key(draft, f"tony.{name}.command"):
+            draft.put((*place, "command"), *command)
+        _resources(draft, place, f"tony.{name}", 2 if name == TENSORBOARD and types.log_folder else 1)
+        _places(draft, name)
+    _absent(draft, types)
+
+
+def _resources(draft: Draft, place: tuple[str, str], prefix: str, vcores: int) -> None:
+    resources(draft, place, prefix)
+    if vcores != 1 and f"{prefix}.vcores" not in {value.key for value in draft.settings}:
+        draft.put((*place, "vcores"), vcores, Origin(DEFAULTS, f"{prefix}.vcores"))
+
+
+def resources(draft: Draft, place: tuple[str, str], prefix: str) -> None:
+    """Memory, vcores and GPUs of a role.
+
+    Args:
+        prefix: of the keys that say them: `tony.worker`.
+    """
+    memory = value_parsing.size_text(draft, f"{prefix}.memory")
+    given = draft.settings.get(f"{prefix}.memory")
+    draft.put((*place, "memory"), memory or MEMORY, given or Origin(DEFAULTS, f"{prefix}.memory"))
+    for name, default in (("vcores", 1), ("gpus", 0)):
+        if value := draft.settings.get(f"{prefix}.{name}"):
+            draft.put((*place, name), value_parsing.integer(draft, value.key, default), value)
+
+
+def _places(draft: Draft, name: str) -> None:
+    """Where its tasks may be."""
+    place = ("roles", name)
+    constrained = (
+        "tony.application.placement-spec" if value_parsing.text(draft, "tony.application.placement-spec") else ""
+    )
+    for key in (f"tony.{name}.placement-spec", "tony.containers.placement-spec"):
+        if spec := value_parsing.text(draft, key):
+            draft.put((*place, "placement"), spec, _value(draft, key))
+            constrained = key
+            break
+    if label := value_parsing.text(draft, f"tony.{name}.node-label"):
+        value = _value(draft, f"tony.{name}.node-label")
+        if constrained:
+            draft.note(
+                value, f"left out, as in the original: {constrained} has YARN look at nodes without a label only."
+            )
+        else:
+            draft.put((*place, "node_label"), label, value)
+    for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
+        if tags := value_parsing.items(draft, key):
+            draft.put_list((*place, "placement_tags"), tags)
+            break
+
+
+def _value(draft: Draft, key: str) -> Value:
+    value = draft.settings.get(key)
+    assert value is not None
+    return value
+
+
+def _absent(draft: Draft, types: Shape) -> None:
+    """Keys of types without tasks: told, for the name may be a slip."""
+    told: set[str] = set()
+    for value in draft.settings:
+        _, _, rest = value.key.partition("tony.")
+        name, _, ending = rest.partition(".")
+        missing = name not in types.instances and name not in types.absent and name not in RESERVED
+        if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in told:
+            told.add(name)
+            hint = did_you_mean(name, types.instances, f"set tony.{shown(name)}.instances if it is to have some.")
+            draft.note(value, f"type {shown(name)} has no tasks, so what is said of it has no effect; {hint}")

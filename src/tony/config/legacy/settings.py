@@ -1,0 +1,191 @@
+"""The original's settings from all their places, each value knowing where it was set.
+
+Weakest first: the original's own defaults (`keys`), the settings file, `tony-site.xml` in TONY_CONF_DIR, `--conf`. A
+value that a file declares `final` is not changed by a later file; `--conf` changes it all the same. Of keys that hold
+several values (`tony.containers.envs`...) each `--conf` appends to what is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tony.config.format import name
+from tony.config.layers import quoted
+from tony.config.legacy.flags import Flags
+from tony.dataclass import dataclass
+from tony.errors import Problem
+from tony.hadoop.configuration import Configuration, ConfigurationError, Setting
+
+#: Keys to which a stronger place appends.
+APPENDED = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")
+SITE_FILE = "tony-site.xml"
+#: Where the original looks for its site file if TONY_CONF_DIR is not set.
+SITE_FOLDER = "/export/apps/tony/conf"
+#: What the original looks for on its classpath if no file is named.
+USUAL_FILE = "tony.xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one place says of a key.
+
+    Attributes:
+        whole: the text is one value, even if it has commas.
+    """
+
+    text: str
+    place: str
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """The value of a key.
+
+    Attributes:
+        text: trimmed, `${...}` replaced.
+        place: where it was set, such as `tony.xml:12`; of appended ones the strongest.
+        parts: what each place gave, weakest first; several only for keys in `APPENDED`.
+    """
+
+    key: str
+    text: str
+    place: str
+    parts: tuple[Part, ...]
+
+
+class Settings:
+    """All keys that were set, in the order in which they were read; `--conf` last."""
+
+    def __init__(self, values: Mapping[str, Value], file: str | None = None) -> None:
+        """Takes what `read` has found.
+
+        Args:
+            values: key -> value.
+            file: the settings file as its user names it, if there is one.
+        """
+        self._values = dict(values)
+        self.file = file
+
+    def __iter__(self) -> Iterator[Value]:
+        """Every value that was set."""
+        return iter(self._values.values())
+
+    def get(self, key: str) -> Value | None:
+        """What was set for a key; None if nothing."""
+        return self._values.get(key)
+
+
+def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings, list[Problem], bool]:
+    """Reads the files and `--conf`.
+
+    Returns:
+        The settings; what is wrong with their places; whether every file could be read.
+    """
+    found = settings_file(flags, environ, cwd)
+    named = {} if found is None else {str(found[0]): found[1]}
+    paths = [found[0]] if found else []
+    site = Path(environ.get("TONY_CONF_DIR") or SITE_FOLDER, SITE_FILE)
+    if is_there(site):
+        paths.append(site)
+    problems: list[Problem] = []
+    try:
+        files = Configuration.load(paths=paths)
+    except ConfigurationError as error:
+        return Settings({}, found and found[1]), [_unreadable(error, named)], False
+    raw = {key: setting for key in files if (setting := files.setting(key)) is not None}
+    expanded = Configuration(raw, environ)
+    values = {}
+    for key in raw:
+        try:
+            text = expanded.get(key) or ""
+        except ConfigurationError as error:
+            problems.append(Problem(key=name(key), message=f"{error}", source=_place(raw[key], named)))
+            continue
+        place = _place(raw[key], named)
+        values[key] = Value(key=key, text=text, place=place, parts=(Part(text, place),))
+    problems += _add_conf(values, flags.conf)
+    _add_flags(values, flags)
+    return Settings(values, found and found[1]), problems, True
+
+
+def settings_file(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
+    """The settings file and what it is called: the one that was named, else `tony.xml`; here or on the CLASSPATH."""
+    if flags.conf_file is not None:
+        path = os.path.expanduser(flags.conf_file.removeprefix("file://"))
+        called = flags.conf_name or flags.conf_file
+        if os.path.isabs(path) or is_there(cwd / path):
+            return cwd / path, called
+        return _on_class_path(path, environ, cwd) or (cwd / path, called)
+    if is_there(cwd / USUAL_FILE):
+        return cwd / USUAL_FILE, USUAL_FILE
+    return _on_class_path(USUAL_FILE, environ, cwd)
+
+
+def _on_class_path(file: str, environ: Mapping[str, str], cwd: Path) -> tuple[Path, str] | None:
+    for entry in environ.get("CLASSPATH", "").split(":"):
+        folder = cwd / entry.removesuffix("/*")
+        if entry and is_there(folder / file):
+            return folder / file, str(folder / file)
+    return None
+
+
+def is_there(path: Path) -> bool:
+    """Whether it is a file, or leads to one; what can be no path is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _place(setting: Setting, named: Mapping[str, str]) -> str:
+    """`file:line` with the file as its user names it."""
+    file, colon, line = setting.source.rpartition(":")
+    return f"{_printable(named.get(file, file))}{colon}{line}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else quoted(text)[1:-1]
+
+
+def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
+    message = str(error)
+    for path, known in named.items():
+        message = message.replace(path, known)
+    return Problem(key="", message=_printable(message))
+
+
+def _add_conf(values: dict[str, Value], conf: Iterable[str]) -> list[Problem]:
+    """Lays `--conf key=value` over the files."""
+    problems = []
+    for text in conf:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            message = f"`{name(text)}`: write --conf key=value, such as --conf tony.worker.instances=2."
+            problems.append(Problem(key="--conf", message=message))
+            continue
+        _add(values, key, Part(value.strip(), "--conf"), appended=key in APPENDED)
+    return problems
+
+
+def _add_flags(values: dict[str, Value], flags: Flags) -> None:
+    """Lays the flags that stand for a key over all else."""
+    for flag, key, texts in (
+        ("--shell_env", "tony.execution.envs", flags.shell_env),
+        ("--container_env", "tony.containers.envs", flags.container_env),
+    ):
+        for text in texts:
+            _add(values, key, Part(text.strip(), flag, whole=True), appended=True)
+    if flags.sidecar_tensorboard_log_dir is not None:
+        part = Part(flags.sidecar_tensorboard_log_dir, "--sidecar_tensorboard_log_dir")
+        _add(values, "tony.application.tensorboard-log-dir", part, appended=False)
+
+
+def _add(values: dict[str, Value], key: str, part: Part, *, appended: bool) -> None:
+    below = values.get(key)
+    parts = (*below.parts, part) if below and appended else (part,)
+    text = ",".join(each.text for each in parts if each.text)
+    values[key] = Value(key=key, text=text, place=part.place, parts=parts)

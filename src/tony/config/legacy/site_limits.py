@@ -1,0 +1,50 @@
+"""The most that a job may ask for, as the original's settings say it: checked here, once.
+
+The original also took `max-total-instances` for a limit of a resource called `instances`, and compared it with the sum
+of squares. Here it is what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tony.config.legacy import value_parsing
+from tony.config.legacy.draft_job import Draft
+from tony.config.legacy.task_types import Shape
+from tony.model.job import MIB
+from tony.units import parse_size
+
+_TOTAL = "tony.task.max-total-"
+_ADVICE = "Ask for less, or raise the limit."
+
+
+def check(draft: Draft, types: Shape) -> None:
+    """Blames every limit that the job breaks. What a task has by default counts as well."""
+    roles: dict[str, Any] = draft.values.get("roles", {})
+    for name, number in types.instances.items():
+        most = value_parsing.integer(draft, f"tony.{name}.max-instances", -1)
+        value = draft.settings.get(f"tony.{name}.max-instances")
+        if value and 0 <= most < number:
+            draft.blame(value, f"the job asks for {number} tasks of type {name}, and this allows {most}. {_ADVICE}")
+    for what, unit, of_task in _TOTALS:
+        value = draft.settings.get(f"{_TOTAL}{what}")
+        most = value_parsing.integer(draft, f"{_TOTAL}{what}", -1)
+        shares = [(name, number, of_task(roles.get(name, {}))) for name, number in types.instances.items()]
+        total = sum(number * each for _, number, each in shares)
+        if value and 0 <= most < total:
+            sums = " + ".join(f"{name} {number} × {each}" for name, number, each in shares if each)
+            parts = f" ({sums})" if what != "instances" else ""
+            draft.blame(value, f"the job asks for {total} {unit}{parts}, and this allows {most}. {_ADVICE}")
+
+
+def _mebibytes(role: dict[str, Any]) -> int:
+    return parse_size(role.get("memory", "0b")) // MIB
+
+
+_TOTALS: tuple[tuple[str, str, Callable[[dict[str, Any]], int]], ...] = (
+    ("instances", "tasks", lambda role: 1),
+    ("memory", "MiB", _mebibytes),
+    ("vcores", "vcores", lambda role: int(role.get("vcores", 1))),
+    ("gpus", "GPUs", lambda role: int(role.get("gpus", 0))),
+)

@@ -1,0 +1,43 @@
+"""What the tasks run, as the original's flags put it together."""
+
+from __future__ import annotations
+
+from tony.config.hints import Note
+from tony.config.legacy.draft_job import Draft, Origin
+from tony.config.legacy.flags import Flags
+from tony.model.placeholders import escaped
+from tony.units import exact_duration
+
+#: Where an environment's archive is unpacked.
+VENV = "venv"
+
+
+def of_program(draft: Draft, flags: Flags) -> tuple[str, Origin] | None:
+    """The command of types without their own: `--executes`, else tony.containers.command; None if there is none."""
+    if flags.executes is not None:
+        words = (interpreter(flags), flags.executes, flags.task_params)
+        return escaped(" ".join(word for word in words if word)), Origin("--executes")
+    for name in ("task_params", "python_binary_path"):
+        if getattr(flags, name) is not None:
+            message = "without --executes it has no effect, as in the original."
+            draft.notes.append(Note(key=f"--{name}", message=message))
+    return of_key(draft, "tony.containers.command")
+
+
+def of_key(draft: Draft, key: str) -> tuple[str, Origin] | None:
+    """The command that a setting holds; None if it holds none."""
+    value = draft.settings.get(key)
+    return (escaped(value.text), Origin(value.place, key)) if value and value.text else None
+
+
+def interpreter(flags: Flags) -> str | None:
+    """What is put in front of the program: below `venv/` if there is an environment and the path is relative."""
+    path = flags.python_binary_path
+    if path is None or path.startswith("/") or flags.python_venv is None:
+        return path
+    return f"{VENV}/{path}"
+
+
+def text_of(seconds: float) -> str:
+    """A duration as a job file has it; what sums of fractions add far behind the point is dropped."""
+    return exact_duration(round(seconds, 6))

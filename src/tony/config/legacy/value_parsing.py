@@ -1,0 +1,120 @@
+"""The original's way of writing values: bare MiB, milliseconds, lists between commas.
+
+Each function answers the default for a key that is not set, and blames one whose value means nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from tony.config.format import as_written
+from tony.config.legacy.draft_job import Draft, Origin, origin_of
+from tony.config.legacy.settings import Part, Value
+from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
+from tony.units import exact_duration, exact_size, parse_size
+
+_T = TypeVar("_T")
+_BARE = re.compile(r"\d{1,15}", re.ASCII)
+#: A comma behind which another variable begins.
+_NEXT_VARIABLE = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
+
+
+def integer(draft: Draft, key: str, default: int) -> int:
+    """A whole number."""
+    return _read(draft, key, default, parse_int)
+
+
+def size(text: str) -> int:
+    """Bytes of `2g`, `512m` or a bare number of MiB.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    cleaned = text.strip()
+    if _BARE.fullmatch(cleaned):
+        cleaned += "m"
+    try:
+        return parse_size(cleaned)
+    except ValueError as error:
+        raise ValueError(f"{error} A bare number is MiB.") from None
+
+
+def size_text(draft: Draft, key: str) -> str | None:
+    """A size as a job file has it; None if it is not set or wrong."""
+    return _read(draft, key, None, lambda text: exact_size(size(text)))
+
+
+def duration_text(draft: Draft, key: str, unit: float) -> str | None:
+    """A duration as a job file has it; None for off (0 and below), not set, or wrong.
+
+    Args:
+        unit: seconds that a number counts.
+    """
+    seconds = duration(draft, key, unit)
+    return None if seconds is None else exact_duration(seconds)
+
+
+def duration(draft: Draft, key: str, unit: float) -> float | None:
+    """Seconds; None for off (0 and below), not set, or wrong."""
+    number = integer(draft, key, 0)
+    return number * unit if number > 0 else None
+
+
+def truth(draft: Draft, key: str, default: bool = False) -> bool:
+    """True or false; what is neither is the default, as there, and that is told."""
+    value = draft.settings.get(key)
+    if value is None:
+        return default
+    found = parse_bool(value.text)
+    if found is None:
+        word = str(default).lower()
+        text = as_written(value.text)
+        draft.note(value, f"{text} is neither true nor false, and is taken for {word}, as in the original.")
+    return default if found is None else found
+
+
+def text(draft: Draft, key: str) -> str | None:
+    """Text; None if it is not set or empty."""
+    value = draft.settings.get(key)
+    return value.text if value and value.text else None
+
+
+def words(draft: Draft, key: str, default: str = "") -> list[str]:
+    """The parts of a list, trimmed; empty ones are none."""
+    value = draft.settings.get(key)
+    return [part.strip() for part in (default if value is None else value.text).split(",") if part.strip()]
+
+
+def items(draft: Draft, key: str) -> list[tuple[str, Origin]]:
+    """As `words`, each with its place."""
+    value = draft.settings.get(key)
+    return [] if value is None else [(item, origin_of(part, key)) for part, item in _items(value)]
+
+
+def variables(draft: Draft, key: str) -> dict[str, tuple[str, Origin]]:
+    """`A=1,B` as name -> value and its place; a name without `=` has an empty value. Later ones win."""
+    found: dict[str, tuple[str, Origin]] = {}
+    value = draft.settings.get(key)
+    for part in value.parts if value else ():
+        for item in _NEXT_VARIABLE.split(part.text) if part.whole else part.text.split(","):
+            name, _, content = item.partition("=")
+            if name.strip():
+                found[name.strip()] = content.strip(), origin_of(part, key)
+    return found
+
+
+def _items(value: Value) -> list[tuple[Part, str]]:
+    return [(part, item.strip()) for part in value.parts for item in part.text.split(",") if item.strip()]
+
+
+def _read(draft: Draft, key: str, default: _T, parse: Callable[[str], _T]) -> _T:
+    value = draft.settings.get(key)
+    if value is None or not value.text:
+        return default
+    try:
+        return parse(value.text)
+    except ValueError as error:
+        draft.blame(value, str(error))
+        return default

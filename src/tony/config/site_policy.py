@@ -1,0 +1,271 @@
+"""What a site's administrators say: defaults for every job, settings that are final, and limits that nobody exceeds.
+
+    # /etc/tony/tony.toml
+    max_restarts = 1                              # a default, as in a job file
+    tls = "always"
+    final = ["tls", "roles.*.gpus"]               # nobody changes these; a role's own stop_grace counts as stop_grace
+    [limits]
+    total_instances = 100                         # of one job
+    total_gpus = 8
+    total_memory = "1t"
+
+`/etc/tony/tony.toml` comes first, `~/.config/tony/tony.toml` after it: the second one's defaults win, but it can loosen
+neither finals nor limits of the first. The client checks them, and the application master checks them again: standard
+library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tony.config.call_settings import from_spec
+from tony.config.convert import WrongValue, convert
+from tony.config.file_reader import Refused, read_layer
+from tony.config.format import as_written, canonical
+from tony.config.layers import Layer, dotted, leaves, merge
+from tony.config.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
+from tony.config.settings_tree import find, settings
+from tony.config.site_files import is_absent
+from tony.config.suggest import did_you_mean, known_are
+from tony.config.value_table import Sheet, read, shown
+from tony.dataclass import dataclass, replace
+from tony.errors import Problem
+from tony.model.job import JobSpec, Role
+from tony.units import exact_size
+
+#: What `[limits]` may hold: totals of one job.
+LIMITS = tuple(
+    Setting(key=f"limits.{name}", kind=kind, half=Half.AM, meaning=meaning, minimum=0)
+    for name, kind, meaning in (
+        ("total_instances", Kind.INTEGER, "Most tasks of one job."),
+        ("total_gpus", Kind.INTEGER, "Most GPUs of one job, over all its tasks."),
+        ("total_memory", Kind.SIZE, "Most memory of one job, over all its tasks."),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One site file.
+
+    Attributes:
+        layer: its defaults, without `final` and `limits`.
+        finals: key, where `*` stands for any role -> where it was made final.
+        limits: name -> the most there may be, and where that is said.
+    """
+
+    layer: Layer
+    finals: Mapping[Key, str]
+    limits: Mapping[str, tuple[int, str]]
+
+
+def read_sites(paths: Iterable[Path]) -> tuple[list[Site], list[Problem]]:
+    """Reads the site files that there are, in their order, and tells what is wrong with them."""
+    sites: list[Site] = []
+    problems: list[Problem] = []
+    for path in paths:
+        if is_absent(path):
+            continue
+        try:
+            layer = read_layer(path, str(path), path.parent)
+        except Refused as refused:
+            problems.append(refused.problem)
+        else:
+            sites.append(_site(layer, problems))
+    return sites, problems
+
+
+def _site(layer: Layer, problems: list[Problem]) -> Site:
+    values = dict(layer.values)
+    finals = _finals(values.pop("final", []), layer, problems)
+    limits = _limits(values.pop("limits", {}), layer, problems)
+    for name in sorted(JOB_ONLY & values.keys()):
+        del values[name]
+        message = "this belongs in a job file; a site file cannot set it."
+        problems.append(Problem(key=name, message=message, source=layer.where((name,))))
+    return Site(layer=replace(layer, values=values), finals=finals, limits=limits)
+
+
+def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]:
+    if not isinstance(given, list):
+        message = 'a list of keys is expected: final = ["tls", "scheduler.name"].'
+        problems.append(Problem(key="final", message=message, value=as_written(given), source=layer.where(("final",))))
+        return {}
+    finals: dict[Key, str] = {}
+    for number, item in enumerate(given):
+        where = layer.where(("final", str(number)))
+        key = tuple(item.replace("<role>", "*").split(".")) if isinstance(item, str) else ()
+        mistake = _cannot_be_final(key)
+        if mistake:
+            problems.append(Problem(key=f"final[{number}]", message=mistake, value=as_written(item), source=where))
+        else:
+            finals[key] = where
+    return finals
+
+
+def _cannot_be_final(key: Key) -> str | None:
+    if not key or find(key) is None:
+        known = [setting.key.replace("<role>", "*") for setting in SETTINGS]
+        return f"there is no such setting; {did_you_mean('.'.join(key), known, '`tony settings` lists all.')}"
+    if key[0] in JOB_ONLY and (key[0] != "roles" or len(key) < 3):
+        return "every job has its own; it cannot be final."
+    return None
+
+
+def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tuple[int, str]]:
+    if not isinstance(given, Mapping):
+        message = "a table is expected: write [limits] and below it total_gpus = 8."
+        problems.append(
+            Problem(key="limits", message=message, value=as_written(given), source=layer.where(("limits",)))
+        )
+        return {}
+    known = {setting.path[-1]: setting for setting in LIMITS}
+    limits: dict[str, tuple[int, str]] = {}
+    for name, value in given.items():
+        where = layer.where(("limits", name))
+        try:
+            if name not in known:
+                raise ValueError(f"there is no such limit; {did_you_mean(name, known, known_are(known))}")
+            limits[name] = (convert(known[name], value, layer.base), where)
+        except ValueError as error:
+            key = dotted(("limits", name))
+            problems.append(Problem(key=key, message=str(error), value=as_written(value), source=where))
+    return limits
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> list[Problem]:
+    """Where a job asks for more than a site allows; the strictest site counts.
+
+    Args:
+        source: where the job's roles were set.
+    """
+    problems: list[Problem] = []
+    for name, of_task, of_job, show in _TOTALS:
+        stated = [site.limits[name] for site in sites if name in site.limits]
+        if not stated:
+            continue
+        most, where = min(stated, key=lambda limit: limit[0])
+        shares = [(role, value.instances, of_task(value)) for role, value in spec.effective_roles.items()]
+        total = sum(instances * each for _, instances, each in shares)
+        if total > most:
+            parts = [f"{role} {instances} × {show(each)}" for role, instances, each in shares if each]
+            arithmetic = " + ".join([*parts[:6], "..."] if len(parts) > 6 else parts)
+            message = (
+                f"the job asks for {of_job(total)} in all ({arithmetic}), and this site allows {show(most)} "
+                f"({name}, {where}). Ask for less."
+            )
+            problems.append(Problem(key="roles", message=message, source=source))
+    return problems
+
+
+#: Name of the limit, what one task counts for, how the job's total is said, how one number is said.
+_TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[[int], str]], ...] = (
+    ("total_instances", lambda role: 1, lambda total: f"{total} task{'s' * (total != 1)}", str),
+    ("total_gpus", lambda role: role.resources.gpus, lambda total: f"{total} GPU{'s' * (total != 1)}", str),
+    ("total_memory", lambda role: role.resources.memory, lambda total: f"{exact_size(total)} of memory", exact_size),
+)
+
+
+# --- finals -----------------------------------------------------------------------------------------------------------
+
+
+def broken_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Problem]:
+    """Attempts to change what a site made final.
+
+    Args:
+        others: the layers above all sites, weakest first.
+    """
+    problems: list[Problem] = []
+    for number, site in enumerate(sites):
+        if site.finals:
+            stated = read(merge(site.layer for site in sites[: number + 1]))
+            for layer in [*(above.layer for above in sites[number + 1 :]), *others]:
+                problems += _attempts(site, stated, layer)
+    return problems
+
+
+def _attempts(site: Site, stated: Sheet, layer: Layer) -> Iterable[Problem]:
+    for key, raw in leaves(layer.values):
+        for pattern, where in site.finals.items():
+            own = _covered(pattern, key)
+            if own is None:
+                continue
+            expected, place = _expected(stated, own, where)
+            if not _is_value(key, raw, layer, expected):
+                yield Problem(
+                    key=dotted(key),
+                    value=shown(key, raw),
+                    source=layer.where(key),
+                    message=f"this site made it final{_said(own, expected)} ({place}). Remove it here.",
+                )
+            break
+
+
+def _covered(pattern: Key, key: Key) -> Key | None:
+    """The site's key that decides about `key`, if the pattern makes it final; a role's own value counts too."""
+    if _matches(pattern, key):
+        return key
+    if key[0] == "roles" and len(key) > 2 and pattern[0] != "roles" and _matches(pattern, key[2:]):
+        return key[2:]
+    return None
+
+
+def _matches(pattern: Key, key: Key) -> bool:
+    return len(key) >= len(pattern) and all(p in ("*", part) for p, part in zip(pattern, key, strict=False))
+
+
+def _expected(stated: Sheet, key: Key, where: str) -> tuple[Any, str]:
+    """The value that a final setting has, and where that is said."""
+    if key in stated.found:
+        found = stated.found[key]
+        return found.value, found.layer.where(key)
+    node = find(key)
+    return (node.setting.default if node and node.setting else None), where
+
+
+def _is_value(key: Key, raw: Any, layer: Layer, expected: Any) -> bool:
+    node = find(key)
+    if node is None or node.setting is None:
+        return True  # an unknown key is told elsewhere
+    try:
+        return bool(convert(node.setting, raw, layer.base) == expected)
+    except WrongValue:
+        return True  # and so is a wrong value
+
+
+def _said(key: Key, expected: Any) -> str:
+    node = find(key)
+    if expected is None or node is None or node.setting is None or shown(key, "") == "***":
+        return ""
+    text = canonical(node.setting, expected)
+    return f" at {text}" if text else ""
+
+
+# --- the application master -------------------------------------------------------------------------------------------
+
+
+def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
+    """Checks a resolved job against the site files of this machine: finals and limits. Empty if all is well."""
+    sites, problems = read_sites(site_files)
+    layer = Layer(values=from_spec(spec, with_defaults=True), where=lambda key: "job", base=Path("/"))
+    problems += broken_finals(sites, [layer])
+    problems += _missing(sites, read(merge([layer])))
+    return problems + over_limits(spec, sites, "job")
+
+
+def _missing(sites: Sequence[Site], job: Sheet) -> Iterable[Problem]:
+    """Final settings that a site has set and the job lacks: it was resolved where this site file is not."""
+    others = {setting.path[1] for setting in settings() if setting.path[0] == "scheduler"}
+    others -= {"name", job.value(("scheduler", "name"))}
+    for number, site in enumerate(sites):
+        for key, found in read(merge(site.layer for site in sites[: number + 1])).found.items():
+            is_ours = key[0] != "scheduler" or key[1] not in others
+            is_final = any(_matches(pattern, key) for pattern in site.finals)
+            if is_final and is_ours and found.value is not None and key not in job.found:
+                where = found.layer.where(key)
+                yield Problem(key=dotted(key), message=f"this site made it final ({where}), and the job lacks it.")

@@ -1,0 +1,73 @@
+"""From the sheet of values to the one JobSpec. Judges nothing: what is missing or wrong keeps its default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tony.config.elastic_roles import sizes
+from tony.config.settings_table import Key
+from tony.config.settings_tree import find
+from tony.config.start_order import conditions
+from tony.config.value_table import Sheet
+from tony.dataclass import replace
+from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.states import OnTimeout
+
+_NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
+    "timeouts": Timeouts,
+    "resources": Resources,
+    "notify": Notify,
+}
+
+
+def build(sheet: Sheet, default_name: str) -> JobSpec:
+    """The job as its author said it, every default filled in."""
+    fields = _fields(sheet, ()) | _fields(sheet, ("notify",))
+    fields.setdefault("name", default_name)
+    scheduler = sheet.value(("scheduler", "name")) or JobSpec().scheduler
+    return JobSpec(
+        **fields,
+        env=sheet.below(("env",)),
+        container_env=sheet.below(("container_env",)),
+        params=sheet.below(("params",)),
+        groups=sheet.below(("groups",)),
+        roles={name: _role(sheet, name) for name in sheet.roles},
+        scheduler=scheduler,
+        scheduler_settings=sheet.below(("scheduler", scheduler)),
+    )
+
+
+def _role(sheet: Sheet, name: str) -> Role:
+    place = ("roles", name)
+    fields = _fields(sheet, place)
+    others = sheet.below((*place, "resources"))
+    if others:
+        fields["resources"] = replace(fields.get("resources", Resources()), others=others)
+    fields |= sizes(sheet.below((*place, "instances")))
+    return Role(
+        **fields,
+        env=sheet.below((*place, "env")),
+        exports=sheet.below((*place, "exports")),
+        after={other: condition for _, _, other, condition in conditions(sheet, name)},
+        timeout_after=_timeout_after(sheet.below((*place, "timeout_after"))),
+    )
+
+
+def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:
+    if "group" not in values or "limit" not in values:
+        return None
+    on_timeout = values.get("on_timeout", OnTimeout.FAIL)
+    return TimeoutAfter(group=values["group"], limit=values["limit"], on_timeout=on_timeout)
+
+
+def _fields(sheet: Sheet, place: Key) -> dict[str, Any]:
+    """Field -> value for every setting directly below `place` that fills a field by itself."""
+    fields: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in sheet.below(place).items():
+        node = find((*place, name))
+        if node and node.setting and node.setting.attribute:
+            outer, _, inner = node.setting.attribute.rpartition(".")
+            (nested.setdefault(outer, {}) if outer else fields)[inner] = value
+    return fields | {outer: _NESTED[outer](**values) for outer, values in nested.items()}

@@ -1,0 +1,83 @@
+"""The order in which roles start, as the job says it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from tony.config.settings_table import Key
+from tony.config.value_table import Sheet
+from tony.model.job import Role
+from tony.model.states import AfterCondition
+
+#: Roles at each end of a ring that are named, however long it is.
+_SHOWN = 5
+
+
+def conditions(sheet: Sheet, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
+    """What a role waits for, in the author's order: where that is said, the other role, what must be true of it."""
+    place = ("roles", role, "after")
+    for number, name in enumerate(sheet.value(place) or ()):
+        yield place, number, name, AfterCondition.SUCCEEDED
+    for word, names in sheet.below(place).items():
+        for number, name in enumerate(names):
+            yield (*place, word), number, name, AfterCondition(word)
+
+
+def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
+    """Return the roles that a role waits for, and those that these wait for; itself only if it waits for itself."""
+    found: set[str] = set()
+    left = [role]
+    while left:
+        new = {name for name in roles[left.pop()].after if name in roles} - found
+        found |= new
+        left += new
+    return found
+
+
+def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+    """Rings of roles that wait for each other, each once, beginning with its first role in the job's order.
+
+    Roles that do not exist are passed over. No role is told twice, however many rings it is in: a knot of 300 roles
+    has more rings than anybody could read.
+    """
+    order = {name: number for number, name in enumerate(waits_for)}
+    done: set[str] = set()
+    told: set[str] = set()
+    rings = []
+    for start in waits_for:
+        path: list[str] = []
+        stack: list[tuple[str, Iterator[str]]] = []
+        name: str | None = start
+        while name is not None or stack:
+            if name is not None and name not in done:
+                path.append(name)
+                done.add(name)
+                stack.append((name, iter(waits_for[name])))
+            elif name is not None and name in path:
+                ring = path[path.index(name) :]
+                first = min(range(len(ring)), key=lambda i: order[ring[i]])
+                if told.isdisjoint(ring):
+                    rings.append((*ring[first:], *ring[:first]))
+                    told.update(ring)
+            name = _next_role(stack, path, waits_for)
+    return rings
+
+
+def way_round(ring: tuple[str, ...]) -> str:
+    """A ring as text, from its first role back to it: `a -> b -> a`; the middle of a long one is left out."""
+    if len(ring) <= 2 * _SHOWN:
+        return " -> ".join((*ring, ring[0]))
+    left_out = f"({len(ring) - 2 * _SHOWN} more)"
+    return " -> ".join((*ring[:_SHOWN], left_out, *ring[-_SHOWN:], ring[0]))
+
+
+def _next_role(
+    stack: list[tuple[str, Iterator[str]]], path: list[str], known: Mapping[str, Collection[str]]
+) -> str | None:
+    while stack:
+        for name in stack[-1][1]:
+            if name in known:
+                return name
+        stack.pop()
+        path.pop()
+    return None

@@ -1,0 +1,289 @@
+"""Every value of the merged settings, converted, with where it came from; and every mistake this brought to light."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tony.config.convert import WrongValue, convert
+from tony.config.format import as_written
+from tony.config.layers import Branch, Layer, Leaf, Written, dotted
+from tony.config.secret_names import MASK, hidden, masked
+from tony.config.settings_table import Key, Setting
+from tony.config.settings_tree import Node, schema
+from tony.config.suggest import did_you_mean, nearest
+from tony.dataclass import dataclass, field
+from tony.errors import Problem
+from tony.model.ids import ROLE_NAME
+from tony.model.masking import is_secret
+
+#: As many mistakes are explained as well as can be; after them, unknown keys are only named.
+_EXPLAINED = 100
+#: What `{params.NAME}` can name.
+PARAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
+ENV_NAME = re.compile(r"[^=\0\ud800-\udfff]+")
+#: What a shell can set: nodes of YARN have a script do it.
+_CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+#: As YARN has it: a name, perhaps with a domain in front.
+_RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
+
+_NAMES: dict[str, tuple[re.Pattern[str], str]] = {
+    "role": (ROLE_NAME, "a role's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
+    "group": (ROLE_NAME, "a group's name is up to 63 letters, digits, `-` and `_`, the first one a letter."),
+    "exports": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "params": (PARAM_NAME, "a parameter's name is up to 100 letters, digits, `-`, `_` and `.`."),
+    "resources": (_RESOURCE_NAME, "a resource's name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
+    "env": (ENV_NAME, "a variable's name cannot be empty or contain `=`."),
+    "container_env": (
+        _CONTAINER_ENV_NAME,
+        "a container's variable is named with letters, digits and `_`, the first one no digit.",
+    ),
+}
+
+_LOST = "tony itself sets this variable in every program, so this value would be lost. Choose another name."
+_OURS = "this variable is ours: it marks what belongs to a task. Choose another name."
+#: Variables that tony sets, whatever the job says -> what is said to those who set them.
+RESERVED_ENV: Mapping[str, str] = {
+    **dict.fromkeys(("JOB_NAME", "TASK_INDEX", "TASK_NUM", "JOB_ID", "appid", "SESSION_ID", "TB_PORT"), _LOST),
+    **dict.fromkeys(("DISTRIBUTED_MODE", "IS_CHIEF", "ATTEMPT_NUMBER", "NUM_AM_RETRIES"), _LOST),
+    **dict.fromkeys(("TONY_PROGRESS", "TONY_STACKS"), _LOST),
+    **dict.fromkeys(("TONY_TASK", "TONY_OUTER_TASKS", "TONY_EXECUTOR"), _OURS),
+    "CUDA_VISIBLE_DEVICES": "tony itself sets this variable, to the GPUs that the task was granted. Ask for some with "
+    "gpus = 1 below [roles.NAME].",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value.
+
+    Attributes:
+        value: canonical.
+        raw: as it was written.
+        layer: where it was set.
+    """
+
+    value: Any
+    raw: Any
+    layer: Layer
+
+
+@dataclass(slots=True, eq=False)
+class Sheet:
+    """All values that could be read, and the problems with the rest.
+
+    Attributes:
+        found: key -> value; only what was set, no defaults.
+        children: key of a table -> name -> canonical value, for the same values.
+        roles: names of roles in the job's order; those with impossible names are left out.
+        broken: keys of values that could not be read.
+        partial, raw: key of a broken list -> its items, None in the places of those that could not be read, and the
+            list as it was written.
+        tables: key -> the strongest layer that has this table.
+        secret: names that the job declares as secret, known before any value is read.
+        origin: the job file, where a key that stands nowhere is missing; None without one.
+    """
+
+    found: dict[Key, Found] = field(default_factory=dict)
+    children: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    broken: dict[Key, Layer] = field(default_factory=dict)
+    partial: dict[Key, Sequence[str | None]] = field(default_factory=dict)
+    raw: dict[Key, Any] = field(default_factory=dict)
+    tables: dict[Key, Layer] = field(default_factory=dict)
+    origin: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+    secret: frozenset[str] = frozenset()
+
+    def value(self, key: Key) -> Any:
+        """The canonical value of a key; None if it was not set."""
+        found = self.found.get(key)
+        return found.value if found else None
+
+    def below(self, key: Key) -> Mapping[str, Any]:
+        """Name -> value of everything directly below a key."""
+        return self.children.get(key, {})
+
+    def source(self, key: Key) -> str | None:
+        """Where a key, or the nearest table around it, was set; where it is missing, if nowhere."""
+        if key in self.found:
+            return self.found[key].layer.where(key)
+        layer = self.broken.get(key) or self.tables.get(key)
+        if layer:
+            return layer.where(key)
+        return self.source(key[:-1]) if len(key) > 1 else self.origin
+
+    def _unread(self, key: Key) -> Found | None:
+        """A list of which only some items could be read."""
+        return Found(None, self.raw[key], self.broken[key]) if key in self.raw else None
+
+    def blame(self, key: Key, message: str, *, item: int | None = None) -> None:
+        """Notes a mistake: at a value that was set (or one item of a list), or at the place where it is missing."""
+        found = self.found.get(key) or self._unread(key)
+        place = key if item is None else (*key, str(item))
+        value = shown(key, _item(found.raw, item), self.secret) if found else None
+        where = found.layer.where(place) if found else self.source(key)
+        self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
+
+
+def read(tree: Branch) -> Sheet:
+    """Reads the merged settings by the table of settings."""
+    sheet = Sheet(secret=_declared_secret(tree))
+    _read_table(sheet, schema(), tree, ())
+    return sheet
+
+
+def _declared_secret(tree: Branch) -> frozenset[str]:
+    """Return the names in `secret`; what is wrong with that list is reported when it is read."""
+    leaf = tree.children.get("secret")
+    value = leaf.value if isinstance(leaf, Leaf) else None
+    value = getattr(value, "value", value)
+    names = value if isinstance(value, list | tuple) else ()
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
+    """A value for a message, without secrets.
+
+    Args:
+        named: names that the job declares as secret.
+    """
+    if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
+        if is_secret(key[-1], named):
+            return MASK
+        return masked("", as_written(raw))
+    if key[0] == "notify" and key[1:2] != ("on",):
+        text = raw.text if isinstance(raw, Written) else raw
+        return as_written(hidden(text)) if isinstance(text, str) else MASK
+    return as_written(raw)
+
+
+def _numbered(key: Key, item: int | None) -> str:
+    return dotted(key) if item is None else f"{dotted(key)}[{item}]"
+
+
+def _item(raw: Any, item: int | None) -> Any:
+    value = raw.value if item is not None and hasattr(raw, "value") else raw
+    return value[item] if item is not None and isinstance(value, list | tuple) and item < len(value) else raw
+
+
+def _read_table(sheet: Sheet, node: Node, branch: Branch, key: Key) -> None:
+    sheet.tables[key] = branch.layer
+    for name, child in branch.children.items():
+        inner = node.child(name)
+        place = (*key, name)
+        if inner is None:
+            _unknown(sheet, node, place, child)
+            continue
+        named = name in node.named or _name_is_possible(sheet, node, place, child)
+        if named and key == ("roles",):
+            sheet.roles.append(name)
+        if isinstance(child, Branch) and inner.is_table:
+            _read_table(sheet, inner, child, place)
+        elif isinstance(child, Leaf) and inner.setting and named:
+            _read_value(sheet, inner.setting, child, place)
+        elif not (isinstance(child, Leaf) and _is_nothing(child)):
+            _misplaced(sheet, inner, place, child)
+
+
+def _read_value(sheet: Sheet, setting: Setting, leaf: Leaf, key: Key) -> None:
+    try:
+        value = convert(setting, leaf.value, leaf.layer.base)
+    except WrongValue as wrong:
+        sheet.broken[key] = leaf.layer
+        if wrong.items:
+            sheet.partial[key] = wrong.items
+            sheet.raw[key] = leaf.value
+        for fault in wrong.faults:
+            place = key if fault.item is None else (*key, str(fault.item))
+            sheet.problems.append(
+                Problem(
+                    key=_numbered(key, fault.item),
+                    message=fault.message,
+                    value=shown(key, _item(leaf.value, fault.item), sheet.secret),
+                    source=leaf.layer.where(place),
+                )
+            )
+    else:
+        sheet.found[key] = Found(value, leaf.value, leaf.layer)
+        sheet.children.setdefault(key[:-1], {})[key[-1]] = value
+
+
+def _is_nothing(leaf: Leaf) -> bool:
+    """A table's name with nothing behind it, as YAML has it: an empty table."""
+    return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
+
+
+def _name_is_possible(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> bool:
+    pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
+    if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
+        rule = RESERVED_ENV[key[-1]]
+    elif key[-2] == "container_env" and is_secret(key[-1], sheet.secret):
+        rule = (
+            "this is a secret, by its name or by `secret`, and nodes write the variables of containers into files that "
+            "many can read. Set it below [env]: those travel hidden."
+        )
+    elif pattern.fullmatch(key[-1]):
+        return True
+    sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
+    sheet.broken[key] = child.layer
+    return False
+
+
+def _unknown(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
+    # Looking for what is meant takes a millisecond: nobody waits for the thousandth.
+    hint = _meant(node, key) if len(sheet.problems) < _EXPLAINED else "`tony settings` lists all."
+    message = f"unknown key; {hint}"
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+
+
+def _meant(node: Node, key: Key) -> str:
+    name = key[-1]
+    root = schema()
+    role = root.named["roles"].any
+    assert role is not None
+    if node is role and name in root.named and name not in role.named:
+        return f"`{name}` is a setting of the job: write it above the first [section]."
+    if name in node.elsewhere:
+        return f"write `{name}` directly below [roles.NAME]."
+    if node is root and name in ("final", "limits"):
+        return "this belongs in a site file; a job has none."
+    if node is root and name in role.named:
+        return f"`{name}` is a setting of a role: write it below [roles.NAME]."
+    for known, child in node.named.items():
+        if name.lower() in _tried(child):
+            return f"did you mean `{known}`?"
+    near = nearest(name, node.named)
+    if near is None and node is root:
+        near_role = nearest(name, role.named)
+        if near_role:
+            return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
+    tried = {word: known for known, child in node.named.items() for word in _tried(child)}
+    if near is None and (word := nearest(name, tried)):
+        return f"did you mean `{tried[word]}`?"
+    known_keys = ", ".join(sorted(node.named))
+    few = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings` lists all."
+    return did_you_mean(name, node.named, few)
+
+
+def _tried(node: Node) -> tuple[str, ...]:
+    """Words that people try for a setting, or for the table that it stands in (`env`, `params`, `groups`)."""
+    setting = node.setting or (node.any and node.any.setting)
+    return setting.also if setting else ()
+
+
+def _misplaced(sheet: Sheet, node: Node, key: Key, child: Branch | Leaf) -> None:
+    if key in sheet.broken:
+        return
+    sheet.broken[key] = child.layer
+    if isinstance(child, Branch):
+        message = "a single value is expected here, not a table."
+    elif node.named.keys() >= {"instances"}:
+        message = f"a table is expected: write [{dotted(key)}] and the role's settings below it."
+    else:
+        below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
+        message = f"a table is expected: write [{dotted(key)}] and below it {below}"
+    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
+    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))

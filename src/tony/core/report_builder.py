@@ -1,0 +1,217 @@
+"""The machine's state as a report for people and programs. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.core.application import Application
+from tony.core.policies import gang_size
+from tony.core.policies.restart_policy import counting
+from tony.core.silent_peers import describe_silent_peers
+from tony.core.state import RoleState, State, Task
+from tony.core.unfinished import describe_unfinished
+from tony.dataclass import dataclass
+from tony.model.ids import TaskId
+from tony.model.job import GIB
+from tony.model.report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
+from tony.model.states import JobState, RoleKind, TaskState
+from tony.units import format_duration
+
+#: Missing tasks that are named one by one.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What the shell knows of a task and the machine does not: it changes too often to be an event.
+
+    Attributes:
+        last_output_age: seconds since the program's last line.
+        last_line: that line.
+        last_step_age: seconds since the last step that it reported.
+        preparing: what is done in its container before its executor starts; empty once that has been started.
+    """
+
+    last_output_age: float | None = None
+    last_line: str = ""
+    last_step_age: float | None = None
+    preparing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a report needs that is no part of the decisions."""
+
+    folder: str
+    user: str
+    submitted: float
+    live: Mapping[TaskId, Live]
+
+
+_NO_LIVE = Live()
+_WAITS: Mapping[TaskState, str] = {
+    TaskState.REQUESTED: "no container yet",
+    TaskState.STARTING: "container started, not registered",
+    TaskState.REGISTERED: "registered, waits for the rest of the gang",
+}
+
+
+def report(app: Application, now: float, around: Surroundings) -> JobReport:
+    """The job as it stands at `now`. O(number of tasks)."""
+    state = app.state
+    am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
+    exit_code = app.exit_code
+    return JobReport(
+        job=state.job_id,
+        name=state.spec.name,
+        state=state.job,
+        session=state.session,
+        attempt=state.attempt,
+        exit_code=None if exit_code is None else int(exit_code),
+        folder=around.folder,
+        am=am,
+        tasks=tuple(_task(state, task, now, around.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()),
+        failure=state.final.failure if state.final else (state.failures[0] if state.failures else None),
+        framework=state.spec.framework,
+        scheduler=state.spec.scheduler,
+        user=around.user,
+        submitted=around.submitted,
+        ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
+        waiting=_waiting(state, now, around.live)
+        or describe_silent_peers(state, now, lambda task: _find_silence(around.live.get(task, _NO_LIVE))),
+        unfinished=describe_unfinished(state),
+        restarts=_restarts(state, now),
+        session_reason=state.session_reason,
+        restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
+        sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
+        queue=state.spec.queue,
+        tags=state.spec.all_tags,
+        used=_used(state, now),
+        viewers=state.spec.viewers,
+        modifiers=state.spec.modifiers,
+    )
+
+
+def _find_silence(live: Live) -> float | None:
+    """Return for how many seconds a program has printed and reported nothing; None if it never has."""
+    return min((age for age in (live.last_output_age, live.last_step_age) if age is not None), default=None)
+
+
+def _restarts(state: State, now: float) -> Restarts | None:
+    free = state.restarts_for_ports + state.restarts_free
+    if not state.restarts_charged and not free:
+        return None
+    return Restarts(charged=len(counting(state, now)), most=state.spec.max_restarts, free=free)
+
+
+def _used(state: State, now: float) -> Used:
+    """Containers that nobody gave back count to the job's end, or to now."""
+    until = now if state.ended_at is None else state.ended_at
+    seconds = {name: role.used for name, role in state.roles.items()}
+    for container in state.containers.values():
+        if container.role in seconds:
+            seconds[container.role] += max(0.0, until - container.since)
+    gpus = memory = cores = 0.0
+    for name, held in seconds.items():
+        resources = state.roles[name].spec.resources
+        gpus += held * resources.gpus
+        memory += held * resources.memory
+        cores += held * resources.vcores
+    return Used(
+        gpu_hours=round(gpus / 3600, 6), gb_hours=round(memory / GIB / 3600, 6), core_hours=round(cores / 3600, 6)
+    )
+
+
+def _size(role: RoleState) -> RoleSize:
+    left_out = tuple(role.tasks[index].name for index in sorted(role.left_out))
+    least = role.spec.min_instances or role.spec.instances
+    return RoleSize(role=role.name, tasks=role.total, least=least, most=role.spec.instances, left_out=left_out)
+
+
+def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
+    status = task.status
+    return TaskReport(
+        task=str(task.id),
+        role=task.id.role,
+        index=task.id.index,
+        state=task.state,
+        host=task.host,
+        pid=task.pid,
+        executor_pid=task.executor_pid,
+        session=task.session,
+        try_=task.try_,
+        exit_code=status.code if status else None,
+        signal=status.signal if status else None,
+        since=state.accepted_wall + task.since,
+        last_output_age=live.last_output_age if task.living else None,
+        note=_why(state, task, now, live) or task.note,
+    )
+
+
+def _why(state: State, task: Task, now: float, live: Live) -> str:
+    """Why a task does not run yet; empty when there is nothing to say."""
+    if task.state is TaskState.PENDING and state.session and state.active:
+        role = state.roles[task.id.role]
+        waits = [f"{name} {c.value}" for name, c in role.spec.after.items() if not state.roles[name].satisfies(c)]
+        never = "can never start: it " if role.blocked else ""
+        return f"{never}waits until {', '.join(waits)}" if waits else ""
+    if task.again is not None and task.state is TaskState.REGISTERED:
+        return f"starts again in {format_duration(max(0.0, task.again - now))}: {task.note}"
+    why = _WAITS.get(task.state, "")
+    if task.state is TaskState.STARTING and live.preparing:
+        why = f"container is prepared: {live.preparing}"
+    return f"{why} (before: {task.note})" if why and task.note else why
+
+
+def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
+    """Who is missing and why, one sentence; empty when nothing is waited for."""
+    if state.pausing:
+        again = format_duration(max(0.0, state.timers.all["gang-pause"] - now))
+        return f"the gang was not complete for too long and gave its containers back; it asks again in {again}"
+    if state.queue_reason and not state.final:
+        return state.queue_reason + _for_how_long(state, now)
+    if state.job is JobState.RESTARTING:
+        due = state.timers.all.get("restart")
+        if state.living:
+            return f"{state.living} program(s) of session {state.session} must stop first"
+        return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
+    if state.job is JobState.STOPPING:
+        stopping = [str(task.id) for task in state.tasks.values() if task.living]
+        return f"waiting for {_names(stopping)} to stop" if stopping else "giving containers back"
+    if not state.active:
+        return ""
+    missing = [t for role in state.roles.values() if _holds_up(role) for t in role.tasks if _absent(t)]
+    if not missing:
+        return ""
+    missing.sort(key=lambda task: task.since)
+    first = missing[0]
+    seen = live.get(first.id, _NO_LIVE)
+    said = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
+    said += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    return said + _for_how_long(state, now)
+
+
+def _for_how_long(state: State, now: float) -> str:
+    """When a gang that may go without those who have no container does so."""
+    name, _ = gang_size.wait(state)
+    if (
+        name not in state.timers
+        or not gang_size.enough(state)
+        or not any(len(r.waiting) for r in gang_size.forming(state))
+    ):
+        return ""
+    left = format_duration(max(0.0, state.timers.all[name] - now))
+    return f"; starts without those that have no container in {left} ({name.replace('-', '_')})"
+
+
+def _holds_up(role: RoleState) -> bool:
+    return role.ready and role.kind is not RoleKind.SIDECAR and role.registered < role.total
+
+
+def _absent(task: Task) -> bool:
+    return task.state in (TaskState.REQUESTED, TaskState.STARTING)
+
+
+def _names(tasks: list[str]) -> str:
+    more = len(tasks) - _NAMED
+    return ", ".join(tasks[:_NAMED]) + (f" and {more} more" if more > 0 else "")

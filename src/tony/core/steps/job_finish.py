@@ -1,0 +1,99 @@
+"""The job's result is decided once; what is left is stopped and given back; then the job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.core import actions as act
+from tony.core import failure_text
+from tony.core.state import Final, State
+from tony.core.step_context import Turn
+from tony.core.steps import containers, program_stop, task_attempts
+from tony.core.transitions import JobMove, TaskMove
+from tony.dataclass import replace
+from tony.errors import ExitCode
+from tony.model.report import Failure
+from tony.model.states import JobState
+
+_LAST_MOVE: Mapping[JobState, JobMove] = {
+    JobState.SUCCEEDED: JobMove.SUCCEED,
+    JobState.FAILED: JobMove.FAIL,
+    JobState.KILLED: JobMove.KILL,
+}
+
+
+def finish(
+    turn: Turn, result: JobState, failure: Failure | None, reason: str, grace: float | None = None, verdict: str = ""
+) -> None:
+    """Decides the job's result, unless it is decided, and stops what is left.
+
+    Args:
+        reason: why programs are stopped.
+        verdict: why nothing is started again.
+    """
+    state = turn.state
+    if state.final:
+        return
+    state.move_job(JobMove.STOP)
+    state.final = Final(result, failure, verdict)
+    state.queue_reason = ""
+    state.timers.clear()
+    for role in state.roles.values():
+        role.waiting.clear()
+        for task in role.tasks:
+            if not task.living:
+                if task.note == containers.GIVEN_BACK:  # that it would be asked for again is over
+                    task.note = ""
+                task_attempts.close(turn, task, TaskMove.END)
+        containers.demand(turn, role, 0)
+    program_stop.stop_all(turn, reason, grace)
+    for container in state.containers.values():
+        if not (container.task and state.tasks[container.task].living):
+            containers.give_back(turn, container)
+    if state.containers and "stop-limit" not in state.timers:
+        state.timers.set("stop-limit", turn.now + program_stop.STOP_SLACK)
+    end_if_nothing_is_left(turn)
+
+
+def abandon(turn: Turn) -> None:
+    """The scheduler never confirmed that the last containers ended. The job's record must not wait for ever."""
+    state = turn.state
+    for task in state.tasks.values():
+        if task.living:
+            task.gone_why = "its container's end was never confirmed"
+            task_attempts.over(turn, task, TaskMove.LOSE, turn.now)
+        task.container = task.incarnation = task.executor_pid = None
+    for role in state.roles.values():
+        role.held = 0
+    state.gone.update(state.containers)
+    state.containers.clear()
+    end_if_nothing_is_left(turn)
+
+
+def end_if_nothing_is_left(turn: Turn) -> None:
+    """Ends a job whose result is decided once no program and no container is left."""
+    state = turn.state
+    final = state.final
+    if final is None or state.job is not JobState.STOPPING or state.living or state.containers:
+        return
+    state.timers.clear()
+    if final.failure and final.state is JobState.FAILED:
+        final.failure = replace(failure_text.root(state, final.failure), verdict=final.verdict)
+    state.move_job(_LAST_MOVE[final.state])
+    state.ended_at = turn.now
+    tell(turn)
+
+
+def tell(turn: Turn) -> None:
+    """Has it told how the job has ended."""
+    state = turn.state
+    assert state.final is not None
+    turn.ask(act.Finish(state=state.job, exit_code=int(exit_code(state) or 0), failure=state.final.failure))
+
+
+def exit_code(state: State) -> ExitCode | None:
+    """What a follower's command line answers; None until the job has ended."""
+    final = state.final
+    if not final or not state.job.ended:
+        return None
+    return ExitCode.SUCCEEDED if final.failure is None else failure_text.EXIT_CODES[final.failure.failure_class]

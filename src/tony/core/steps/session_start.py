@@ -1,0 +1,66 @@
+"""A session opens: who runs in it, and with what."""
+
+from __future__ import annotations
+
+from tony.core import events as ev
+from tony.core.state import RoleState, State
+from tony.core.step_context import Turn
+from tony.core.steps import containers, role_readiness
+from tony.core.transitions import JobMove, TaskMove
+from tony.errors import InvalidTransition
+from tony.model.states import JobState, RoleKind, TaskState
+
+
+def opened(turn: Turn, event: ev.SessionOpened) -> None:
+    """The session begins: its roles start from nothing, but for the executors that are still there."""
+    state = turn.state
+    if event.session != state.session + 1:
+        raise InvalidTransition(f"session {event.session} after session {state.session}")
+    if state.job is JobState.RESTARTING:
+        state.move_job(JobMove.OPEN)
+    elif not state.active:
+        return
+    state.session, state.version, state.restart_due = event.session, 0, False
+    state.session_reason = event.reason if event.session > 1 else ""
+    state.began = None
+    state.specs.clear()
+    state.failures.clear()
+    state.tolerated.clear()
+    again = _roles_to_run(state)
+    for role in state.roles.values():
+        role.finished = role not in again
+        role.waiting.clear()
+        if role.finished:
+            containers.give_back_all(turn, role)
+        else:
+            _reset(turn, role)
+    state.chief = state.first_chief()
+    role_readiness.limit_groups(turn)
+    role_readiness.advance(turn)
+    for role in state.roles.values():
+        if not role.ready and not state.may_restart:
+            # The job holds no more than its stages need one after the other: this one comes later.
+            containers.give_back_all(turn, role)
+        containers.settle_demand(turn, role)
+
+
+def _roles_to_run(state: State) -> list[RoleState]:
+    """A role that succeeded stays finished, unless a peer under the same cluster spec has to run again."""
+    roles = [role for role in state.roles.values() if not role.finished]
+    undone = [role for role in roles if role.succeeded < role.total]
+    versions = {role.version for role in undone if role.version and role.kind is not RoleKind.SIDECAR}
+    return [role for role in roles if role in undone or role.version in versions]
+
+
+def _reset(turn: Turn, role: RoleState) -> None:
+    role.ready = role.blocked = False
+    role.left_out.clear()
+    role.version = role.started = role.unstarted = 0
+    role.kind = role.spec.kind
+    for task in role.tasks:
+        if task.state is not TaskState.PENDING:
+            turn.state.move_task(task, TaskMove.RESET, turn.now)
+        task.started = task.judged = False
+        task.launches = 0
+        task.address = task.tb_port = task.pid = task.status = task.ended_at = None
+        task.note = ""

@@ -1,0 +1,68 @@
+"""The executor's event loop, from its beginning to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from tony import clock
+from tony.bootstrap import settle
+from tony.errors import ExitCode
+from tony.executor.am_connection import Connect, Reach
+from tony.executor.executor import Executor
+from tony.executor.program_environment import find_task_secrets
+from tony.executor.watchdog import Watchdog
+from tony.executor.writer_thread import Pen, PenHandler
+from tony.model.masking import SecretMask
+from tony.protocol.launch import LaunchContext
+
+#: Seconds that the last lines of our log may take to reach the disk.
+_LAST_LINES = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class _MaskingFormatter(logging.Formatter):
+    """Write lines of the executor's own log without the secrets of the task."""
+
+    def __init__(self, mask: SecretMask) -> None:
+        super().__init__(clock.LOG_LINE)
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, or several with a traceback."""
+        return self._mask.hide_text(super().format(record))
+
+
+def live(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
+    """Runs an executor to its end. The watchdog sweeps if this function is left in any other way."""
+    settle()
+    task = context.task
+    log.info(
+        "executor of %s:%d of job %s, container %s, attempt %d, session %d",
+        task.role,
+        task.index,
+        task.job_id,
+        task.container,
+        task.attempt,
+        task.session,
+    )
+    environment = dict(os.environ)
+    mask = SecretMask(find_task_secrets(task, environment))
+    pen = Pen()
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        if mask:
+            handler.setFormatter(_MaskingFormatter(mask))
+        root.addHandler(PenHandler(pen, handler))
+    try:
+        reach = Reach(context)
+        return asyncio.run(Executor(context, environment, watchdog, pen, reach, wrap(reach), mask).run())
+    except Exception:
+        log.exception("the executor broke: please report this")
+        return ExitCode.BUG
+    finally:
+        pen.close(_LAST_LINES)

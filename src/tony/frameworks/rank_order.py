@@ -1,0 +1,93 @@
+"""One rank order over all tasks that compute together.
+
+The roles of a group (`gang.py`) are laid one behind the other: the chief's role first, so that rank 0 is the chief,
+then the others in the job's order; inside a role by task index, inside a task by process. What a task needs to know of
+that is the same for its whole role, and small: the shared value is O(roles), whatever the number of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tony.dataclass import dataclass
+from tony.frameworks.base import TaskView
+from tony.frameworks.role_gangs import computing, roles_together
+from tony.model.cluster import ClusterSpec
+from tony.model.codec import Json, from_plain, to_plain
+from tony.model.job import JobSpec, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a role stands in the rank order.
+
+    Attributes:
+        coordinator: "host:port" that was reserved for the task that holds rank 0.
+        world: number of ranks in all.
+        first_rank: the rank of the first process of the role's task 0.
+        first_task: the place of the role's task 0 among all tasks, counted from 0.
+    """
+
+    coordinator: str
+    world: int
+    first_rank: int
+    first_task: int
+
+
+def places(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Place]:
+    """The place of every role of the cluster spec that has ranks.
+
+    A group of which a part is over already has no places: its programs cannot meet any more.
+    """
+    found: dict[str, Place] = {}
+    for group in roles_together(spec):
+        roles = _chief_first(spec, computing(group))
+        if roles and all(name in cluster.roles for name in roles):
+            found.update(_lay_out(roles, cluster))
+    return found
+
+
+def _chief_first(spec: JobSpec, roles: Mapping[str, Role]) -> dict[str, Role]:
+    chief = spec.chief.role if spec.chief else None
+    return {name: roles[name] for name in sorted(roles, key=lambda name: name != chief)}  # a stable sort
+
+
+def _lay_out(roles: Mapping[str, Role], cluster: ClusterSpec) -> dict[str, Place]:
+    coordinator = cluster.roles[next(iter(roles))][0]
+    world = sum(role.instances * role.procs_per_task for role in roles.values())
+    found: dict[str, Place] = {}
+    rank = task = 0
+    for name, role in roles.items():
+        found[name] = Place(coordinator=coordinator, world=world, first_rank=rank, first_task=task)
+        rank += role.instances * role.procs_per_task
+        task += role.instances
+    return found
+
+
+def to_shared(found: Mapping[str, Place]) -> Json:
+    """Places as they travel: role -> plain Place."""
+    return to_plain(found)
+
+
+def place_of(shared: Json, role: str) -> Place | None:
+    """A role's place out of the shared value; None if its tasks have no ranks."""
+    return from_plain(Place, shared[role]) if shared and role in shared else None
+
+
+def processes(task: TaskView) -> int:
+    """How many processes the task starts side by side."""
+    return task.procs.get(task.task.role, 1)
+
+
+def local_rank(task: TaskView, number: int) -> dict[str, str]:
+    """What tells the processes of one task apart."""
+    return {"LOCAL_RANK": str(number), "LOCAL_WORLD_SIZE": str(processes(task))}
+
+
+def told_apart(task: TaskView) -> list[dict[str, str]]:
+    """The variables of a task without ranks: `local_rank` if it has several processes, else nothing.
+
+    A lone process is not told that it is number 0 of 1: libraries take LOCAL_RANK as a sign of torchrun.
+    """
+    count = processes(task)
+    return [local_rank(task, number) for number in range(count)] if count > 1 else [{}]

@@ -1,0 +1,225 @@
+"""As whom a program speaks with the cluster: what the configuration, the environment and the token file say.
+
+The order is Hadoop's own. A token for the daemon comes first, on every cluster. Without one, a cluster whose
+`hadoop.security.authentication` is `kerberos` wants a ticket, and any other believes a name: HADOOP_USER_NAME, or else
+that of the process's user. HADOOP_PROXY_USER acts for somebody else, if the cluster allows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.configuration.service_addresses import Daemon, NameService
+from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.ipc.login_method import Login
+from tony.hadoop.remote_text import one_line
+from tony.hadoop.sasl.quality_of_protection import Protection, parse_protections
+from tony.hadoop.tokens.credentials import Credentials, read_file
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.tokens.token_selector import AM_RM, HDFS_DELEGATION, RM_DELEGATION, select, service_of
+from tony.hadoop.tokens.writable import Malformed
+
+_AUTHENTICATION: Final = "hadoop.security.authentication"
+_PROTECTION: Final = "hadoop.rpc.protection"
+_TOKEN_FILE: Final = "HADOOP_TOKEN_FILE_LOCATION"
+_NO_TOKENS: Final = Credentials()
+
+
+def is_secure(settings: Configuration) -> bool:
+    """Whether the cluster wants proofs: `hadoop.security.authentication` is `kerberos`.
+
+    Raises:
+        ConfigurationError: it is neither that nor `simple`.
+    """
+    word = (settings.get(_AUTHENTICATION) or "").lower()
+    if word not in ("simple", "kerberos"):
+        raise settings.mistake(_AUTHENTICATION, "write simple or kerberos.")
+    return word == "kerberos"
+
+
+def user_name(settings: Configuration, environ: Mapping[str, str]) -> str:
+    """The name that a cluster without proofs believes. On a secure one: the name of the process's user."""
+    named = environ.get("HADOOP_USER_NAME", "").strip()
+    if named and not is_secure(settings):
+        return named
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        said = environ.get("USER") or environ.get("LOGNAME")
+        if said:
+            return said
+        raise ConfigurationError(
+            f"the user with the number {os.geteuid()} has no name on this machine. Set HADOOP_USER_NAME.",
+            source="HADOOP_USER_NAME",
+        ) from None
+
+
+def token_file(environ: Mapping[str, str]) -> Credentials:
+    """The tokens of the file that HADOOP_TOKEN_FILE_LOCATION names; none if it is not set.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no token file.
+    """
+    named = environ.get(_TOKEN_FILE)
+    if not named:
+        return _NO_TOKENS
+    try:
+        return read_file(Path(named))
+    except OSError as error:
+        why = f"{error.strerror or type(error).__name__}."
+    except Malformed as error:
+        why = str(error)
+    raise ConfigurationError(f"{_TOKEN_FILE} = {one_line(named)}: cannot be read: {why}", source=_TOKEN_FILE)
+
+
+def protections(settings: Configuration) -> tuple[Protection, ...]:
+    """What the site wants for traffic after a login; nothing if it says nothing: then the daemon's wish counts.
+
+    Raises:
+        ConfigurationError: a word that is none.
+    """
+    if _PROTECTION not in settings:
+        return ()
+    try:
+        return parse_protections(settings.get(_PROTECTION) or "")
+    except ValueError as error:
+        raise settings.mistake(_PROTECTION, f"{error}.") from None
+
+
+class Logins:
+    """The logins of one program.
+
+    Args:
+        settings: the configuration.
+        environ: the environment.
+        credentials: tokens from elsewhere; None for those of HADOOP_TOKEN_FILE_LOCATION.
+    """
+
+    def __init__(
+        self, settings: Configuration, environ: Mapping[str, str], credentials: Credentials | None = None
+    ) -> None:
+        self._settings, self._environ = settings, environ
+        self.credentials = token_file(environ) if credentials is None else credentials
+        self.is_secure = is_secure(settings)
+        self._protections = protections(settings)
+        self._fallback = not self.is_secure or settings.get_bool("ipc.client.fallback-to-simple-auth-allowed")
+        self._use_ip = settings.get_bool("hadoop.security.token.service.use_ip", True)
+
+    @cached_property
+    def user(self) -> str:
+        """The name that is believed; on a secure cluster that of whom we can prove to be, as far as we can tell.
+
+        There Hadoop makes a user's name of a principal: its first part, unless `hadoop.security.auth_to_local` has
+        rules of its own, which are not looked at here.
+        """
+        principal = self._principal() if self.is_secure else None
+        return re.split("[/@]", principal)[0] if principal else user_name(self._settings, self._environ)
+
+    @property
+    def acts_for(self) -> str:
+        """Whom we act for, if not for ourselves."""
+        return self._environ.get("HADOOP_PROXY_USER", "").strip()
+
+    def _principal(self) -> str | None:
+        """Whose tokens we have, or whose ticket."""
+        # Late: only secure clusters need it, and programs inside one have no ticket.
+        from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
+
+        for token in self.credentials.of_kind(HDFS_DELEGATION):
+            with contextlib.suppress(Malformed):
+                if isinstance(told := identify(token), HdfsDelegationIdentifier):
+                    return told.owner
+        from tony.hadoop.sasl.gssapi import ticket_holder
+
+        return ticket_holder()
+
+    def service_of(self, daemon: Daemon) -> str:
+        """What tokens for this daemon have as their service. May ask the DNS."""
+        return service_of(daemon.address, use_ip=self._use_ip)
+
+    def for_resource_manager(self, daemon: Daemon) -> Login:
+        """For clients of the ResourceManager.
+
+        Raises:
+            ConfigurationError: a secure cluster whose ResourceManager's principal is not known.
+        """
+        token = select(self.credentials, RM_DELEGATION, self.service_of(daemon)) if self._has(RM_DELEGATION) else None
+        return self._login(token, "yarn.resourcemanager.principal")
+
+    def for_name_node(self, service: NameService) -> Callable[[Daemon], Login]:
+        """For clients of a file system: a function, for tokens may be for a single NameNode.
+
+        Raises (when it is called):
+            ConfigurationError: a secure cluster whose NameNode's principal is not known.
+        """
+
+        def login(daemon: Daemon) -> Login:
+            return self._login(self._file_token(service, daemon), "dfs.namenode.kerberos.principal")
+
+        return login
+
+    def file_token(self, service: NameService) -> Token | None:
+        """The token for a file system, if there is one. May ask the DNS."""
+        found = (self._file_token(service, daemon) for daemon in service.name_nodes)
+        return next((token for token in found if token is not None), None)
+
+    def file_service_of(self, service: NameService) -> str:
+        """What tokens for a file system have as their service. May ask the DNS."""
+        return service.service or self.service_of(service.name_nodes[0])
+
+    def _file_token(self, service: NameService, daemon: Daemon) -> Token | None:
+        if not self._has(HDFS_DELEGATION):
+            return None
+        names = ([service.service] if service.service else []) + [self.service_of(daemon)]
+        found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
+        return next((each for each in found if each is not None), None)
+
+    def for_scheduler(self) -> Login:
+        """For an application master: the token that the ResourceManager gave it.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        token = select(self.credentials, AM_RM)
+        if token is None:
+            raise ConfigurationError(
+                f"{_TOKEN_FILE} = {self._environ.get(_TOKEN_FILE, '(not set)')}: no {AM_RM} in it. Only the first "
+                "container of an application has one; this program must run in it.",
+                source=_TOKEN_FILE,
+            )
+        return Login.with_token(token, protections=self._protections)
+
+    def _has(self, kind: str) -> bool:
+        """Whether it is worth while to find out what the service is called."""
+        return bool(self.credentials.of_kind(kind))
+
+    def _login(self, token: Token | None, principal_key: str) -> Login:
+        acting_for = self.acts_for or None
+        if token is not None:
+            user = None if self.is_secure else self.user
+            return Login.with_token(token, protections=self._protections, fallback_to_simple=self._fallback, user=user)
+        if not self.is_secure:
+            return Login.simple(acting_for or self.user, self.user if acting_for else None)
+        principal = self._settings.get(principal_key)
+        pattern = self._settings.get(f"{principal_key}.pattern")
+        if not principal and not pattern:
+            raise self._settings.mistake(
+                principal_key,
+                f"is needed, for {_AUTHENTICATION} is kerberos: without it anybody could play the daemon. "
+                "Take it from the cluster's own configuration.",
+            )
+        return Login.kerberos(
+            principal or None,
+            server_pattern=pattern or None,
+            protections=self._protections,
+            fallback_to_simple=self._fallback,
+            user=acting_for,
+        )

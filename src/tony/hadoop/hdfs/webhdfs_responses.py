@@ -1,0 +1,159 @@
+"""Reads what WebHDFS answers: JSON, checked field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tony.hadoop.hdfs.errors import file_system_error
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus, Usage
+from tony.hadoop.ipc.errors import AccessControlError, HadoopError, LoginError, ProtocolError
+from tony.hadoop.remote_text import one_line
+
+_KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
+
+
+def parsed(data: bytes, where: str) -> dict[str, Any]:
+    """The object that an answer is; empty for an empty answer.
+
+    Raises:
+        ProtocolError: no JSON object.
+    """
+    if not data:
+        return {}
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"{where}: the answer is no JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{where}: the answer is no JSON object.")
+    return value
+
+
+def within(value: dict[str, Any], key: str, where: str) -> Any:
+    """A part of an answer that must be there.
+
+    Raises:
+        ProtocolError: it is not.
+    """
+    if key not in value:
+        raise ProtocolError(f"{where}: the answer has no {key!r}.")
+    return value[key]
+
+
+def file_status(value: Any, where: str) -> FileStatus:
+    """A `FileStatus` as the NameNode writes it.
+
+    Raises:
+        ProtocolError: a field is missing, or is something else.
+    """
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{where}: the answer has something else where a file belongs.")
+    kind = _KINDS.get(str(value.get("type")))
+    permission = str(value.get("permission", "0"))
+    if kind is None or len(permission) > 6 or any(digit not in "01234567" for digit in permission):
+        raise ProtocolError(f"{where}: the answer tells of a file of a kind that we do not know.")
+    return FileStatus(
+        name=_text(value, "pathSuffix", where),
+        kind=kind,
+        length=_number(value, "length", where),
+        modified_ms=_number(value, "modificationTime", where),
+        accessed_ms=_number(value, "accessTime", where),
+        owner=_text(value, "owner", where),
+        group=_text(value, "group", where),
+        permission=int(permission or "0", 8),
+        replication=_number(value, "replication", where),
+        block_size=_number(value, "blockSize", where),
+        encrypted=value.get("encBit") is True,
+    )
+
+
+def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
+    """One part of a listing, and whether more follows.
+
+    Raises:
+        ProtocolError: not a listing.
+    """
+    listing = _mapping(within(answer, "DirectoryListing", where), where)
+    partial = _mapping(within(listing, "partialListing", where), where)
+    statuses = _mapping(within(partial, "FileStatuses", where), where)
+    found = within(statuses, "FileStatus", where)
+    if not isinstance(found, list):
+        raise ProtocolError(f"{where}: the answer has something else where a list belongs.")
+    return [file_status(each, where) for each in found], _number(listing, "remainingEntries", where) > 0
+
+
+def usage(value: Any, where: str) -> Usage:
+    """A `QuotaUsage`.
+
+    Raises:
+        ProtocolError: not one.
+    """
+    told = _mapping(value, where)
+    return Usage(
+        names=_number(told, "fileAndDirectoryCount", where),
+        most_names=_limit(told, "quota", where),
+        space=_number(told, "spaceConsumed", where),
+        most_space=_limit(told, "spaceQuota", where),
+    )
+
+
+def remaining(value: Any, where: str) -> int:
+    """Bytes left, of an `FsStatus`.
+
+    Raises:
+        ProtocolError: not one.
+    """
+    return _number(_mapping(value, where), "remaining", where)
+
+
+def refusal(status: int, data: bytes, where: str) -> HadoopError:
+    """The error for an answer that is none of success."""
+    try:
+        told = parsed(data, where).get("RemoteException")
+    except ProtocolError:
+        told = None
+    if isinstance(told, dict) and (told.get("javaClassName") or told.get("exception")):
+        name = str(told.get("javaClassName") or told["exception"])
+        return file_system_error(name, str(told.get("message") or ""), where=where)
+    if status == 401:
+        return LoginError(
+            f"{where}: the server wants to know who asks (401). A secure cluster wants a delegation token here."
+        )
+    if status == 403:
+        return AccessControlError("", one_line(_plain(data)) or "forbidden (403)", where=where)
+    return ProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no words'}")
+
+
+def _plain(data: bytes) -> str:
+    """The words of an error page."""
+    text = data[:4000].decode("utf-8", "replace")
+    words, inside = [], False
+    for char in text:
+        inside = char == "<" or (inside and char != ">")
+        words.append(" " if inside or char == ">" else char)
+    return "".join(words)
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{where}: the answer has something else where an object belongs.")
+    return value
+
+
+def _text(value: dict[str, Any], key: str, where: str) -> str:
+    found = value.get(key, "")
+    if not isinstance(found, str):
+        raise ProtocolError(f"{where}: {key} of a file is no text.")
+    return found
+
+
+def _number(value: dict[str, Any], key: str, where: str) -> int:
+    found = value.get(key, 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise ProtocolError(f"{where}: {key} is no number.")
+    return found
+
+
+def _limit(value: dict[str, Any], key: str, where: str) -> int | None:
+    return None if value.get(key, -1) == -1 else _number(value, key, where)

@@ -1,0 +1,90 @@
+"""From a name and a port to a connected socket, with errors that say which step failed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from functools import partial
+
+from tony.hadoop.address import Address
+from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.errors import ConnectError, ConnectFailure
+
+Place = tuple[int, tuple[object, ...]]
+
+
+async def dial(address: Address, options: Options) -> socket.socket:
+    """A socket connected to the first place of the address that answers.
+
+    Raises:
+        ConnectError: says which way it failed.
+    """
+    try:
+        async with asyncio.timeout(options.connect_timeout):
+            return await _dial(address, options)
+    except TimeoutError:
+        raise ConnectError(
+            f"cannot connect to {address}: no answer within {options.connect_timeout:g} s. "
+            "Is the address right, and may this machine reach it (firewall, VPN)?",
+            ConnectFailure.TIMED_OUT,
+        ) from None
+
+
+async def _dial(address: Address, options: Options) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    failures: list[OSError] = []
+    for family, target in await _places(address):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            _prepare(sock, options)
+            await loop.sock_connect(sock, target)
+            if sock.getsockname() == sock.getpeername():
+                raise ConnectionRefusedError(111, "Connection refused")  # Linux connects a free port with itself
+            return sock
+        except OSError as error:
+            sock.close()
+            failures.append(error)
+        except BaseException:
+            sock.close()
+            raise
+    raise _failed(address, failures)
+
+
+async def _places(address: Address) -> list[Place]:
+    find = partial(socket.getaddrinfo, address.host, address.port, type=socket.SOCK_STREAM)
+    try:
+        try:
+            # A number needs no waiting, and so no thread.
+            found = find(flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            found = await asyncio.get_running_loop().run_in_executor(None, find)
+    except (OSError, UnicodeError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConnectError(
+            f"cannot connect to {address}: the host is unknown here ({said}). "
+            "Is the name right, and does this machine's DNS know the cluster?",
+            ConnectFailure.UNKNOWN_HOST,
+        ) from None
+    return [(family, target) for family, _, _, _, target in found]
+
+
+def _prepare(sock: socket.socket, options: Options) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(options.dead_after * 1000))
+
+
+def _failed(address: Address, failures: list[OSError]) -> ConnectError:
+    refused = [error for error in failures if isinstance(error, ConnectionRefusedError)]
+    if refused and len(refused) == len(failures):
+        return ConnectError(
+            f"cannot connect to {address}: nobody listens there. Is the daemon running, and is the port right?",
+            ConnectFailure.REFUSED,
+        )
+    error = next((each for each in failures if not isinstance(each, ConnectionRefusedError)), None)
+    said = os.strerror(error.errno) if error is not None and error.errno else str(error or "no address")
+    kind = ConnectFailure.TIMED_OUT if isinstance(error, TimeoutError) else ConnectFailure.UNREACHABLE
+    return ConnectError(f"cannot connect to {address}: {said}", kind)

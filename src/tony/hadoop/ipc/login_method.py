@@ -1,0 +1,101 @@
+"""As whom, and by what proof, we speak with a daemon."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tony.dataclass import dataclass, replace
+from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.tokens.token import Token
+
+
+class LoginMethod(Enum):
+    """How a user is known. The values in capitals are Hadoop's names on the wire."""
+
+    #: We say who we are and are believed.
+    SIMPLE = "simple"
+    #: A token of the cluster's, proved with DIGEST-MD5.
+    TOKEN = "token"
+    #: A ticket, proved through GSSAPI.
+    KERBEROS = "kerberos"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What a connection needs to know of its user; make one with `simple`, `with_token` or `kerberos`.
+
+    Attributes:
+        method: how the user is known.
+        user: for SIMPLE: the name. For KERBEROS: the one to act for, None for oneself.
+        real_user: for SIMPLE: who really asks, if not `user` (impersonation must be allowed by the cluster).
+        token: for TOKEN.
+        server_principal: for KERBEROS: whom to expect, `rm/_HOST@EXAMPLE.COM` (`_HOST`: the host connected to).
+        server_pattern: for KERBEROS: a glob of principals that are as good (`...principal.pattern`).
+        protections: what is wanted after the login, in order of preference; empty: what the daemon offers first.
+        fallback_to_simple: whether a daemon that wants no proof is believed
+            (`ipc.client.fallback-to-simple-auth-allowed`).
+    """
+
+    method: LoginMethod
+    user: str | None = None
+    real_user: str | None = None
+    token: Token | None = None
+    server_principal: str | None = None
+    server_pattern: str | None = None
+    protections: tuple[Protection, ...] = ()
+    fallback_to_simple: bool = False
+
+    @staticmethod
+    def simple(user: str, real_user: str | None = None) -> Login:
+        """A name that is believed: clusters whose `hadoop.security.authentication` is simple."""
+        return Login(method=LoginMethod.SIMPLE, user=user, real_user=real_user)
+
+    @staticmethod
+    def with_token(
+        token: Token,
+        *,
+        protections: tuple[Protection, ...] = (),
+        fallback_to_simple: bool = False,
+        user: str | None = None,
+    ) -> Login:
+        """A token. The ResourceManager's scheduler and all NodeManagers want one on every cluster.
+
+        Args:
+            user: the name to give where `fallback_to_simple` comes true.
+        """
+        return Login(
+            method=LoginMethod.TOKEN,
+            token=token,
+            protections=protections,
+            fallback_to_simple=fallback_to_simple,
+            user=user,
+        )
+
+    @staticmethod
+    def kerberos(
+        server_principal: str | None = None,
+        *,
+        server_pattern: str | None = None,
+        protections: tuple[Protection, ...] = (),
+        fallback_to_simple: bool = False,
+        user: str | None = None,
+    ) -> Login:
+        """The ticket in the credential cache (KRB5CCNAME), or a keytab (KRB5_CLIENT_KTNAME).
+
+        Args:
+            server_principal: of the daemon, from the settings; or `server_pattern`. One of them is needed: without
+                it anybody with a principal could play the daemon.
+            user: on whose behalf, if not one's own (impersonation must be allowed by the cluster).
+        """
+        return Login(
+            method=LoginMethod.KERBEROS,
+            server_principal=server_principal,
+            server_pattern=server_pattern,
+            protections=protections,
+            fallback_to_simple=fallback_to_simple,
+            user=user,
+        )
+
+    def protected(self, *protections: Protection) -> Login:
+        """The same login with other protections."""
+        return replace(self, protections=protections)

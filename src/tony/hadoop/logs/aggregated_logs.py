@@ -1,0 +1,293 @@
+"""Finds and reads the logs that NodeManagers brought to the file system when containers or applications ended.
+
+Where they are depends on the version and on settings of the cluster, so all places are tried:
+
+    {remote-app-log-dir}/{user}/bucket-{suffix}-{format}/{last four digits}/{application}/{host}_{port}   from 3.3 on
+    {remote-app-log-dir}/{user}/{suffix}-{format}/{application}/{host}_{port}                             3.1, 3.2
+    {remote-app-log-dir}/{user}/{suffix}/{application}/{host}_{port}                                      before
+
+One file for each node, and with rolling aggregation one for each round or for several. A round brings whole files: one
+that grew since the round before is there twice, the second time with the first's bytes before its new ones. But a
+NodeManager also removes what it brought, so the same name may be a new file. Which of the two it is, the bytes tell.
+
+The owner's folder is closed to others (770): only the owner, and members of the cluster's group, can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tony.dataclass import dataclass
+from tony.hadoop.hdfs.file_system import FileSystem
+from tony.hadoop.ipc.errors import FileMissingError
+from tony.hadoop.logs import ifile, tfile
+from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFile
+from tony.hadoop.logs.range_reader import Opener, opener
+
+#: Reads a setting: key and default -> value.
+Settings = Callable[[str, str], str | None]
+
+#: Where nodes bring logs to: a path, or one in a file system that it names.
+FOLDER = "yarn.nodemanager.remote-app-log-dir"
+_SUFFIX = "yarn.nodemanager.remote-app-log-dir-suffix"
+#: A NodeManager writes into this and renames it.
+_TEMPORARY = ".tmp"
+#: Of one application: files of nodes and rounds, and log files in them.
+_MOST_FILES, _MOST_LOGS = 100_000, 250_000
+#: Bytes compared at the start and at the end of a file that came in two rounds.
+_SAMPLE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where logs of one format are brought to.
+
+    Attributes:
+        folder: above the users' folders, without the file system's name.
+        suffix: of the folder below the user's.
+    """
+
+    folder: str
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The bytes of one log file that lie together in one aggregated file.
+
+    Attributes:
+        path: of the aggregated file.
+        size: of the aggregated file, bytes, as far as it is read.
+        entry: what is known of the bytes there.
+        index: of the aggregated file.
+    """
+
+    path: str
+    size: int
+    entry: tfile.Entry | ifile.IndexedEntry
+    index: tfile.TFileIndex | ifile.Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregatedLog:
+    """One log file of a container.
+
+    Attributes:
+        container: its id as text.
+        name: of the log file, such as `stdout`.
+        node: `host_port` of the NodeManager, as the aggregated file is named.
+        length: bytes.
+        pieces: where the bytes are, in order; several only with rolling aggregation, of files that were replaced.
+    """
+
+    container: str
+    name: str
+    node: str
+    length: int
+    pieces: tuple[Piece, ...]
+
+
+def places(settings: Settings) -> tuple[Place, ...]:
+    """Where the configuration says that logs go, for every format that it names and for those of old.
+
+    Args:
+        settings: reads a setting of `yarn-site.xml`: `(key, default) -> value`.
+    """
+    common = settings(FOLDER, "/tmp/logs") or "/tmp/logs"
+    suffix = settings(_SUFFIX, "logs") or "logs"
+    formats = [name.strip() for name in (settings("yarn.log-aggregation.file-formats", "TFile") or "").split(",")]
+    found: list[Place] = []
+    for name in [*filter(None, formats), "TFile", "IFile"]:
+        folder = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir", "") or common
+        own = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir-suffix", "")
+        found.append(Place(folder=_path(folder), suffix=own or f"{suffix}-{name.lower()}"))
+    found.append(Place(folder=_path(common), suffix=suffix))
+    return tuple(dict.fromkeys(found))
+
+
+class AggregatedLogs:
+    """The aggregated logs of a cluster.
+
+    Args:
+        filesystem: where they are, as a user who may read them.
+        places: where to look, see `places`.
+    """
+
+    def __init__(self, filesystem: FileSystem, places: Sequence[Place]) -> None:
+        self._filesystem = filesystem
+        self._places = tuple(places)
+
+    def folders(self, application: str, owner: str) -> tuple[str, ...]:
+        """Every folder where the logs of an application may be, the likeliest first."""
+        bucket = f"{int(application.rpartition('_')[2]) % 10000:04d}"
+        found = []
+        for place in self._places:
+            base = f"{place.folder}/{owner}"
+            found.append(f"{base}/bucket-{place.suffix}/{bucket}/{application}")
+            found.append(f"{base}/{place.suffix}/{application}")
+        return tuple(found)
+
+    def find(
+        self, application: str, owner: str, *, container: str | None = None, node: str | None = None
+    ) -> tuple[AggregatedLog, ...]:
+        """Every log file of an application, or of one container, by container and name.
+
+        Aggregated files that are damaged are left out if others are not; a round that is under way counts when it is
+        done.
+
+        Args:
+            application: its id as text.
+            owner: the user whose application it was.
+            container: its id as text; None for all.
+            node: `host:port` of the NodeManager where it ran, to read that node's files only; None for all.
+
+        Raises:
+            LogsNotFoundError: no file for this application; they come some seconds after its end, if at all.
+            MalformedLogFile: files, but none that can be read.
+            LogError: more log files than make sense.
+        """
+        pieces: dict[tuple[str, str, str], list[Piece]] = {}
+        left = _MOST_LOGS
+        failed: MalformedLogFile | None = None
+        wanted = None if node is None else node.replace(":", "_")
+        for path, size, others in self._files(application, owner):
+            if wanted not in (None, _node(path)):
+                continue
+            try:
+                for piece in self._pieces(path, size, others):
+                    if container in (None, piece.entry.container):
+                        left -= 1
+                        if left < 0:
+                            raise LogError(
+                                f"{application} has more than {_MOST_LOGS:,} log files. See them with: yarn logs"
+                            )
+                        key = (piece.entry.container, piece.entry.name, _node(path))
+                        pieces.setdefault(key, []).append(piece)
+            except MalformedLogFile as error:
+                failed = MalformedLogFile(f"{path} {error}")
+        if not pieces and failed is not None:
+            raise failed
+        return tuple(self._log(*key, found) for key, found in sorted(pieces.items()))
+
+    def read(self, log: AggregatedLog, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The bytes of a log file, in pieces.
+
+        Args:
+            log: which.
+            offset: of the first byte; what lies behind the end is empty.
+            length: at most so many bytes; None for all.
+
+        Raises:
+            MalformedLogFile: damaged.
+            FileMissingError: removed meanwhile.
+        """
+        left = log.length if length is None else length
+        for piece in log.pieces:
+            if offset >= piece.entry.length:
+                offset -= piece.entry.length
+                continue
+            for part in self._read(piece, offset, left):
+                left -= len(part)
+                yield part
+            offset = 0
+            if left <= 0:
+                return
+
+    def _log(self, container: str, name: str, node: str, rounds: Sequence[Piece]) -> AggregatedLog:
+        kept: list[Piece] = []
+        for piece in rounds:
+            if kept and self._grew_into(kept[-1], piece):
+                kept.pop()
+            kept.append(piece)
+        length = sum(piece.entry.length for piece in kept)
+        return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
+
+    def _grew_into(self, before: Piece, after: Piece) -> bool:
+        """Whether a later round brought the same file again, perhaps with more behind it: some bytes are compared."""
+        length = before.entry.length
+        if after.entry.length < length:
+            return False
+        samples = ((0, min(length, _SAMPLE)), (max(0, length - _SAMPLE), min(length, _SAMPLE)))
+        return all(
+            b"".join(self._read(before, at, size)) == b"".join(self._read(after, at, size)) for at, size in samples
+        )
+
+    def _files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
+        """Path and size of each aggregated file, and the names and sizes of all that lies beside it."""
+        found: list[tuple[str, int, dict[str, int]]] = []
+        folders = self.folders(application, owner)
+        for folder in folders:
+            try:
+                beside = {status.name: status.length for status in self._filesystem.list(folder) if status.is_file}
+            except FileMissingError:
+                continue
+            # A file without bytes is one whose NodeManager has only begun.
+            whole = [name for name, size in sorted(beside.items()) if size]
+            names = [name for name in whole if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
+            found.extend((f"{folder}/{name}", beside[name], beside) for name in names)
+            if len(found) > _MOST_FILES:
+                raise MalformedLogFile(f"{folder} holds more than {_MOST_FILES} files.")
+        if not found:
+            raise LogsNotFoundError(
+                f"No aggregated logs of {application}, owner {owner}. They come some seconds after its end, if"
+                f" yarn.log-aggregation-enable is true. Looked in: {', '.join(folders)}"
+            )
+        return found
+
+    def _pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[Piece]:
+        open_at = opener(self._filesystem, path)
+        with self._filesystem.open(path, 0, len(tfile.MAGIC)) as stream:
+            is_tfile = tfile.is_tfile(_all(stream.read, len(tfile.MAGIC)))
+        if is_tfile:
+            index = tfile.read_index(open_at, size)
+            for entry in tfile.entries(open_at, index):
+                yield Piece(path=path, size=size, entry=entry, index=index)
+            return
+        indexed, size = self._indexed(open_at, path, size, beside)
+        for one in indexed.entries:
+            yield Piece(path=path, size=size, entry=one, index=indexed)
+
+    def _indexed(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
+        """The index at the end, or the one before the round that is under way (or broke off)."""
+        try:
+            return ifile.read_index(open_at, size), size
+        except MalformedLogFile:
+            checksum = path.rpartition("/")[2] + ifile.CHECKSUM_SUFFIX
+            if not 0 < beside.get(checksum, 0) < 2**16:
+                raise
+            with self._filesystem.open(path + ifile.CHECKSUM_SUFFIX) as stream:
+                before = ifile.checksum_length(_all(stream.read, 2**16))
+            if not 0 < before < size:
+                raise
+            return ifile.read_index(open_at, before), before
+
+    def _read(self, piece: Piece, offset: int, length: int) -> Iterator[bytes]:
+        open_at = opener(self._filesystem, piece.path)
+        if isinstance(piece.entry, tfile.Entry) and isinstance(piece.index, tfile.TFileIndex):
+            yield from tfile.read(open_at, piece.index, piece.entry, offset, length)
+        elif isinstance(piece.entry, ifile.IndexedEntry) and isinstance(piece.index, ifile.Index):
+            yield from ifile.read(open_at, piece.index, piece.entry, offset, length)
+
+
+def _node(path: str) -> str:
+    """`host_port` of `host_port` or `host_port_time`."""
+    host, _, rest = path.rpartition("/")[2].partition("_")
+    port = rest.partition("_")[0]
+    return f"{host}_{port}" if port else host
+
+
+def _path(folder: str) -> str:
+    """A folder without the file system's name: `hdfs://ns/app-logs` -> `/app-logs`."""
+    if "://" in folder:
+        folder = "/" + folder.partition("://")[2].partition("/")[2]
+    elif folder.startswith(("hdfs:/", "file:/")):
+        folder = folder.partition(":")[2]
+    return folder.rstrip("/")
+
+
+def _all(read: Callable[[int], bytes], most: int) -> bytes:
+    parts = []
+    while most > 0 and (part := read(most)):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)

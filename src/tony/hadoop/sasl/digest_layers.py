@@ -1,0 +1,213 @@
+"""The layers of DIGEST-MD5: every message signed (integrity), or signed and encrypted (privacy).
+
+sealed = data + first 10 bytes of HMAC-MD5(key, number + data) + 00 01 + number; numbers count from 0 in each
+direction. With privacy, data + padding + the 10 bytes are encrypted, and the cipher's state goes on from message to
+message. RC4 needs no package; 3DES comes from `cryptography` where that is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer
+from tony.hadoop.sasl.rc4 import Rc4
+
+#: Bytes of a signature that are sent.
+_MAC = 10
+#: Signature, version of the message, its number.
+_TAIL = _MAC + 2 + 4
+_VERSION = b"\x00\x01"
+_SIGNING = b"Digest session key to %s-to-%s signing key magic constant"
+_SEALING = b"Digest H(A1) to %s-to-%s sealing key magic constant"
+#: Bytes of H(A1) that go into the key, by cipher.
+_KEY_BYTES = {"rc4": 16, "3des": 16, "rc4-56": 7, "rc4-40": 5}
+
+
+class Md5(Protocol):
+    """A running MD5."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+    def copy(self) -> Md5: ...
+
+
+def _find_md5() -> Callable[[bytes], Md5]:
+    try:
+        # Python's own: no OpenSSL to load, and no policy that forbids it
+        return cast(Callable[[bytes], Md5], import_module("_md5").md5)
+    except ImportError:
+        import hashlib
+
+        return lambda data: hashlib.md5(data, usedforsecurity=False)
+
+
+md5 = _find_md5()
+
+
+class _Hmac:
+    """HMAC-MD5; the standard library's goes through OpenSSL, which FIPS forbids MD5."""
+
+    def __init__(self, key: bytes) -> None:
+        block = key.ljust(64, b"\0")  # our keys are 16 bytes
+        self._inner = md5(bytes(byte ^ 0x36 for byte in block))
+        self._outer = md5(bytes(byte ^ 0x5C for byte in block))
+
+    def short(self, number: bytes, data: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(number)
+        inner.update(data)
+        outer.update(inner.digest())
+        return outer.digest()[:_MAC]
+
+
+class _Cipher(Protocol):
+    """One direction. `block` is 1 where nothing is padded."""
+
+    block: int
+
+    def crypt(self, data: bytes) -> bytes: ...
+
+
+class _Stream(Rc4):
+    block = 1
+
+
+class _TripleDes:
+    """3DES-CBC, whose chain goes on from message to message."""
+
+    block = 8
+
+    def __init__(self, key: bytes, *, encrypt: bool) -> None:
+        import warnings
+
+        with warnings.catch_warnings():  # it says that 3DES is old
+            warnings.simplefilter("ignore")
+            try:
+                from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+            except ImportError:
+                from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES
+            from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+            first, second = _spread(key[:7]), _spread(key[7:14])
+            cipher = Cipher(TripleDES(first + second + first), modes.CBC(key[8:16]))
+        self._context = cipher.encryptor() if encrypt else cipher.decryptor()
+
+    def crypt(self, data: bytes) -> bytes:
+        return self._context.update(data)
+
+
+class IntegrityLayer:
+    """Signs what goes out, and checks what comes in."""
+
+    def __init__(self, out_key: bytes, in_key: bytes, limit: int) -> None:
+        self.limit = limit
+        self._out, self._in = _Hmac(out_key), _Hmac(in_key)
+        self._sent = self._received = 0
+
+    def wrap(self, data: bytes) -> bytes:
+        """Our data with its signature and number."""
+        number = self._next_out()
+        return data + self._out.short(number, data) + _VERSION + number
+
+    def unwrap(self, data: bytes) -> bytes:
+        """Their data, if it is theirs and comes in order."""
+        number = self._next_in(data)
+        plain, mac = data[:-_TAIL], data[-_TAIL : -_TAIL + _MAC]
+        self._check(self._in.short(number, plain), mac)
+        return plain
+
+    def _next_out(self) -> bytes:
+        number = (self._sent & 0xFFFFFFFF).to_bytes(4, "big")
+        self._sent += 1
+        return number
+
+    def _next_in(self, data: bytes) -> bytes:
+        number = (self._received & 0xFFFFFFFF).to_bytes(4, "big")
+        self._received += 1
+        if len(data) < _TAIL or data[-6:-4] != _VERSION:
+            raise SaslFailure("a sealed message that is none of DIGEST-MD5")
+        if data[-4:] != number:
+            raise SaslFailure("a sealed message out of order, or sent twice")
+        return number
+
+    @staticmethod
+    def _check(expected: bytes, mac: bytes) -> None:
+        if expected != mac:  # one wrong guess ends the connection: its time tells nobody anything
+            raise SaslFailure("a sealed message whose signature is wrong: damaged, or not the daemon's")
+
+
+class PrivacyLayer(IntegrityLayer):
+    """Signs and encrypts what goes out; decrypts and checks what comes in."""
+
+    def __init__(self, out_key: bytes, in_key: bytes, out: _Cipher, into: _Cipher, limit: int) -> None:
+        super().__init__(out_key, in_key, limit)
+        self._encrypt, self._decrypt = out, into
+
+    def wrap(self, data: bytes) -> bytes:
+        """Our data, signed and encrypted."""
+        number = self._next_out()
+        block = self._encrypt.block
+        missing = 0 if block == 1 else block - (len(data) + _MAC) % block
+        body = data + bytes((missing,)) * missing + self._out.short(number, data)
+        return self._encrypt.crypt(body) + _VERSION + number
+
+    def unwrap(self, data: bytes) -> bytes:
+        """Their data, decrypted, if it is theirs and comes in order."""
+        number = self._next_in(data)
+        block = self._decrypt.block
+        sealed = data[:-6]
+        if len(sealed) % block:
+            raise SaslFailure("a sealed message that is no whole number of blocks")
+        body = self._decrypt.crypt(sealed)
+        plain, mac = body[:-_MAC], body[-_MAC:]
+        if block > 1:
+            padding = plain[-1] if plain else 0
+            if not 1 <= padding <= min(block, len(plain)):
+                raise SaslFailure("a sealed message whose padding is wrong: damaged, or not the daemon's")
+            plain = plain[:-padding]
+        self._check(self._in.short(number, plain), mac)
+        return plain
+
+
+def make_layer(protection: Protection, a1: bytes, cipher: str, *, limit: int, client: bool) -> SecurityLayer | None:
+    """The layer for one side of a connection.
+
+    Args:
+        a1: H(A1) of the login.
+        cipher: for privacy: `rc4`, `rc4-56`, `rc4-40`, `3des`.
+        limit: bytes to seal at once.
+        client: which side we are.
+    """
+    if protection is Protection.AUTHENTICATION:
+        return None
+    ways = ((b"client", b"server"), (b"server", b"client"))
+    outward, inward = ways if client else ways[::-1]
+    out_key, in_key = md5(a1 + _SIGNING % outward).digest(), md5(a1 + _SIGNING % inward).digest()
+    if protection is Protection.INTEGRITY:
+        return IntegrityLayer(out_key, in_key, limit)
+    base = a1[: _KEY_BYTES[cipher]]
+    encrypt = _make_cipher(cipher, md5(base + _SEALING % outward).digest(), encrypt=True)
+    decrypt = _make_cipher(cipher, md5(base + _SEALING % inward).digest(), encrypt=False)
+    return PrivacyLayer(out_key, in_key, encrypt, decrypt, limit)
+
+
+def usable_ciphers() -> tuple[str, ...]:
+    """The ciphers that work here, best first."""
+    if find_spec("cryptography") is None:
+        return ("rc4", "rc4-56", "rc4-40")
+    return ("rc4", "3des", "rc4-56", "rc4-40")
+
+
+def _make_cipher(name: str, key: bytes, *, encrypt: bool) -> _Cipher:
+    return _TripleDes(key, encrypt=encrypt) if name == "3des" else _Stream(key)
+
+
+def _spread(seven: bytes) -> bytes:
+    """7 bytes of key as the 8 that DES takes: 7 bits in each, and one of parity that nobody looks at."""
+    bits = int.from_bytes(seven, "big")
+    return bytes((bits >> (49 - 7 * each) & 0x7F) << 1 for each in range(8))

@@ -1,0 +1,405 @@
+"""YARN's records that more than one protocol uses (package `hadoop.yarn`).
+
+Facts: hadoop-yarn-api's yarn_protos.proto, 3.4; older peers know fewer of the fields, with the same numbers. Names are
+ours. Memory is MiB, times are milliseconds (since 1970, or long), as YARN has them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tony.hadoop.wire.proto import (
+    BOOL,
+    BYTES,
+    ENUM,
+    FLOAT,
+    INT32,
+    INT64,
+    STRING,
+    UINT32,
+    Message,
+    optional,
+    repeated,
+    required,
+)
+from tony.hadoop.wire.rpc import Token
+
+
+class ExecutionType(IntEnum):
+    """Guaranteed containers start at once; opportunistic ones wait at the node until there is room."""
+
+    GUARANTEED = 1
+    OPPORTUNISTIC = 2
+
+
+class ContainerState(IntEnum):
+    """What a container does."""
+
+    NEW = 1
+    RUNNING = 2
+    COMPLETE = 3
+
+
+class ContainerSubState(IntEnum):
+    """What a container does, more exactly."""
+
+    SCHEDULED = 1
+    RUNNING = 2
+    PAUSED = 3
+    COMPLETING = 4
+    DONE = 5
+
+
+class NodeState(IntEnum):
+    """What the ResourceManager thinks of a node."""
+
+    NEW = 1
+    RUNNING = 2
+    UNHEALTHY = 3
+    DECOMMISSIONED = 4
+    LOST = 5
+    REBOOTED = 6
+    DECOMMISSIONING = 7
+    SHUTDOWN = 8
+
+
+class NodeUpdate(IntEnum):
+    """Why a node is told of."""
+
+    USABLE = 0
+    UNUSABLE = 1
+    DECOMMISSIONING = 2
+
+
+class FinalStatus(IntEnum):
+    """What an application's master said of its end."""
+
+    UNDEFINED = 0
+    SUCCEEDED = 1
+    FAILED = 2
+    KILLED = 3
+    ENDED = 4
+
+
+class LocalResourceType(IntEnum):
+    """Archives are unpacked into a folder, by the end of the file's name."""
+
+    ARCHIVE = 1
+    FILE = 2
+    PATTERN = 3
+
+
+class LocalResourceVisibility(IntEnum):
+    """Who shares a node's copy: all users, all applications of the user, the application's containers."""
+
+    PUBLIC = 1
+    PRIVATE = 2
+    APPLICATION = 3
+
+
+class AccessType(IntEnum):
+    """What an access list of an application is about."""
+
+    VIEW = 1
+    MODIFY = 2
+
+
+class RetryPolicy(IntEnum):
+    """When a node starts a container's command again by itself."""
+
+    NEVER = 0
+    ALL_ERRORS = 1
+    LISTED_CODES = 2
+
+
+class SignalCommand(IntEnum):
+    """What a node shall do to a container's processes: SIGQUIT, SIGTERM, SIGKILL."""
+
+    THREAD_DUMP = 1
+    GRACEFUL_SHUTDOWN = 2
+    FORCEFUL_SHUTDOWN = 3
+
+
+class ResourceKind(IntEnum):
+    """All there is so far."""
+
+    COUNTABLE = 0
+
+
+class ApplicationId(Message):
+    """An application: its number, and when the ResourceManager started that gave it."""
+
+    number: int | None = optional(1, INT32)
+    cluster_timestamp: int | None = optional(2, INT64)
+
+
+class ApplicationAttemptId(Message):
+    """A try to run an application's master."""
+
+    application: ApplicationId | None = optional(1, ApplicationId)
+    number: int | None = optional(2, INT32)
+
+
+class ContainerId(Message):
+    """A container: the upper 24 bits of `number` count the ResourceManager's restarts, the lower 40 are a sequence.
+
+    The sequence starts again after a restart: the whole id is the name.
+    """
+
+    application: ApplicationId | None = optional(1, ApplicationId)
+    attempt: ApplicationAttemptId | None = optional(2, ApplicationAttemptId)
+    number: int | None = optional(3, INT64)
+
+
+class NodeId(Message):
+    """A NodeManager: its host and the port of its RPC server. The host is as the ResourceManager resolved it."""
+
+    host: str | None = optional(1, STRING)
+    port: int | None = optional(2, INT32)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Priority(Message):
+    """Containers: lower numbers first. Applications: higher numbers first."""
+
+    priority: int | None = optional(1, INT32)
+
+
+class StringPair(Message):
+    """An entry of a map from text to text."""
+
+    key: str | None = optional(1, STRING)
+    value: str | None = optional(2, STRING)
+
+
+class BytesPair(Message):
+    """An entry of a map from text to bytes."""
+
+    key: str | None = optional(1, STRING)
+    value: bytes | None = optional(2, BYTES)
+
+
+class FloatPair(Message):
+    """An entry of a map from text to numbers."""
+
+    key: str = required(1, STRING)
+    value: float = required(2, FLOAT)
+
+
+class ResourceValue(Message):
+    """How much of a named resource, such as `yarn.io/gpu`. Units are "", k, M, G, Ki, Mi, Gi and so on."""
+
+    name: str = required(1, STRING)
+    value: int | None = optional(2, INT64)
+    units: str | None = optional(3, STRING)
+    kind: ResourceKind | None = optional(4, ENUM(ResourceKind))
+    tags: tuple[str, ...] = repeated(5, STRING)
+    attributes: tuple[StringPair, ...] = repeated(6, StringPair)
+
+
+class Resource(Message):
+    """An amount of everything. Entries of `others` for memory and vcores are ignored by receivers."""
+
+    memory: int | None = optional(1, INT64)
+    vcores: int | None = optional(2, INT32)
+    others: tuple[ResourceValue, ...] = repeated(3, ResourceValue)
+
+    def amounts(self) -> dict[str, int]:
+        """All of it by name, memory in MiB as `memory-mb`, cores as `vcores`; the units of others are theirs."""
+        named = {each.name: each.value or 0 for each in self.others if each.name not in ("memory-mb", "vcores")}
+        return {"memory-mb": self.memory or 0, "vcores": self.vcores or 0, **named}
+
+
+class ResourceTypeInfo(Message):
+    """A resource that the cluster counts."""
+
+    name: str = required(1, STRING)
+    units: str | None = optional(2, STRING)
+    kind: ResourceKind | None = optional(3, ENUM(ResourceKind))
+
+
+class ResourceUtilization(Message):
+    """What is really used."""
+
+    physical_memory: int | None = optional(1, INT32)
+    virtual_memory: int | None = optional(2, INT32)
+    cpu: float | None = optional(3, FLOAT)
+    others: tuple[FloatPair, ...] = repeated(4, FloatPair)
+
+
+class Container(Message):
+    """A granted container. `token` is what its node wants to see at the start; it lives for ten minutes."""
+
+    id: ContainerId | None = optional(1, ContainerId)
+    node: NodeId | None = optional(2, NodeId)
+    node_http_address: str | None = optional(3, STRING)
+    resource: Resource | None = optional(4, Resource)
+    priority: Priority | None = optional(5, Priority)
+    token: Token | None = optional(6, Token)
+    execution_type: ExecutionType = optional(7, ENUM(ExecutionType), ExecutionType.GUARANTEED)
+    allocation_request_id: int = optional(8, INT64, -1)
+    version: int = optional(9, INT32, 0)
+    allocation_tags: tuple[str, ...] = repeated(10, STRING)
+    exposed_ports: str | None = optional(11, STRING)
+
+
+#: The exit status of a container that has not ended.
+NO_EXIT_STATUS = -1000
+
+
+class ContainerStatus(Message):
+    """What became of a container. Exit codes below zero are YARN's own: see `tony.hadoop.yarn.exit_status`."""
+
+    id: ContainerId | None = optional(1, ContainerId)
+    state: ContainerState | None = optional(2, ENUM(ContainerState))
+    diagnostics: str = optional(3, STRING, "N/A")
+    exit_status: int = optional(4, INT32, NO_EXIT_STATUS)
+    capability: Resource | None = optional(5, Resource)
+    execution_type: ExecutionType = optional(6, ENUM(ExecutionType), ExecutionType.GUARANTEED)
+    attributes: tuple[StringPair, ...] = repeated(7, StringPair)
+    sub_state: ContainerSubState | None = optional(8, ENUM(ContainerSubState))
+
+
+class Url(Message):
+    """A file's place. For `hdfs://name/path` without port the port is -1."""
+
+    scheme: str | None = optional(1, STRING)
+    host: str | None = optional(2, STRING)
+    port: int | None = optional(3, INT32)
+    file: str | None = optional(4, STRING)
+    user_info: str | None = optional(5, STRING)
+
+
+class LocalResource(Message):
+    """A file that a node brings into a container's folder. Size and timestamp must be exactly the file's."""
+
+    resource: Url | None = optional(1, Url)
+    size: int | None = optional(2, INT64)
+    timestamp: int | None = optional(3, INT64)
+    type: LocalResourceType | None = optional(4, ENUM(LocalResourceType))
+    visibility: LocalResourceVisibility | None = optional(5, ENUM(LocalResourceVisibility))
+    pattern: str | None = optional(6, STRING)
+    shared_cache: bool | None = optional(7, BOOL)
+
+
+class NamedLocalResource(Message):
+    """A local resource under the name that its link in the container's folder gets."""
+
+    key: str | None = optional(1, STRING)
+    value: LocalResource | None = optional(2, LocalResource)
+
+
+class ApplicationAcl(Message):
+    """Who may view or modify: `user1,user2 group1,group2`, or `*`."""
+
+    access: AccessType | None = optional(1, ENUM(AccessType))
+    acl: str = optional(2, STRING, " ")
+
+
+class ContainerRetryContext(Message):
+    """When a node starts a command again by itself."""
+
+    policy: RetryPolicy = optional(1, ENUM(RetryPolicy), RetryPolicy.NEVER)
+    error_codes: tuple[int, ...] = repeated(2, INT32)
+    max_retries: int = optional(3, INT32, 0)
+    retry_interval: int = optional(4, INT32, 0)
+    failures_validity_interval: int = optional(5, INT64, -1)
+
+
+class ContainerLaunchContext(Message):
+    """What a container runs. Every variable of `environment` can be read in the logs: secrets go into `tokens`.
+
+    The commands are joined by blanks, and stand inside double quotes in a bash script.
+    """
+
+    local_resources: tuple[NamedLocalResource, ...] = repeated(1, NamedLocalResource)
+    tokens: bytes | None = optional(2, BYTES)
+    service_data: tuple[BytesPair, ...] = repeated(3, BytesPair)
+    environment: tuple[StringPair, ...] = repeated(4, StringPair)
+    commands: tuple[str, ...] = repeated(5, STRING)
+    acls: tuple[ApplicationAcl, ...] = repeated(6, ApplicationAcl)
+    retry_context: ContainerRetryContext | None = optional(7, ContainerRetryContext)
+    tokens_conf: bytes | None = optional(8, BYTES)
+
+
+class LogAggregationContext(Message):
+    """Which files of a container's log folder are kept. Patterns are Java's regular expressions."""
+
+    include: str = optional(1, STRING, ".*")
+    exclude: str = optional(2, STRING, "")
+    rolled_include: str = optional(3, STRING, "")
+    rolled_exclude: str = optional(4, STRING, ".*")
+    policy_class: str | None = optional(5, STRING)
+    policy_parameters: str | None = optional(6, STRING)
+
+
+class SerializedException(Message):
+    """A Java exception inside an answer."""
+
+    message: str | None = optional(1, STRING)
+    trace: str | None = optional(2, STRING)
+    class_name: str | None = optional(3, STRING)
+    cause: SerializedException | None = optional(4, lambda: SerializedException)
+
+
+class ExecutionTypeRequest(Message):
+    """Which kind of container is wanted, and whether another will not do."""
+
+    execution_type: ExecutionType = optional(1, ENUM(ExecutionType), ExecutionType.GUARANTEED)
+    enforce: bool = optional(2, BOOL, False)
+
+
+class ResourceRequest(Message):
+    """How many containers are wanted in all, at a place: a host, a rack, or `*`."""
+
+    priority: Priority | None = optional(1, Priority)
+    resource_name: str | None = optional(2, STRING)
+    capability: Resource | None = optional(3, Resource)
+    num_containers: int | None = optional(4, INT32)
+    relax_locality: bool = optional(5, BOOL, True)
+    node_label_expression: str | None = optional(6, STRING)
+    execution_type: ExecutionTypeRequest | None = optional(7, ExecutionTypeRequest)
+    allocation_request_id: int = optional(8, INT64, -1)
+
+
+class NodeAttributeKey(Message):
+    """The name of a node's attribute."""
+
+    prefix: str = optional(1, STRING, "rm.yarn.io")
+    name: str = required(2, STRING)
+
+
+class NodeAttributeType(IntEnum):
+    """All there is so far."""
+
+    STRING = 1
+
+
+class NodeAttribute(Message):
+    """A node's attribute."""
+
+    key: NodeAttributeKey = required(1, NodeAttributeKey)
+    type: NodeAttributeType = optional(2, ENUM(NodeAttributeType), NodeAttributeType.STRING)
+    value: str = optional(3, STRING, "")
+
+
+class NodeReport(Message):
+    """A node as the ResourceManager sees it."""
+
+    id: NodeId | None = optional(1, NodeId)
+    http_address: str | None = optional(2, STRING)
+    rack: str | None = optional(3, STRING)
+    used: Resource | None = optional(4, Resource)
+    capability: Resource | None = optional(5, Resource)
+    num_containers: int | None = optional(6, INT32)
+    state: NodeState | None = optional(7, ENUM(NodeState))
+    health_report: str | None = optional(8, STRING)
+    last_health_report_time: int | None = optional(9, INT64)
+    labels: tuple[str, ...] = repeated(10, STRING)
+    containers_utilization: ResourceUtilization | None = optional(11, ResourceUtilization)
+    node_utilization: ResourceUtilization | None = optional(12, ResourceUtilization)
+    decommissioning_timeout: int | None = optional(13, UINT32)
+    update: NodeUpdate | None = optional(14, ENUM(NodeUpdate))
+    attributes: tuple[NodeAttribute, ...] = repeated(15, NodeAttribute)

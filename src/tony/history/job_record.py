@@ -1,0 +1,161 @@
+"""Reading and closing one job's record: who submitted what, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from tony.errors import NewerRecordError, RecordError, UnknownJobError
+from tony.history import ended_jobs_index
+from tony.history.json_files import decode_json, decoding, read_text, write_json
+from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.model.job import Role
+from tony.model.layout import Home, JobFolder
+from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.report import JobReport, RoleSize, TaskReport
+from tony.model.states import JobState, TaskState
+
+T = TypeVar("T")
+#: Tasks of a job whose record is read: each of them is remembered, and a few letters can ask for a thousand million.
+MOST_TASKS = 200_000
+#: The same of a job of another user, whose record may be made to cost as much as it can.
+MOST_TASKS_OF_OTHERS = 20_000
+
+
+def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
+    """Who submitted what, without its secrets; None if there is no such job.
+
+    Args:
+        own: it is of our own history; of another user's less is read.
+
+    Raises:
+        RecordError: the record was written by a newer version, or is not a record, or one of more than `MOST_TASKS`.
+        StorageError: it cannot be read.
+    """
+    text = read_text(folder.job, own=own)
+    if text is None:
+        return None
+    with decoding(text):
+        data = decode_json(folder.job, text)
+        check_version(folder, data)
+        record = _decode(folder, JobRecord, data, "job.json")
+        del data
+    sizes = [role.instances for role in record.spec.effective_roles.values()]
+    if min(sizes, default=0) < 0:
+        raise RecordError(f"{folder.job} is not a job's record: a role has {min(sizes)} tasks")
+    _check_tasks(folder.job, sum(sizes), own=own)
+    return record
+
+
+def _check_tasks(path: Path, tasks: int, *, own: bool) -> None:
+    most = MOST_TASKS if own else MOST_TASKS_OF_OTHERS
+    if tasks > most:
+        whose = "" if own else " of other users"
+        raise RecordError(f"{path} has {tasks:,} tasks; records{whose} of up to {most:,} are read")
+
+
+def record_of(home: Home, job_id: str) -> JobRecord:
+    """Who submitted what.
+
+    Raises:
+        UnknownJobError: there is no such job.
+        RecordError: a newer version wrote it.
+    """
+    record = read_job(home.job(job_id))
+    if record is None:
+        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}.")
+    return record
+
+
+def check_version(folder: JobFolder, data: Json) -> None:
+    """Refuses the content of a `job.json` that a newer version has written.
+
+    Raises:
+        RecordError: it is of a newer version, or says nothing about its version.
+    """
+    version = data.get("version") if isinstance(data, Mapping) else None
+    if type(version) is not int:
+        raise RecordError(f"{folder.job} is not a job's record: it says no version")
+    if version > RECORD_VERSION:
+        writer = data.get("tony_version", "unknown")
+        raise NewerRecordError(
+            f"{folder.job} has version {version}, written by tony {writer}; this one reads up to {RECORD_VERSION}. "
+            "Use a newer tony to look at this job."
+        )
+
+
+def read_summary(folder: JobFolder, *, own: bool = True) -> JobReport | None:
+    """How the job ended; None as long as it has not.
+
+    Args:
+        own: it is of our own history; of another user's less is read.
+
+    Raises:
+        RecordError: the file is not a summary, or one of too many tasks.
+        StorageError: it cannot be read.
+    """
+    text = read_text(folder.summary, own=own)
+    if text is None:
+        return None
+    with decoding(text):
+        data = decode_json(folder.summary, text)
+        tasks = data.get("tasks") if isinstance(data, Mapping) else None
+        _check_tasks(folder.summary, len(tasks) if isinstance(tasks, list) else 0, own=own)
+        report = _decode(folder, JobReport, data, "summary.json")
+        del data, tasks
+    return report
+
+
+def write_summary(folder: JobFolder, report: JobReport) -> None:
+    """Closes the record: after this the job has ended, for everybody.
+
+    Raises:
+        StorageError: the file system refused.
+    """
+    write_json(folder.summary, to_plain(report), durable=True)
+    home = Home(folder.path.parent.parent)
+    if home.job(folder.job_id) == folder:
+        ended_jobs_index.add(home, [ended_jobs_index.head_of_report(report)])
+
+
+def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
+    """The job as it stands before anything of it runs: every task is pending."""
+    return JobReport(
+        job=record.job_id,
+        name=record.spec.name,
+        state=JobState.SUBMITTED,
+        session=0,
+        attempt=0,
+        exit_code=None,
+        folder=str(folder.path),
+        am=None,
+        tasks=tuple(
+            TaskReport(
+                task=str(task), role=task.role, index=task.index, state=TaskState.PENDING, since=record.submitted
+            )
+            for task in record.spec.task_ids
+        ),
+        failure=None,
+        framework=record.spec.framework,
+        scheduler=record.spec.scheduler,
+        user=record.user,
+        submitted=record.submitted,
+        sizes=tuple(_size(name, record.spec.roles[name]) for name in record.spec.elastic_roles),
+        queue=record.spec.queue,
+        tags=record.spec.all_tags,
+        viewers=record.spec.viewers,
+        modifiers=record.spec.modifiers,
+    )
+
+
+def _size(name: str, role: Role) -> RoleSize:
+    least = role.min_instances or role.instances
+    return RoleSize(role=name, tasks=role.instances, least=least, most=role.instances)
+
+
+def _decode(folder: JobFolder, cls: type[T], data: Json, name: str) -> T:
+    try:
+        return from_plain(cls, data, ignore_unknown=True)
+    except DecodeError as error:
+        raise RecordError(f"{folder.path / name} is not what it should be: {error}") from error

@@ -1,0 +1,85 @@
+"""The original's flags: its ways of writing them, and none that is dropped in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.config.legacy.flags import FLAGS, Flags, parse
+from tony.errors import ConfigError
+
+
+def mistakes(*words: str) -> list[str]:
+    """What is said of words that cannot be flags."""
+    with pytest.raises(ConfigError) as caught:
+        parse(words)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_one_or_two_dashes_with_blank_or_equals_sign(dashes: str) -> None:
+    """All four ways, as the original takes them."""
+    expected = Flags(executes="python x.py", conf=("a=b=c",), debug=True)
+    assert parse([f"{dashes}executes", "python x.py", f"{dashes}conf", "a=b=c", f"{dashes}debug"]) == expected
+    assert parse([f"{dashes}executes=python x.py", f"{dashes}conf=a=b=c", f"{dashes}debug"]) == expected
+
+
+def test_every_flag_fills_its_field() -> None:
+    """Texts, lists and switches."""
+    for row in FLAGS:
+        found = getattr(parse([f"--{row.name}", "x"] if row.argument else [f"--{row.name}"]), row.name)
+        assert found == (("x",) if row.repeated else "x" if row.argument else True)
+
+
+def test_what_may_be_repeated_is_kept_in_order() -> None:
+    """Two `--conf` of one key both count: the original's parser kept the last one."""
+    words = ["--shell_env", "A=1", "--shell_env", "B=2", "--conf", "k=1", "--conf", "k=2"]
+    assert parse(words) == Flags(shell_env=("A=1", "B=2"), conf=("k=1", "k=2"))
+
+
+def test_a_value_may_begin_with_a_dash() -> None:
+    """Parameters of programs do."""
+    assert parse(["--task_params", "--epochs 3 --lr=0.1"]).task_params == "--epochs 3 --lr=0.1"
+
+
+def test_quotes_that_no_shell_has_removed_are_none_of_the_value() -> None:
+    """Schedulers of work flows pass them on."""
+    assert parse(["--executes", '"python x.py"', "--task_params", '"a" "b"']) == Flags(
+        executes="python x.py", task_params='"a" "b"'
+    )
+
+
+def test_nothing_is_nothing() -> None:
+    """No words, no flags."""
+    assert parse([]) == Flags()
+
+
+def test_unknown_flags_are_refused_with_the_nearest_one() -> None:
+    """The original stops there and drops the rest."""
+    assert mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z") == [
+        "--python_enc (command line): there is no such flag; did you mean `--python_venv`?",
+        "--exec (command line): there is no such flag; did you mean `--executes`?",
+    ]
+    assert mistakes("--zzzzzz=1")[0].startswith("--zzzzzz (command line): there is no such flag; known are --executes,")
+
+
+def test_words_that_belong_to_no_flag_are_refused() -> None:
+    """Mostly a value whose quotes were forgotten."""
+    assert mistakes("--executes", "python", "x.py") == [
+        "command line: `x.py` belongs to no flag. A value with blanks stands in quotes: --task_params '--epochs 3'."
+    ]
+
+
+def test_a_flag_without_its_value_is_refused() -> None:
+    """At the end, and before another flag."""
+    assert mistakes("--src_dir", "--debug", "--executes") == [
+        "--src_dir (command line): it has no value. Write --src_dir PATH.",
+        "--executes (command line): it has no value. Write --executes COMMAND.",
+    ]
+
+
+def test_a_switch_takes_no_value_and_others_count_once() -> None:
+    """The original takes the first of two and says nothing."""
+    assert mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b") == [
+        "--debug (command line): it takes no value. Write --debug alone.",
+        "--src_dir (command line): it is given twice, and only one can count. Remove the other.",
+    ]

@@ -1,0 +1,52 @@
+"""Points of the original's own unit tests about its runtimes, from XML to what a program finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.legacy.jobs import mistakes, spec
+from tests.frameworks.conftest import Gang
+from tony.model.cluster import ClusterSpec
+from tony.model.ids import TaskId
+
+HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"}
+
+
+def test_horovods_places_by_host(tmp_path: Path) -> None:
+    """Tasks of one host are neighbours in rank, and have the slots there by their index."""
+    cluster = ClusterSpec(session=1, version=1, roles={"worker": ("a:1", "b:1", "a:2")})
+    found = Gang(spec(tmp_path, HOROVOD), cluster).environments()
+    names = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_HOSTNAME")
+    places = [tuple(found[TaskId("worker", index)][0][name] for name in names) for index in range(3)]
+    assert places == [("0", "0", "2", "a"), ("2", "0", "1", "b"), ("1", "1", "2", "a")]
+
+
+@pytest.mark.parametrize("key", ["instances", "memory", "command"])
+def test_the_driver_is_not_the_users(tmp_path: Path, key: str) -> None:
+    """Whatever is said of it stops the job, unless it is debugged."""
+    given = {"instances": "1", "memory": "1g", "command": "x"}[key]
+    (told,) = mistakes(tmp_path, {**HOROVOD, f"tony.driver.{key}": given})
+    assert "tony.horovod.driver.mode.debug" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "task"),
+    [
+        ({"tony.chief.instances": "1"}, "chief:0"),
+        ({}, "worker:0"),
+        ({"tony.chief.instances": "1", "tony.application.tensorboard-log-dir": "/logs"}, "tensorboard:0"),
+    ],
+)
+def test_who_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str], task: str) -> None:
+    """The chief alone; with a TensorBoard beside the job that one alone."""
+    assert str(spec(tmp_path, {"tony.worker.instances": "2", **settings}).tensorboard_task) == task
+
+
+def test_a_name_that_cannot_be_a_types(tmp_path: Path) -> None:
+    """The original overlooks it; here it is told why, and nobody is sent in a circle."""
+    first, why, second = mistakes(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
+    assert first.endswith("unknown setting; 1worker cannot be a type's name.")
+    assert why.endswith("the first one a letter.")
+    assert second.endswith("unknown setting; 1worker cannot be a type's name.")

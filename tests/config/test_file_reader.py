@@ -1,0 +1,197 @@
+"""Tests of `tony.config.file_reader`: whatever a person hands us as a job file gives a sentence, never a crash."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.config.jobs import mistakes, problems, write
+from tony.config.file_reader import MAX_FILE
+from tony.config.load import load
+from tony.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name = digits", 'job.toml:1:8: not valid TOML: Invalid value. Text stands in quotes: name = "digits".'),
+        ('command = "x"\nname: "y"', "job.toml:2:5: not valid TOML: Expected '=' after a key in a key/value pair."),
+        ('name = "x', "job.toml:1:10: not valid TOML: Unterminated string (the file ends here)."),
+        ("a = [1,\n2\n", "job.toml:3:1: not valid TOML: Unclosed array (the file ends here)."),
+        (
+            "[roles.worker",
+            "job.toml:1:14: not valid TOML: Expected ']' at the end of a table declaration (the file ends here).",
+        ),
+        ("= 1", "job.toml:1:1: not valid TOML: Invalid statement."),
+        ('name = "a"\n\nname = "b"\n', "job.toml:3: `name` is set twice; the first time in line 1."),
+        ("[roles.a]\n[env]\n[roles.a]", "job.toml:3: `roles.a` is set twice; the first time in line 1."),
+        ("env.A = 1\nenv = 3", "job.toml:2: `env` is set twice; the first time in line 1."),
+        ("env = { A = 1, A = 2 }", "job.toml:1: `env.A` is set twice; the first time in line 1."),
+        ("env = { A = 1 }\n[env]\nB = 1", "job.toml:2:5: not valid TOML: Cannot declare ('env',) twice."),
+        ("x = " + "9" * 5000, "job.toml: a number in it has too many digits."),
+        ("x = " + "[" * 50_000, "job.toml: lists or tables are nested too deeply."),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_wrong_toml_is_told_with_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
+    """What `tomllib` says, at the place where it says it; a key that stands twice with both lines."""
+    assert [expected] == mistakes(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: b: c", "job.yaml:1:5: not valid YAML: mapping values are not allowed here."),
+        (
+            "a: [1",
+            "job.yaml:1:6: not valid YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'.",
+        ),
+        ("a: 1\nb: *c", "job.yaml:2:4: not valid YAML: found undefined alias 'c'."),
+        ("a: \x01", "job.yaml:1:4: not valid YAML: a character that cannot be shown."),
+        ("- a\n- b", "job.yaml:1:1: settings are written `key: value`."),
+        ("just text", "job.yaml:1:1: settings are written `key: value`."),
+        ("name: a\nenv:\n  A: 1\n  A: 2", "job.yaml:4:3: `env.A` is set twice; the first time in line 3."),
+        ("[a]: 1", "job.yaml:1:1: a key must be text."),
+        (
+            "name: !!python/name:os.system x",
+            'job.yaml:1:7: tags such as "tag:yaml.org,2002:python/name:os.system" are not taken.',
+        ),
+        ("env: !mine {}", 'job.yaml:1:6: tags such as "!mine" are not taken.'),
+        (
+            "a: 1\n---\nb: 2",
+            "job.yaml:2:1: not valid YAML: expected a single document in the stream but found another document.",
+        ),
+        ("a: &x [*x]", "job.yaml:1:4: lists or tables are nested too deeply."),
+        ("a: &x\n  <<: *x", "job.yaml:1:1: a table is merged into itself."),
+        ("a:\n  <<: 3", "job.yaml:2:7: `<<` takes a table, or a list of tables."),
+        ("a: " + "[" * 20_000, "job.yaml:1:35: lists or tables are nested too deeply."),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_wrong_yaml_is_told_with_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
+    """What PyYAML says, and what we refuse besides: tags, keys that stand twice, aliases without end."""
+    assert [expected] == mistakes(tmp_path, text, name="job.yaml")
+
+
+def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
+    """Six short lines would stand for half a million values."""
+    lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
+    for inner, name in pairwise("abcdef"):
+        lines.append(f"{name}: &{name} [{','.join([f'*{inner}'] * 10)}]")
+    found = mistakes(tmp_path, "\n".join(lines), name="job.yaml")
+    assert ["too many values; do aliases repeat each other?"] == [line.partition(": ")[2] for line in found]
+
+
+def test_an_empty_file_lacks_only_a_command(tmp_path: Path) -> None:
+    """Nothing is a fine table; what lacks the command is named."""
+    expected = 'no command: nothing says what to run. Write command = "python train.py".'
+    for name in ("job.toml", "job.yaml", "job.yml"):
+        for text in ("", "\n", "# nothing\n"):
+            assert [f"command ({name}): {expected}"] == mistakes(tmp_path, text, name=name)
+
+
+def _refusal(path: str | Path, cwd: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ={}, cwd=cwd, site_files=[])
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    """Missing, a folder, of another kind, not text, too large, a name that is none."""
+    write(tmp_path, "", "folder/job.yaml")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "jobs.toml").mkdir()
+    (tmp_path / "bytes.toml").write_bytes(b'name = "a"\ncommand = "\xff"\n')
+    (tmp_path / "utf16.toml").write_bytes('name = "a"'.encode("utf-16"))
+    (tmp_path / "large.toml").write_bytes(b"#" * (MAX_FILE + 1))
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    assert ["gone.toml: there is no such file."] == _refusal("gone.toml", tmp_path)
+    assert ["no/job.toml: there is no such file."] == _refusal("no/job.toml", tmp_path)
+    assert ["folder: this is a folder. Did you mean folder/job.yaml?"] == _refusal("folder", tmp_path)
+    assert ["empty: this is a folder, not a file."] == _refusal("empty", tmp_path)
+    assert ["jobs.toml: this is a folder, not a file."] == _refusal("jobs.toml", tmp_path)
+    assert ["bytes.toml:2: this is not UTF-8 text: byte 0xff."] == _refusal("bytes.toml", tmp_path)
+    assert ["utf16.toml:1: this is not UTF-8 text: byte 0xff."] == _refusal("utf16.toml", tmp_path)
+    assert ["large.toml: it is larger than 1048576 bytes, so it is hardly a file of settings."] == _refusal(
+        "large.toml", tmp_path
+    )
+    assert ["/dev/zero: it is larger than 1048576 bytes, so it is hardly a file of settings."] == _refusal(
+        "/dev/zero", tmp_path
+    )
+    assert ["loop.toml: it cannot be read: Too many levels of symbolic links."] == _refusal("loop.toml", tmp_path)
+    assert ["train.py: the name of a job file ends in .toml, .yaml or .yml."] == _refusal("train.py", tmp_path)
+    assert ["bytes.toml/x.toml: there is no such file: a part of its path is not a folder."] == _refusal(
+        "bytes.toml/x.toml", tmp_path
+    )
+    assert [r'"a\u0000b.toml": this is no file name.'] == _refusal("a\0b.toml", tmp_path)
+    assert ["it cannot be read: File name too long."] == [
+        problem.partition(": ")[2] for problem in _refusal(f"{'x' * 300}.toml", tmp_path)
+    ]
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_nobodys_business(tmp_path: Path) -> None:
+    """Files from Windows are read, and lines counted, like all others."""
+    (tmp_path / "job.toml").write_bytes("\ufeffname = 'a'\r\ncommand = 'x'\r\nmax_restart = 1\r\n".encode())
+    assert ["max_restart = 1 (job.toml:3): unknown key; did you mean `max_restarts`?"] == _refusal("job.toml", tmp_path)
+    (tmp_path / "job.yml").write_bytes("\ufeffname: a\r\ncommand: x\r\nmax_restart: 1\r\n".encode())
+    assert ["max_restart = 1 (job.yml:3): unknown key; did you mean `max_restarts`?"] == _refusal("job.yml", tmp_path)
+
+
+def test_a_file_without_a_suffix_is_toml(tmp_path: Path) -> None:
+    """A pipe from the shell has no name of its own."""
+    assert "x" == load(write(tmp_path, "command = 'x'", "job"), environ={}, cwd=tmp_path, site_files=[]).spec.command
+
+
+def test_paths_that_are_not_there_are_mistakes(tmp_path: Path) -> None:
+    """Sources, files and archives must exist; an interpreter may exist on the nodes only."""
+    write(tmp_path, "", "venv/bin/python")
+    os.mkfifo(tmp_path / "pipe")
+    text = """
+command = "x"
+source = "gone"
+python = "env.tar.gz"
+files = ["gone", "..#archive", "pipe", "s3://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
+[roles.a]
+python = "venv"
+[roles.b]
+python = "/opt/only/there/python3"
+[roles.c]
+python = "."
+"""
+    assert [
+        ("source", f"there is no {tmp_path}/gone."),
+        ("python", f"there is no {tmp_path}/env.tar.gz."),
+        (
+            "files[3]",
+            (
+                "s3:// cannot be read. Addresses are hdfs://namenode/path, or hdfs:///path in the default file system. "
+                "Copy it there, or let the program read it where it is."
+            ),
+        ),
+        ("files[4]", "more than one `::`. Write path::name."),
+        ("files[5]", "the new name '' must be a relative path inside the working directory."),
+        ("files[6]", "the new name '../up' must be a relative path inside the working directory."),
+        ("files[8]", "an empty path."),
+        ("files[0]", f"there is no {tmp_path}/gone."),
+        ("files[1]", "it has no name of its own. Give it one: path::name."),
+        ("files[2]", f"{tmp_path}/pipe is neither a file nor a folder."),
+        ("files[7]", f"there is no {tmp_path}/~nobody-of-this-name/x."),
+        ("roles.c.python", "this is a folder without bin/python: neither an environment nor an interpreter."),
+    ] == sorted(
+        ((problem.key, problem.message) for problem in problems(tmp_path, text)),
+        key=lambda found: (found[0][:5] != "sourc", found[0] != "python", found[0].startswith("roles")),
+    )
+
+
+def test_two_files_of_one_name_are_a_mistake(tmp_path: Path) -> None:
+    """One would silently overwrite the other."""
+    for name in ("a/data", "b/data", "c"):
+        write(tmp_path, "", name)
+    text = 'command = "x"\nfiles = ["a/data", "b/data", "b/data::other", "c::./data"]\n[roles.w]\nfiles = ["b/data"]'
+    assert [
+        'files[1] = "b/data" (job.toml:2): two files would be called data. Rename one: path::other-name.',
+        'files[3] = "c::./data" (job.toml:2): two files would be called data. Rename one: path::other-name.',
+    ] == mistakes(tmp_path, text)

@@ -1,0 +1,106 @@
+"""Addresses of files in HDFS are told from paths, and brought into one form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tony.config.load import load
+from tony.config.paths import split_entry
+from tony.config.remote_paths import checked, is_address, parts
+from tony.errors import ConfigError
+from tony.storage import entries
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("hdfs://nn:8020/a/b.zip", "hdfs://nn:8020/a/b.zip"),
+        ("hdfs:///a//b/", "hdfs:///a/b"),
+        ("hdfs:/a/b", "hdfs:///a/b"),
+        ("HDFS://NameService1/a b?c", "hdfs://NameService1/a b?c"),
+    ],
+)
+def test_one_form(text: str, address: str) -> None:
+    """Whatever the slashes: a name of a file system, perhaps empty, and an absolute path."""
+    assert is_address(text)
+    assert checked(text) == address
+    assert checked(address) == address
+    assert "".join(parts(address)) == address.replace("hdfs:///", "/")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("s3a://bucket/x", "s3a:// cannot be read. Addresses are hdfs://namenode/path"),
+        ("viewfs://table/x", "Write the hdfs:// address that it leads to"),
+        ("webhdfs://nn:9870/x", "write hdfs://"),
+        ("swebhdfs://nn:9871/x", "write hdfs://"),
+        ("file:///x", "leave `file://` off"),
+        ("hdfs://nn", "names a whole file system"),
+        ("hdfs:///", "names a whole file system"),
+        ("hdfs:///a/../b", "have no `.` and no `..`"),
+    ],
+)
+def test_what_is_none(text: str, words: str) -> None:
+    """Each says what to write instead."""
+    assert is_address(text)
+    with pytest.raises(ValueError, match="^.*" + words.replace(".", r"\.")):
+        checked(text)
+
+
+@pytest.mark.parametrize("text", ["a/b", "/a:/b", "C:/x", "hdfs", "hdfs:", "./hdfs://"])
+def test_paths_are_none(text: str) -> None:
+    """A colon alone makes no address."""
+    assert not is_address(text)
+
+
+def test_a_job_file_may_name_them(tmp_path: Path) -> None:
+    """Files, source and archives of Python; marks stay behind the address, in one order."""
+    (tmp_path / "job.toml").write_text(
+        "command = 'x'\nsource = 'hdfs:/src.zip'\npython = 'hdfs:///env.tar.gz'\n"
+        "files = ['hdfs:///a/b.zip#archive', 'hdfs://nn/dir::lib#optional', 'hdfs:/b.jar#optional#archive', "
+        "'gone.txt#optional']\n"
+    )
+    spec = load(tmp_path / "job.toml").spec
+    assert (spec.source, spec.python) == ("hdfs:///src.zip", "hdfs:///env.tar.gz")
+    assert spec.files == (
+        "hdfs:///a/b.zip#archive",
+        "hdfs://nn/dir::lib#optional",
+        "hdfs:///b.jar#archive#optional",
+        f"{tmp_path}/gone.txt#optional",
+    )
+    entry = entries.parse(spec.files[1])
+    assert (entry.path, entry.name, entry.unpack, entry.optional) == ("hdfs://nn/dir", "lib", False, True)
+    assert split_entry("a#archive#archive").path == "a#archive"
+
+
+def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:
+    """Wherever they come from; but of folders in HDFS their files are laid down, each under its own name."""
+    (tmp_path / "x.npz").touch()
+    files = "'hdfs:///a/lib', 'hdfs:///b/lib'"
+    (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}]\n")
+    assert len(load(tmp_path / "job.toml").spec.files) == 2
+    (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}, 'x.npz', 'hdfs:///data/y::x.npz']\n")
+    with pytest.raises(ConfigError, match=r"two files would be called x\.npz"):
+        load(tmp_path / "job.toml")
+
+
+def test_an_interpreter_in_hdfs_is_a_mistake(tmp_path: Path) -> None:
+    """Only archives are brought to the nodes."""
+    with pytest.raises(ConfigError, match="only an archive can be a Python"):
+        load(overrides={"command": "x", "python": "hdfs:///opt/bin/python3"})
+
+
+def test_variables_of_containers() -> None:
+    """They are names that a shell can set, none that tony sets, and no secrets."""
+    spec = load(overrides={"command": "x", "container_env": {"FOO": "$BAR/x", "N": 1}}).spec
+    assert spec.container_env == {"FOO": "$BAR/x", "N": "1"}
+    with pytest.raises(ConfigError) as caught:
+        load(overrides={"command": "x", "container_env": {"A-B": "x", "TASK_INDEX": "1", "HF_TOKEN": "hush"}})
+    messages = [problem.message for problem in caught.value.problems]
+    assert "named with letters, digits and `_`" in messages[0]
+    assert "tony itself sets this variable" in messages[1]
+    assert "Set it below [env]" in messages[2]
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,84 @@
+"""Tests of `tony.config.secret_names`: what is nobody's business is shown to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.jobs import resolve
+from tony.config.load import Resolved
+from tony.config.resolved_table import resolved_rows
+from tony.config.secret_names import masked, redact
+from tony.errors import ConfigError
+from tony.history.event_log import settings_digest
+from tony.model.job import JobSpec, Role
+
+
+@pytest.mark.parametrize(
+    ("expected", "name", "value"),
+    [
+        ("***", "HF_TOKEN", "hf_123"),
+        ("http://me:***@host/x", "http_proxy", "http://me:word@host/x"),
+        ("http://host:80/x", "http_proxy", "http://host:80/x"),
+        ("a:b@c", "PLAIN", "a:b@c"),
+    ],
+)
+def test_a_value_is_masked(expected: str, name: str, value: str) -> None:
+    """Secrets wholly, addresses in part."""
+    assert expected == masked(name, value)
+
+
+def test_a_record_is_redacted_everywhere() -> None:
+    """Variables of the job and of its roles, parameters, settings of the scheduler; the job itself is not changed."""
+    spec = JobSpec(
+        env={"HF_TOKEN": "a", "A": "1"},
+        params={"api_key": "b", "lr": "0.1"},
+        roles={"w": Role(env={"PASSWORD": "c", "URL": "https://u:p@h"})},
+        scheduler_settings={"token": "d", "gpus": 2},
+    )
+    redacted = redact(spec)
+    assert {"HF_TOKEN": "***", "A": "1"} == redacted.env
+    assert {"api_key": "***", "lr": "0.1"} == redacted.params
+    assert {"PASSWORD": "***", "URL": "https://u:***@h"} == redacted.roles["w"].env
+    assert {"token": "***", "gpus": 2} == redacted.scheduler_settings
+    assert "a" == spec.env["HF_TOKEN"]
+
+
+NAMED = """
+command = ["train", "--token", "abc-def-ghi", "--license=4711-0815"]
+secret = ["LICENSE"]
+[env]
+HF_TOKEN = "abc-def-ghi"
+LICENSE = "4711-0815"
+ARGUMENTS = "-l 4711-0815"
+"""
+
+
+def test_secrets_that_a_job_names(tmp_path: Path) -> None:
+    """They are masked wherever the job is shown, in commands and other variables, too; the digest stays the same."""
+    spec = resolve(tmp_path, NAMED).spec
+    redacted = redact(spec)
+    assert redacted.env == {"HF_TOKEN": "***", "LICENSE": "***", "ARGUMENTS": "-l *********"}
+    assert redacted.command == ("train", "--token", "***********", "--license=*********")
+    assert redact(redacted) == redacted
+    assert settings_digest(redacted) == settings_digest(spec)
+    rows = " ".join(row.value for row in resolved_rows(Resolved(spec=spec, sources={})))
+    assert "4711" not in rows
+    assert "abc-def" not in rows
+
+
+def test_mistakes_beside_a_secret_do_not_quote_it(tmp_path: Path) -> None:
+    """The value of a variable that the job names is in no message."""
+    with pytest.raises(ConfigError) as caught:
+        resolve(tmp_path, 'command = "x"\nsecret = ["LICENSE", "A=b"]\n[env]\nLICENSE = ["4711-0815"]\n')
+    text = str(caught.value)
+    assert "4711" not in text
+    assert "secret[1]" in text
+    assert "name of a variable or parameter" in text
+
+
+def test_a_named_secret_is_no_variable_of_containers(tmp_path: Path) -> None:
+    """Nodes write those into files that many can read."""
+    with pytest.raises(ConfigError, match="this is a secret"):
+        resolve(tmp_path, 'command = "x"\nsecret = ["LICENSE"]\n[container_env]\nLICENSE = "4711-0815"\n')

@@ -1,0 +1,65 @@
+"""Tests of `tony.config.start_order`: rings of roles that wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.config.start_order import cycles, way_round
+
+
+@pytest.mark.parametrize(
+    ("expected", "waits_for"),
+    [
+        ([], {}),
+        ([], {"a": [], "b": ["a"], "c": ["a", "b"]}),
+        ([], {"a": ["gone"]}),
+        ([("a",)], {"a": ["a"]}),
+        ([("a", "b")], {"a": ["b"], "b": ["a"]}),
+        ([("a", "c", "b")], {"a": ["c"], "b": ["a"], "c": ["b"]}),
+        ([("a", "c")], {"b": ["c"], "a": ["c"], "c": ["a"]}),
+        ([("a", "b"), ("c", "d")], {"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c"]}),
+    ],
+)
+def test_rings_are_named(expected: list[tuple[str, ...]], waits_for: Mapping[str, list[str]]) -> None:
+    """Each once, beginning with its first role in the job's order."""
+    assert expected == cycles(waits_for)
+
+
+def test_a_knot_is_told_in_few_words() -> None:
+    """Where everybody waits for everybody, no role is told twice."""
+    names = [f"r{n}" for n in range(300)]
+    rings = cycles({name: [other for other in names if other != name] for name in names})
+    told = [name for ring in rings for name in ring]
+    assert rings
+    assert len(told) == len(set(told))
+
+
+def test_a_long_ring_is_told_by_its_ends() -> None:
+    """Both ends and how many are between."""
+    assert "a -> b -> a" == way_round(("a", "b"))
+    shown = way_round(tuple(f"r{n}" for n in range(2000)))
+    assert "r0 -> r1 -> r2 -> r3 -> r4 -> (1990 more) -> r1995 -> r1996 -> r1997 -> r1998 -> r1999 -> r0" == shown
+
+
+def test_a_long_chain_is_no_ring_and_no_deep_recursion() -> None:
+    """A hundred thousand roles in a row."""
+    count = 100_000
+    assert [] == cycles({f"r{n}": [f"r{n + 1}"] for n in range(count)})
+
+
+@given(st.dictionaries(st.integers(0, 5).map(str), st.lists(st.integers(0, 5).map(str), max_size=3)))
+def test_rings_are_found_exactly_when_no_order_exists(waits_for: dict[str, list[str]]) -> None:
+    """Against the plain way: take away whoever waits for nobody, until nothing changes."""
+    left = {name: {other for other in others if other in waits_for} for name, others in waits_for.items()}
+    while free := [name for name, others in left.items() if not others & left.keys()]:
+        for name in free:
+            del left[name]
+    rings = cycles(waits_for)
+    assert bool(left) == bool(rings)
+    for ring in rings:
+        for name, other in zip(ring, (*ring[1:], ring[0]), strict=True):
+            assert other in waits_for[name]

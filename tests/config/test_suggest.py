@@ -1,0 +1,42 @@
+"""Tests of `tony.config.suggest`: what somebody probably meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.config.suggest import did_you_mean, known_are, nearest
+
+KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "word"),
+    [
+        ("memory", "memry"),
+        ("max_restarts", "MAX-RESTARTS"),
+        ("My-Role", "my_role"),
+        ("worker", "workers"),
+        (None, "zzz"),
+        (None, ""),
+        (None, "x" * 100_000),
+    ],
+)
+def test_the_nearest_name_is_found(expected: str | None, word: str) -> None:
+    """Case and dashes do not matter; nothing is better than something far-fetched."""
+    assert expected == nearest(word, KNOWN)
+
+
+def test_a_hint_is_never_empty() -> None:
+    """A near name, or else the list of names, cut when they are many."""
+    assert "did you mean `memory`?" == did_you_mean("memori", KNOWN, "no")
+    assert "no" == did_you_mean("zzz", KNOWN, "no")
+    assert "known are a, b." == known_are(["a", "b"])
+    many = [f"n{number}" for number in range(20)]
+    assert "known are n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, n11 and 8 more." == known_are(many)
+
+
+def test_among_thousands_only_spelling_is_forgiven() -> None:
+    """Looking for likeness there would take minutes over a whole file."""
+    many = [f"role-{number}" for number in range(10_000)]
+    assert "role-77" == nearest("ROLE_77", many)
+    assert nearest("rol-77", many) is None

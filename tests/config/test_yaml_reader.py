@@ -1,0 +1,71 @@
+"""Tests of `tony.config.yaml_reader`: YAML as people mean it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tony.config.layers import Written
+from tony.config.yaml_reader import YamlError, read_yaml
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("off", "off"),
+        ("no", "no"),
+        ("on", "on"),
+        ("y", "y"),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("010", "010"),
+        ("0x10", "0x10"),
+        ("1_000", "1_000"),
+        (".inf", ".inf"),
+        ("=", "="),
+        ('"12"', "12"),
+        ("'true'", "true"),
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("12", Written(12, "12")),
+        ("-3", Written(-3, "-3")),
+        ("1.10", Written(1.1, "1.10")),
+        ("1e-3", Written(0.001, "1e-3")),
+        ("1.", Written(1.0, "1.")),
+        ("|\n  two\n  lines\n", "two\nlines\n"),
+    ],
+)
+def test_a_scalar_means_what_it_looks_like(text: str, expected: Any) -> None:
+    """The core schema of YAML 1.2; numbers keep the text they were written as."""
+    values, _ = read_yaml(f"a: {text}")
+    assert {"a": expected} == values
+
+
+def test_merge_keys_and_aliases_are_understood() -> None:
+    """Shared parts are written once; what stands in the table itself wins."""
+    shared = "base: &b {memory: 1g, env: {A: x}}\nmore: &m {memory: 2g, gpus: 1}\n"
+    text = shared + "w:\n  memory: 3g\n  <<: [*b, *m]\nv: {<<: *b}\n"
+    values, lines = read_yaml(text)
+    assert {"memory": "3g", "env": {"A": "x"}, "gpus": Written(1, "1")} == values["w"]
+    assert {"memory": "1g", "env": {"A": "x"}} == values["v"]
+    assert (4, 1, 2) == (lines["w", "memory"], lines["w", "env"], lines["w", "gpus"])
+
+
+def test_keys_are_text_whatever_they_look_like() -> None:
+    """`on`, `1` and `null` are names like others."""
+    assert {"on", "1", "null", "1.5"} == set(read_yaml("on: a\n1: b\nnull: c\n1.5: d")[0])
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Nothing but YamlError comes out."""
+    with contextlib.suppress(YamlError):
+        values, lines = read_yaml(text)
+        assert {(key,) for key in values} <= set(lines)

@@ -1,0 +1,69 @@
+"""When a job has succeeded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.specs import roles
+from tests.core.standing import standing
+from tony.core.policies.success_policy import judge
+from tony.model.job import Role
+from tony.model.states import RoleKind, StopOn
+
+SPEC = roles(
+    chief=Role(),
+    worker=Role(instances=2),
+    ps=Role(kind=RoleKind.UNTRACKED),
+    board=Role(kind=RoleKind.SIDECAR),
+)
+RUNNING = {"chief": "running", "worker": "running running", "ps": "running", "board": "running"}
+
+ALL_OVER = "every tracked task is over, {} failure(s) tolerated"
+TABLE = [
+    # how it stands, stop_on, the reason of its success or None
+    ({}, StopOn.ALL, None),
+    ({"chief": "succeeded"}, StopOn.ALL, None),
+    ({"chief": "succeeded"}, StopOn.CHIEF, 'chief:0 succeeded and stop_on = "chief"'),
+    ({"chief": "failed"}, StopOn.CHIEF, None),
+    ({"chief": "succeeded", "worker": "succeeded running"}, StopOn.ALL, None),
+    ({"chief": "succeeded", "worker": "succeeded succeeded"}, StopOn.ALL, "every tracked task succeeded"),
+    (
+        {"chief": "succeeded", "worker": "succeeded failed"},
+        StopOn.ALL,
+        ALL_OVER.format(1),
+    ),
+    ({"chief": "succeeded", "worker": "lost failed"}, StopOn.ALL, ALL_OVER.format(2)),
+    ({"ps": "succeeded", "board": "failed"}, StopOn.ALL, None),
+]
+
+
+@pytest.mark.parametrize(("words", "stop_on", "reason"), TABLE)
+def test_tracked_roles_make_success(words: dict[str, str], stop_on: StopOn, reason: str | None) -> None:
+    """Every tracked task is waited for, or the chief; nobody else is."""
+    success = judge(standing(replace(SPEC, stop_on=stop_on), **{**RUNNING, **words}))
+    assert (success.reason if success else None) == reason
+
+
+def test_a_role_that_finished_in_an_earlier_session_is_over() -> None:
+    """It is not run again and holds nothing up."""
+    state = standing(roles(prep=Role(), worker=Role()), worker="succeeded")
+    assert judge(state) is None
+    state.roles["prep"].finished = True
+    assert judge(state)
+
+
+def test_worker_zero_is_the_chief_where_there_is_none() -> None:
+    """`stop_on = "chief"` then speaks of it."""
+    spec = replace(roles(worker=Role(instances=2)), stop_on=StopOn.CHIEF)
+    assert judge(standing(spec, worker="running succeeded")) is None
+    assert judge(standing(spec, worker="succeeded running"))
+
+
+def test_a_role_that_became_untracked_is_not_waited_for() -> None:
+    """After an ignored group time-out the others are enough."""
+    state = standing(roles(worker=Role(), evaluator=Role()), worker="succeeded", evaluator="running")
+    assert judge(state) is None
+    state.roles["evaluator"].kind = RoleKind.UNTRACKED
+    assert judge(state)

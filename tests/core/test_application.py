@@ -1,0 +1,1124 @@
+"""What the machine decides, case by case, on the simulated cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
+from tony.core import actions as act
+from tony.core import events as ev
+from tony.core.policies.restart_policy import LAUNCH_RESTARTS
+from tony.core.steps.container_loss import REPORT_WAIT
+from tony.core.steps.containers import LAUNCHES
+from tony.errors import InvalidTransition
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.report import FailureClass
+from tony.model.states import (
+    AfterCondition,
+    DistributedMode,
+    FailurePolicy,
+    JobState,
+    OnTimeout,
+    RoleKind,
+    StopOn,
+)
+from tony.testing.simulation import Simulation
+
+
+def started(spec: JobSpec, **kwargs: Any) -> Simulation:
+    """A job whose first programs run."""
+    simulation = Simulation(spec, **kwargs)
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def states(simulation: Simulation) -> dict[str, str]:
+    """Task -> state."""
+    return {str(t.id): t.state.value for t in simulation.app.state.tasks.values()}
+
+
+def made(simulation: Simulation, kind: type[act.Action]) -> list[Any]:
+    """Every action of a kind so far."""
+    return [a for a in simulation.actions if isinstance(a, kind)]
+
+
+def outcome(simulation: Simulation) -> tuple[str, int, str | None]:
+    """The job's end: state, exit code, cause."""
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    return simulation.finished.state.value, simulation.finished.exit_code, failure.cause if failure else None
+
+
+def finish_all(simulation: Simulation, status: ExitStatus = OK) -> None:
+    """Every program that runs, or comes to run, ends like this."""
+    for _ in range(100):
+        simulation.run()
+        if simulation.finished:
+            return
+        for program in simulation.running():
+            simulation.exit(program.task, status)
+
+
+# --- the gang ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_starts_before_everybody_has_registered() -> None:
+    """The gang barrier: one task short, no program is started; then all at once, after one Publish."""
+    simulation = Simulation(workers(3))
+    simulation.begin()
+    while len(simulation.pending) > 1 or not isinstance(simulation.pending[0].event, ev.Registered):
+        registered = [i for i, p in enumerate(simulation.pending) if isinstance(p.event, ev.Registered)]
+        others = [i for i, p in enumerate(simulation.pending) if not isinstance(p.event, ev.Registered)]
+        simulation.deliver_pending(others[0] if others else registered[0])
+    assert made(simulation, act.Start) == []
+    simulation.deliver_pending()
+    kinds = [type(a) for a in simulation.actions if isinstance(a, act.Publish | act.Start)]
+    assert kinds == [act.Publish, act.Start, act.Start, act.Start]
+    spec = made(simulation, act.Publish)[0].spec
+    assert (spec.session, spec.version, list(spec.roles)) == (1, 1, ["worker"])
+    assert len(set(spec.roles["worker"])) == 3
+
+
+def test_fcfs_starts_each_as_it_registers_without_a_spec() -> None:
+    """In fcfs mode a task does not wait for others and no cluster spec is published."""
+    simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS), capacity=1)
+    simulation.begin()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running", "worker:1": "requested"}
+    assert [a.version for a in made(simulation, act.Start)] == [0]
+    assert made(simulation, act.Publish) == []
+
+
+def test_the_gang_does_not_wait_for_sidecars() -> None:
+    """A sidecar whose container never comes holds nobody up."""
+    simulation = Simulation(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
+    simulation.begin()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running", "board:0": "requested"}
+
+
+def test_registration_may_be_delivered_again() -> None:
+    """A second delivery of the same registration changes nothing."""
+    simulation = started(workers(1))
+    registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
+    before = simulation.app.digest()
+    assert simulation.deliver(registered) == []
+    assert simulation.app.digest() == before
+
+
+def test_another_incarnation_is_refused() -> None:
+    """A second process that claims the same container is not believed."""
+    simulation = started(workers(1))
+    registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
+    assert simulation.deliver(replace(registered, incarnation="impostor")) == []
+    assert simulation.app.state.refused == 1
+    assert not simulation.app.accepts(task("worker:0"), "c-1", "impostor")
+
+
+# --- start order ------------------------------------------------------------------------------------------------------
+
+
+def test_roles_start_in_order() -> None:
+    """Containers of a role are asked for only when what it waits for is true."""
+    simulation = started(staged())
+    assert {a.role for a in made(simulation, act.SetDemand)} == {"prep", "board"}
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["chief:0"] == "pending"
+    simulation.exit(task("prep:1"), OK)
+    simulation.run()
+    assert states(simulation)["chief:0"] == "running"
+    assert states(simulation)["export:0"] == "pending"
+    for name in ("chief:0", "worker:0", "worker:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    assert states(simulation)["export:0"] == "running"
+    simulation.exit(task("export:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert states(simulation)["ps:0"] == "stopped"
+
+
+def test_started_is_enough_where_asked_for() -> None:
+    """`{ started = [...] }` is satisfied once the programs run; the later spec names both roles."""
+    simulation = started(roles(ps=Role(), worker=Role(after={"ps": AfterCondition.STARTED})))
+    assert states(simulation) == {"ps:0": "running", "worker:0": "running"}
+    assert [sorted(a.spec.roles) for a in made(simulation, act.Publish)] == [["ps"], ["ps", "worker"]]
+
+
+def test_a_role_that_can_never_start_fails_the_job() -> None:
+    """A tolerated failure that somebody waits for is not tolerated in silence."""
+    spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.SUCCEEDED}))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+
+
+NEVER_STARTED = ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command")
+
+
+def test_a_sidecar_that_can_never_start_hides_nobody_else() -> None:
+    """Of two roles that wait in vain the sidecar is tolerated and the other one ends the job."""
+    after = {"worker": AfterCondition.SUCCEEDED}
+    spec = roles(worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR, after=after), export=Role(after=after))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert [v.decision for v in made(simulation, act.Verdict)] == ["tolerate", "tolerate", "fail"]
+
+
+@pytest.mark.parametrize("condition", AfterCondition)
+def test_who_waits_for_one_that_can_never_start_can_never_start(condition: AfterCondition) -> None:
+    """A chain of waiting roles does not hang at a tolerated link."""
+    spec = roles(
+        worker=Role(instances=2),
+        board=Role(kind=RoleKind.SIDECAR, after={"worker": AfterCondition.SUCCEEDED}),
+        export=Role(after={"board": condition}),
+    )
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "export waits for board, which can never start"
+
+
+def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
+    """`{ started = [...] }` is never true of a tolerated task whose program could not be started: say so at once."""
+    spec = roles(board=Role(instances=2, kind=RoleKind.SIDECAR), worker=Role(after={"board": AfterCondition.STARTED}))
+    simulation = Simulation(spec)
+    simulation.unlaunchable.add(task("board:1"))
+    simulation.begin()
+    simulation.run()
+    assert outcome(simulation) == ("failed", 1, "unsatisfiable")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == (
+        "worker may start only once all of board runs, and 1 of its tasks never did"
+    )
+
+
+def test_what_has_ended_by_itself_was_started() -> None:
+    """Also if the word that it runs comes after the word that it is over."""
+    simulation = Simulation(roles(prep=Role(instances=2), worker=Role(after={"prep": AfterCondition.STARTED})))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.running()) == 2)
+    simulation.exit(task("prep:0"), OK)
+    while simulation.pending:
+        simulation.deliver_pending(-1)
+    assert states(simulation) == {"prep:0": "succeeded", "prep:1": "running", "worker:0": "running"}
+
+
+def test_ended_does_not_care_how() -> None:
+    """`{ ended = [...] }` is satisfied by failures too."""
+    spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.ENDED}))
+    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    assert states(simulation)["export:0"] == "running"
+
+
+# --- success and failure ----------------------------------------------------------------------------------------------
+
+POLICIES = [
+    # policy, who fails first, exit code of the job when all others succeed
+    (FailurePolicy.ANY_TRACKED, "worker:1", 1),
+    (FailurePolicy.ANY_TRACKED, "chief:0", 1),
+    (FailurePolicy.ANY_TRACKED, "ps:0", 1),
+    (FailurePolicy.ANY_TRACKED, "board:0", 0),
+    (FailurePolicy.CHIEF_OR_ALL, "worker:1", 0),
+    (FailurePolicy.CHIEF_OR_ALL, "chief:0", 1),
+    (FailurePolicy.CHIEF_OR_ALL, "ps:0", 1),
+    (FailurePolicy.CHIEF_OR_ALL, "board:0", 0),
+    (FailurePolicy.ANY_TASK, "board:0", 1),
+    (FailurePolicy.ANY_TASK, "worker:0", 1),
+]
+
+
+@pytest.mark.parametrize(("policy", "victim", "exit_code"), POLICIES)
+def test_what_a_failure_means(policy: FailurePolicy, victim: str, exit_code: int) -> None:
+    """Each policy, each kind of role."""
+    spec = roles(
+        chief=Role(),
+        worker=Role(instances=2),
+        ps=Role(kind=RoleKind.UNTRACKED),
+        board=Role(kind=RoleKind.SIDECAR),
+    )
+    simulation = started(replace(spec, failure_policy=policy))
+    simulation.exit(task(victim), FAILED)
+    simulation.run()
+    for program in simulation.running():
+        if not simulation.finished and program.task.role in ("chief", "worker"):
+            simulation.exit(program.task, OK)
+    assert outcome(simulation)[1] == exit_code
+
+
+def test_chief_or_all_fails_when_every_tracked_task_failed() -> None:
+    """Without a chief among them, failures are tolerated until nobody is left."""
+    simulation = started(replace(roles(a=Role(), b=Role()), failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("a:0"), FAILED)
+    simulation.run()
+    assert simulation.finished is None
+    simulation.exit(task("b:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_chief_or_all_does_not_tolerate_who_never_came() -> None:
+    """The gang of a session has all its members or none: one that cannot register fails it under every policy."""
+    spec = workers(3, failure_policy=FailurePolicy.CHIEF_OR_ALL, timeouts=Timeouts(registration=5.0))
+    simulation = Simulation(spec)
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 3)
+    for _ in range(1 + LAUNCH_RESTARTS):  # two more sessions, not charged
+        session = simulation.app.state.session
+        while simulation.app.state.session == session and not simulation.finished:
+            simulation.pending = [p for p in simulation.pending if not _is_ready(p.event, "worker:2")]
+            if simulation.pending:
+                simulation.deliver_pending()
+            else:
+                simulation.advance()
+    assert outcome(simulation) == ("failed", 3, "registration-timeout")
+    assert made(simulation, act.Start) == []
+
+
+def _is_ready(event: ev.Event, who: str) -> bool:
+    return isinstance(event, ev.Registered) and str(event.task) == who
+
+
+def test_worker_zero_is_the_chief_without_a_chief() -> None:
+    """The chief is chief:0, else worker:0."""
+    simulation = started(workers(2, failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation.exit(task("worker:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_the_chiefs_success_may_end_the_job() -> None:
+    """With stop_on = "chief" the rest is stopped, and counts as stopped by us."""
+    simulation = started(replace(roles(chief=Role(), worker=Role(instances=2)), stop_on=StopOn.CHIEF))
+    simulation.exit(task("chief:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert states(simulation) == {"chief:0": "succeeded", "worker:0": "stopped", "worker:1": "stopped"}
+
+
+def test_the_chiefs_success_does_not_end_the_job_by_default() -> None:
+    """All tracked tasks are waited for."""
+    simulation = started(roles(chief=Role(), worker=Role()))
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    assert simulation.finished is None
+
+
+def test_stop_on_failure_ends_the_job_whatever_restarts_are_left() -> None:
+    """Its failure is final under every policy."""
+    spec = roles(worker=Role(), db=Role(stop_on_failure=True, kind=RoleKind.SIDECAR))
+    simulation = started(with_restarts(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL), 5))
+    simulation.exit(task("db:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def test_the_earliest_failure_is_the_cause() -> None:
+    """Reports may overtake each other: the earliest end is named first, the others beside it."""
+    simulation = started(workers(2))
+    simulation.now = 10.0
+    simulation.executors["c-2"].program = None
+    simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=9.0))
+    simulation.deliver(ev.Exited(task=task("worker:0"), session=1, try_=1, status=SEGV, at=8.0))
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    assert failure
+    assert (failure.task, failure.signal, failure.at) == ("worker:0", "SIGSEGV", 8.0)
+    assert len(failure.others) == 1
+    assert "worker:1" in failure.others[0]
+
+
+def test_the_failure_carries_what_a_person_needs() -> None:
+    """Task, host, code, last lines and the path to the rest."""
+    simulation = started(workers(1))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.settle()
+    assert simulation.finished
+    failure = simulation.finished.failure
+    assert failure
+    assert (failure.task, failure.host, failure.exit_code) == ("worker:0", "h", 1)
+    assert (failure.tail, failure.log) == (("boom",), "logs/worker-0.s1.t1.err")
+    assert failure.reason == "worker:0 failed with exit code 1 on h"
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_the_containers() -> None:
+    """Session 2 runs in the same containers; executors register again; nobody was granted anew."""
+    simulation = started(workers(3, max_restarts=1))
+    before = dict(simulation.containers)
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.run()
+    assert simulation.containers == before
+    assert simulation.app.state.session == 2
+    assert {p.session for p in simulation.running()} == {2}
+    assert len(made(simulation, act.Renew)) == 3
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_only_dead_containers_are_replaced() -> None:
+    """One container of three is lost: one new one is asked for."""
+    simulation = started(workers(3, max_restarts=1))
+    simulation.lose("c-2", "the node burned")
+    simulation.run()
+    simulation.advance()
+    simulation.run()
+    assert sorted(simulation.executors)[:2] == ["c-1", "c-3"]
+    assert len(simulation.executors) == 3
+    assert len(simulation.running()) == 3
+
+
+def test_restarts_end_with_their_budget() -> None:
+    """max_restarts = 2 makes three sessions; then the failure stands. The second restart waits for its back-off."""
+    simulation = started(workers(1, max_restarts=2, backoff=4.0))
+    for _ in range(3):
+        while not simulation.running():
+            assert simulation.advance() or simulation.pending
+            simulation.run()
+        simulation.exit(task("worker:0"), FAILED)
+        simulation.run()
+    assert outcome(simulation) == ("failed", 1, "program")
+    assert simulation.app.state.session == 3
+    assert 4.0 <= simulation.now < 15.1
+    decisions = [v.decision for v in made(simulation, act.Verdict)]
+    assert decisions == ["restart", "restart", "fail"]
+
+
+def test_a_port_collision_is_not_charged_three_times() -> None:
+    """Three free restarts although max_restarts = 0, then infrastructure failure."""
+    simulation = started(workers(1))
+    for _ in range(4):
+        simulation.exit(task("worker:0"), COLLISION)
+        simulation.run()
+    assert outcome(simulation) == ("failed", 3, "port-collision")
+    assert simulation.app.state.session == 4
+
+
+def test_preparation_is_not_done_twice() -> None:
+    """A role that finished before the failed gang began stays finished; peers under one spec run again together."""
+    simulation = started(with_restarts(staged(), 1))
+    for name in ("prep:0", "prep:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.session == 2
+    assert states(simulation)["prep:0"] == "succeeded"
+    assert states(simulation)["chief:0"] == "running"
+
+
+def test_who_prepared_for_an_older_session_is_told_of_the_new_one() -> None:
+    """An executor that comes late into a restart does not keep the next session waiting."""
+    simulation = started(workers(2, max_restarts=1))
+    registered = [e for e, _ in simulation.log if isinstance(e, ev.Registered) and e.task == task("worker:1")]
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run(until=lambda: simulation.app.state.session == 2)
+    again = simulation.deliver(registered[0])
+    assert again == [act.Renew(task=task("worker:1"), session=2)]
+    assert states(simulation)["worker:1"] == "starting"
+
+
+def test_the_next_session_waits_for_what_does_not_die() -> None:
+    """A scheduler that cannot end a container is asked again; nothing is started beside a program that may live."""
+    simulation = started(workers(2, max_restarts=1))
+    simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=FAILED, at=1.0), 1.0)
+    now, kills = 1.0, 0
+    for _ in range(5):
+        wake = simulation.app.state.timers.next()
+        assert wake
+        now = wake[0]
+        actions = simulation.app.handle(ev.Deadline(name=wake[1]), now)
+        kills += sum(isinstance(a, act.Kill) for a in actions)
+        assert not any(isinstance(a, act.OpenSession | act.Finish) for a in actions)
+    assert (kills, simulation.app.state.job) == (1, JobState.RESTARTING)
+    actions = simulation.app.handle(ev.ContainerEnded(container="c-2", cause="at last"), now + 1.0)
+    assert any(isinstance(a, act.OpenSession) for a in actions)
+    assert "force-limit" not in simulation.app.state.timers
+
+
+def test_messages_of_an_older_session_change_nothing() -> None:
+    """An exit report of session 1 that comes in session 2 is counted and dropped."""
+    simulation = started(workers(2, max_restarts=1))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    before = simulation.app.digest()
+    simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=0.0))
+    assert simulation.app.digest() == before
+    assert simulation.app.state.refused == 1
+
+
+def test_finished_tasks_keep_their_container_while_a_restart_is_possible() -> None:
+    """With restarts left nothing is given back early; without, a finished task's container goes at once."""
+    for restarts, released in ((1, 0), (0, 1)):
+        simulation = started(with_restarts(staged(), restarts))
+        simulation.exit(task("prep:0"), OK)
+        simulation.run()
+        assert len(made(simulation, act.Release)) == released
+
+
+def test_the_end_of_a_forced_stop_does_not_reach_into_the_next_session() -> None:
+    """A program that had to be killed before a restart: nobody of the next session is killed for it."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    simulation.advance()
+    simulation.run()
+    assert simulation.app.state.session == 2
+    kills = made(simulation, act.Kill)
+    assert [kill.container for kill in kills] == ["c-2"]
+    while simulation.advance():
+        simulation.run()
+    assert made(simulation, act.Kill) == kills
+    assert {p.session for p in simulation.running()} == {2}
+    assert len(simulation.running()) == 2
+
+
+def test_roles_that_finished_give_their_containers_back_when_the_next_session_opens() -> None:
+    """They are kept for a restart only until it is known that it does without them."""
+    simulation = started(with_restarts(staged(), 2))
+    for name in ("prep:0", "prep:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    assert made(simulation, act.Release) == []
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert simulation.app.state.session == 2
+    assert {a.container for a in made(simulation, act.Release)} == {"c-1", "c-2"}
+    assert states(simulation)["prep:0"] == "succeeded"
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_a_stage_that_runs_again_gets_room_from_those_after_it() -> None:
+    """A job holds no more than its stages need one after the other; an uncharged restart must live on that as well."""
+    spec = roles(
+        prep=Role(),
+        ps=Role(kind=RoleKind.UNTRACKED),
+        worker=Role(after={"prep": AfterCondition.SUCCEEDED}),
+    )
+    simulation = started(spec, capacity=2)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+    simulation.exit(task("worker:0"), COLLISION)
+    simulation.run()
+    assert states(simulation) == {"prep:0": "running", "ps:0": "running", "worker:0": "pending"}
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+
+
+# --- containers that fail ---------------------------------------------------------------------------------------------
+
+
+def test_a_container_that_ends_before_registering_is_replaced() -> None:
+    """Uncharged; after three of them in each of three sessions in a row the job fails as infrastructure."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    for _ in range(LAUNCHES * (1 + LAUNCH_RESTARTS)):
+        simulation.run(until=lambda: bool(simulation.executors))
+        if not simulation.executors:
+            simulation.advance()  # the back-off
+            simulation.run(until=lambda: bool(simulation.executors))
+        simulation.pending.clear()
+        simulation.lose(next(iter(simulation.executors)), "disk full")
+    assert outcome(simulation) == ("failed", 3, "launch")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert "disk full" in simulation.finished.failure.reason
+
+
+def test_only_what_is_wanted_is_asked_for() -> None:
+    """A task that is over and has given its container back is not asked for again with one that needs another."""
+    simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    simulation.pending = [p for p in simulation.pending if getattr(p.event, "task", None) == task("worker:0")]
+    simulation.run()
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    assert states(simulation) == {"worker:0": "succeeded", "worker:1": "starting"}
+    simulation.lose("c-2")
+    simulation.run()
+    assert [a.total for a in made(simulation, act.SetDemand)] == [2, 1]
+    assert states(simulation)["worker:1"] == "running"
+
+
+def test_the_reason_for_waiting_holds_until_nobody_waits() -> None:
+    """A scheduler says it once: a grant to somebody else does not take it back."""
+    simulation = Simulation(workers(2), capacity=0)
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.Queued(reason="no room for worker"))
+    simulation.capacity = 1
+    simulation.grant()
+    simulation.run()
+    assert simulation.app.state.queue_reason == "no room for worker"
+    simulation.capacity = 2
+    simulation.grant()
+    simulation.run()
+    assert (simulation.app.state.queue_reason, simulation.app.state.job) == ("", JobState.RUNNING)
+
+
+def test_what_can_never_be_had_ends_the_job() -> None:
+    """The scheduler's own words are the reason; a restart would not help."""
+    simulation = Simulation(workers(2, max_restarts=3), capacity=0)
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.Unsatisfiable(role="worker", reason="2 GPUs are needed and the machine has none"))
+    assert outcome(simulation) == ("failed", 3, "refused")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "2 GPUs are needed and the machine has none"
+
+
+def test_containers_that_nobody_knows_are_ended() -> None:
+    """Left by an attempt whose log does not say what they were for."""
+    simulation = Simulation(workers(1))
+    simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 0.0)
+    actions = simulation.app.handle(ev.ContainersFound(containers=("c-7", "c-8")), 0.0)
+    assert [a.container for a in actions if isinstance(a, act.Kill)] == ["c-7", "c-8"]
+
+
+def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() -> None:
+    """Events may come twice and late; a dead container is given to nobody."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    granted = next(e for e, _ in simulation.log if isinstance(e, ev.Granted))
+    simulation.pending.clear()
+    simulation.demand.clear()
+    simulation.lose("c-1")
+    simulation.run()
+    before = simulation.app.digest()
+    assert states(simulation) == {"worker:0": "requested"}
+    assert simulation.deliver(granted) == []
+    assert simulation.app.digest() == before
+
+
+def test_a_launch_that_fails_is_tried_elsewhere() -> None:
+    """ActionFailed gives the task another container."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.pending.clear()
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.deliver(ev.ActionFailed(action="launch", cause="no", container="c-1"))
+    simulation.grant()
+    simulation.run()
+    assert states(simulation) == {"worker:0": "running"}
+
+
+@pytest.mark.parametrize("report_first", [True, False])
+def test_report_and_container_end_may_come_in_either_order(report_first: bool) -> None:
+    """A program's end is judged by its report, also when the container's end is heard of first."""
+    simulation = started(workers(1))
+    events: list[ev.Event] = [
+        ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=1.0),
+        ev.ContainerEnded(container="c-1", cause="gone"),
+    ]
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.now = 1.0
+    for event in events if report_first else reversed(events):
+        if not simulation.finished:
+            simulation.deliver(event)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+@pytest.mark.parametrize("kind", RoleKind)
+@pytest.mark.parametrize("policy", FailurePolicy)
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("status", [OK, FAILED, SEGV, COLLISION, ExitStatus(reason=ExitReason.STOPPED)])
+def test_either_order_leads_to_the_same_state(
+    status: ExitStatus, restarts: int, policy: FailurePolicy, kind: RoleKind
+) -> None:
+    """Of every kind of end, for every kind of role, under every policy."""
+    digests = []
+    for order in (1, -1):
+        spec = replace(roles(worker=Role(instances=2), other=Role(kind=kind)), failure_policy=policy)
+        simulation = started(with_restarts(spec, restarts))
+        exited = ev.Exited(task=task("other:0"), session=1, try_=1, status=status, at=4.0)
+        for event in (exited, ev.ContainerEnded(container="c-3", cause="gone"))[::order]:
+            simulation.app.handle(event, 5.0)
+        digests.append(simulation.app.digest())
+    assert digests[0] == digests[1]
+
+
+def test_a_lost_container_without_a_report_is_infrastructure() -> None:
+    """After a short wait for the report the task counts as lost, from the moment its container ended."""
+    simulation = started(workers(2))
+    simulation.now = 5.0
+    simulation.lose("c-1", "executor killed by SIGKILL")
+    simulation.run()
+    assert states(simulation)["worker:0"] == "running"
+    simulation.advance()
+    assert simulation.now == 5.0 + REPORT_WAIT
+    assert outcome(simulation) == ("failed", 3, "lost")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.at == 5.0
+
+
+def test_nobody_waits_for_a_report_that_cannot_come() -> None:
+    """Container and connection are both gone: the task is lost at once."""
+    simulation = started(workers(1, max_restarts=1))
+    simulation.executors.clear()
+    simulation.containers.clear()
+    simulation.deliver(ev.ContainerEnded(container="c-1", cause="executor killed by SIGKILL", silent=True))
+    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["lost"]
+    assert simulation.app.state.job is JobState.RESTARTING
+
+
+def test_a_lost_peer_is_the_cause_of_what_follows() -> None:
+    """The others' own errors come first by report, but not by time."""
+    simulation = started(workers(2))
+    simulation.now = 5.0
+    simulation.lose("c-1", "executor killed by SIGKILL")
+    simulation.run()
+    simulation.now = 5.5
+    simulation.exit(task("worker:1"), FAILED)
+    assert outcome(simulation) == ("failed", 3, "lost")
+
+
+def test_silence_ends_the_container_before_anything_replaces_it() -> None:
+    """A silent executor may still run its program: kill, wait for the proof, then open the next session."""
+    simulation = started(workers(2, max_restarts=1))
+    actions = simulation.app.handle(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0), 30.0)
+    assert any(isinstance(a, act.Kill) and a.container == "c-1" for a in actions)
+    assert not any(isinstance(a, act.OpenSession) for a in actions)
+    assert simulation.app.state.tasks[task("worker:0")].living
+
+
+@pytest.mark.parametrize("registered", [0, 1])
+def test_an_executor_that_freezes_before_its_program_was_started_is_replaced(registered: int) -> None:
+    """Before or after it registered: no program of it can live, so another container is asked for, uncharged."""
+    simulation = Simulation(workers(2))
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == 2)
+    kept, simulation.pending = simulation.pending[registered:], simulation.pending[:registered]
+    simulation.run()
+    simulation.freeze("c-1")
+    actions = simulation.deliver(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1"))
+    assert [a.container for a in actions if isinstance(a, act.Kill)] == ["c-1"]
+    assert states(simulation)["worker:0"] == "requested"
+    assert [a.total for a in made(simulation, act.SetDemand)] == [2]
+    simulation.pending += kept
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert made(simulation, act.Verdict) == []
+
+
+def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_successor() -> None:
+    """It is about another container, even if the new executor has not said its name yet."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.pending.clear()
+    simulation.lose("c-1")
+    simulation.run(until=lambda: "c-2" in simulation.executors)
+    before = simulation.app.digest()
+    old = ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1")
+    assert simulation.deliver(old) == []
+    assert simulation.app.digest() == before
+
+
+def test_a_lost_container_is_asked_for_again_while_the_others_still_stop() -> None:
+    """A cluster may need long to find one: it looks for it from the verdict on, not from the next session on."""
+    simulation = Simulation(workers(3, max_restarts=1))
+    simulation.stubborn.add(task("worker:2"))
+    simulation.begin()
+    simulation.run()
+    simulation.lose("c-2", "its node burned", silent=True)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    assert [a.total for a in made(simulation, act.SetDemand)][-1] == 3
+    launch = made(simulation, act.Launch)[-1]
+    assert (launch.container, launch.task, launch.session) == ("c-4", task("worker:1"), 1)
+    assert states(simulation)["worker:1"] == "lost"
+    simulation.exit(task("worker:2"), OK)
+    simulation.run()
+    assert {p.session for p in simulation.running()} == {2}
+    assert "c-4" in simulation.executors
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_what_is_asked_for_ahead_and_fails_is_not_asked_for_without_end() -> None:
+    """A long back-off does not become a loop of containers that die."""
+    simulation = Simulation(workers(1, max_restarts=3, backoff=50.0))
+    simulation.begin()
+    for _ in range(2):
+        simulation.run()
+        simulation.lose(next(iter(simulation.executors)), "its node burned", silent=True)
+        simulation.deliver_pending()
+    assert simulation.app.state.job is JobState.RESTARTING
+    for _ in range(50):
+        for container in list(simulation.containers):
+            simulation.lose(container, "again", silent=True)
+        simulation.run()
+    assert simulation.containers == {}
+    assert len(made(simulation, act.Launch)) == 2 + LAUNCHES
+    simulation.advance()
+    finish_all(simulation)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_nothing_is_asked_for_ahead_where_there_may_be_no_room() -> None:
+    """A job without restarts of its own holds only what its stages need one after the other."""
+    simulation = started(workers(2))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.exit(task("worker:0"), COLLISION)
+    simulation.run()
+    assert simulation.app.state.job is JobState.RESTARTING
+    simulation.lose("c-1")
+    simulation.run()
+    assert simulation.containers == {"c-2": "worker"}
+
+
+def test_a_kill_calls_off_what_was_asked_for_ahead() -> None:
+    """The containers that were sought for the next session are given back with the others."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.lose("c-1", silent=True)
+    simulation.run()
+    assert "c-3" in simulation.executors
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert made(simulation, act.SetDemand)[-1].total == 0
+    assert [a.container for a in made(simulation, act.Release)] == ["c-3"]
+    assert outcome(simulation) == ("killed", 4, "killed")
+
+
+# --- limits of time ---------------------------------------------------------------------------------------------------
+
+
+def _late(spec: JobSpec, capacity: int = 100) -> tuple[str, int, str | None]:
+    simulation = started(spec, capacity=capacity)
+    return outcome(simulation)
+
+
+def test_time_outs() -> None:
+    """Each time-out ends the job with its own cause and class."""
+    one = workers(1)
+    assert _late(replace(one, timeouts=Timeouts(allocation=5.0)), capacity=0) == ("failed", 3, "allocation-timeout")
+    assert _late(replace(one, timeouts=Timeouts(startup=5.0))) == ("failed", 1, "startup-timeout")
+    assert _late(replace(one, timeouts=Timeouts(execution=5.0))) == ("failed", 1, "execution-timeout")
+    assert _late(replace(one, timeouts=Timeouts(job=5.0))) == ("failed", 1, "job-timeout")
+
+
+def test_registration_time_out() -> None:
+    """An executor that never registers, in three sessions in a row, fails the job as infrastructure."""
+    simulation = Simulation(workers(1, timeouts=Timeouts(registration=5.0)))
+    simulation.begin()
+    for _ in range(1000):
+        simulation.pending = [p for p in simulation.pending if not isinstance(p.event, ev.Registered)]
+        if simulation.pending:
+            simulation.deliver_pending()
+        elif not simulation.advance():
+            break
+    assert simulation.app.state.session == 1 + LAUNCH_RESTARTS
+    assert outcome(simulation) == ("failed", 3, "registration-timeout")
+
+
+def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> None:
+    """It is not waited for, so nobody minds when it comes."""
+    spec = replace(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), timeouts=Timeouts(allocation=5.0))
+    simulation = started(spec, capacity=1)
+    assert simulation.app.state.timers.next() is None
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+
+
+def test_a_time_out_of_a_task_that_is_gone_is_its_loss() -> None:
+    """Its container ended first: that is what happened to it."""
+    simulation = started(replace(workers(1), timeouts=Timeouts(execution=5.0)))
+    simulation.now = 4.0
+    simulation.lose("c-1", "its node burned")
+    simulation.run()
+    simulation.advance()
+    assert simulation.now == 5.0
+    assert outcome(simulation) == ("failed", 3, "lost")
+
+
+def test_one_try_is_judged_once() -> None:
+    """A tolerated program that ran out of its time and then ends well, or is silent as well, is one failure."""
+    spec = roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR))
+    simulation = Simulation(replace(spec, timeouts=Timeouts(execution=5.0, startup=6.0)))
+    simulation.stubborn.add(task("board:0"))
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
+    simulation.app.state.timers.cancel("execution:worker:0")
+    while simulation.advance():
+        pass
+    assert simulation.now == 6.0
+    simulation.exit(task("board:0"), OK)
+    simulation.run()
+    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["execution-timeout"]
+    assert states(simulation) == {"worker:0": "running", "board:0": "failed"}
+
+
+def test_output_ends_the_start_up() -> None:
+    """A program that printed something is past its start-up time-out."""
+    simulation = started(workers(1, timeouts=Timeouts(startup=5.0)))
+    simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
+    assert simulation.app.state.timers.next() is None
+
+
+@pytest.mark.parametrize(("rule", "exit_code"), [(OnTimeout.FAIL, 1), (OnTimeout.IGNORE, 0)])
+def test_group_time_out(rule: OnTimeout, exit_code: int) -> None:
+    """Once the trainers are done the evaluator may run so much longer; then fail, or do not wait for it."""
+    late = Role(timeout_after=TimeoutAfter(group="trainers", limit=60.0, on_timeout=rule))
+    spec = replace(roles(chief=Role(), worker=Role(), evaluator=late), groups={"trainers": ("chief", "worker")})
+    simulation = started(spec)
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    assert "group:evaluator" not in simulation.app.state.timers
+    simulation.exit(task("worker:0"), OK)
+    simulation.run()
+    _, code, cause = outcome(simulation)
+    assert (code, cause) == (exit_code, "group-timeout" if exit_code else None)
+    assert states(simulation)["evaluator:0"] == ("failed" if exit_code else "stopped")
+
+
+def test_after_an_ignored_time_out_a_failure_still_counts() -> None:
+    """The role became untracked: not waited for, but its failure fails the job while others are."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=1.0, on_timeout=OnTimeout.IGNORE))
+    spec = replace(roles(prep=Role(), evaluator=late, worker=Role()), groups={"g": ("prep",)})
+    simulation = started(spec)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.advance()
+    assert simulation.app.state.roles["evaluator"].kind is RoleKind.UNTRACKED
+    simulation.exit(task("evaluator:0"), FAILED)
+    assert outcome(simulation) == ("failed", 1, "program")
+
+
+def _after_prep(**more: Any) -> JobSpec:
+    """An evaluator that may go on for a minute after the preparation, beside a worker."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), **more)
+    worker = Role(after={"prep": AfterCondition.SUCCEEDED})
+    return replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)})
+
+
+def test_a_group_that_was_done_before_a_restart_still_limits_who_comes_after_it() -> None:
+    """Its members do not run again, so nothing of the new session would begin the time."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), after={"prep": AfterCondition.SUCCEEDED})
+    worker = Role(after={"prep": AfterCondition.SUCCEEDED})
+    spec = replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)}, max_restarts=1)
+    simulation = started(spec)
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.now = 10.0
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    assert (simulation.app.state.session, states(simulation)["prep:0"]) == (2, "succeeded")
+    assert simulation.app.state.timers.all == {"group:evaluator": 70.0}
+    assert outcome(simulation) == ("failed", 1, "group-timeout")
+
+
+def test_a_group_time_out_of_a_stop_on_failure_role_is_final() -> None:
+    """No restart for it, whatever is left."""
+    simulation = started(with_restarts(_after_prep(stop_on_failure=True), 3))
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    assert outcome(simulation) == ("failed", 1, "group-timeout")
+    assert simulation.app.state.session == 1
+
+
+def test_a_group_time_out_of_any_other_role_restarts() -> None:
+    """It is a failure like others."""
+    simulation = started(with_restarts(_after_prep(), 1))
+    simulation.exit(task("prep:0"), OK)
+    simulation.run()
+    simulation.advance()
+    simulation.run()
+    assert simulation.app.state.session == 2
+
+
+# --- kill and end -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["begun", "starting", "running", "restarting"])
+def test_kill_at_any_moment(moment: str) -> None:
+    """A killed job ends as killed with exit 4, whatever it was doing."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.begin()
+    if moment == "starting":
+        simulation.run(until=lambda: bool(simulation.executors))
+    elif moment != "begun":
+        simulation.run()
+        if moment == "restarting":
+            simulation.exit(task("worker:0"), FAILED)
+            simulation.deliver_pending()
+            assert simulation.app.state.job is JobState.RESTARTING
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert outcome(simulation) == ("killed", 4, "killed")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert simulation.finished.failure.reason == "killed by ann"
+
+
+def test_a_second_kill_leaves_out_the_grace() -> None:
+    """`kill-now` while stopping repeats Stop without grace."""
+    simulation = started(workers(1))
+    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 1.0)
+    again = simulation.app.handle(ev.UserCommand(actor="ann", what="kill-now"), 2.0)
+    assert [a.grace for a in again if isinstance(a, act.Stop)] == [0.0]
+
+
+def test_the_job_ends_although_a_container_never_does() -> None:
+    """A scheduler that never confirms an end does not hold the record open for ever."""
+    simulation = started(workers(1))
+    now = 1.0
+    simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), now)
+    finish = None
+    for _ in range(5):
+        wake = simulation.app.state.timers.next()
+        if wake is None:
+            break
+        now = wake[0]
+        for action in simulation.app.handle(ev.Deadline(name=wake[1]), now):
+            finish = action if isinstance(action, act.Finish) else finish
+    assert finish
+    assert (finish.state, states(simulation)) == (JobState.KILLED, {"worker:0": "lost"})
+    assert simulation.app.handle(ev.Granted(container="c-1", role="worker", host="h"), now) == []
+
+
+def test_after_the_end_nothing_is_decided() -> None:
+    """Commands and grants that come too late change no result; a container that comes is given back."""
+    simulation = started(workers(1))
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("succeeded", 0, None)
+    assert simulation.app.handle(ev.UserCommand(actor="ann", what="kill"), 9.0) == []
+    grant = ev.Granted(container="c-9", role="worker", host="h")
+    assert simulation.app.handle(grant, 9.0) == [act.Release(container="c-9")]
+    assert simulation.app.handle(grant, 9.0) == []
+    assert simulation.app.state.job is JobState.SUCCEEDED
+
+
+def test_once_the_result_is_known_nobody_waits_in_line() -> None:
+    """A scheduler that still speaks of its queue says nothing about this job."""
+    simulation = started(workers(1))
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    simulation.deliver(ev.Queued(reason="behind another job"))
+    assert simulation.app.state.queue_reason == ""
+
+
+@pytest.mark.parametrize(("kind", "named"), [(RoleKind.TRACKED, 1), (RoleKind.UNTRACKED, 1), (RoleKind.SIDECAR, 0)])
+def test_who_fails_while_the_job_stops_is_named_beside_the_cause(kind: RoleKind, named: int) -> None:
+    """But for sidecars, which never matter."""
+    simulation = Simulation(roles(worker=Role(), board=Role(kind=kind)))
+    simulation.stubborn.add(task("board:0"))
+    simulation.begin()
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    simulation.exit(task("board:0"), SEGV)
+    assert outcome(simulation) == ("failed", 1, "program")
+    assert simulation.finished
+    assert simulation.finished.failure
+    assert len(simulation.finished.failure.others) == named
+
+
+def test_the_end_is_the_last_word() -> None:
+    """A kill while a lost program's report is waited for: nothing is asked for after Finish."""
+    simulation = started(workers(1))
+    simulation.now = 5.0
+    simulation.lose("c-1")
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    assert outcome(simulation) == ("killed", 4, "killed")
+    assert isinstance(simulation.actions[-1], act.Finish)
+
+
+def test_attempts_rise() -> None:
+    """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
+    simulation = started(workers(1))
+    before = simulation.app.digest()
+    with pytest.raises(InvalidTransition):
+        simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
+    assert simulation.app.digest() == before
+
+
+def test_stopped_from_outside_is_infrastructure() -> None:
+    """An executor that was told to end by somebody else is no failure of the program."""
+    simulation = started(workers(1))
+    simulation.exit(TaskId("worker", 0), ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
+    assert outcome(simulation) == ("failed", 3, "lost")
+
+
+@pytest.mark.parametrize(
+    ("order", "forced", "said"),
+    [(1, True, "taken back"), (-1, True, "taken back"), (1, False, "its executor was told to end by somebody else")],
+)
+def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said: str) -> None:
+    """Cluster or node may say, before the executor's report or after it; another end of the container is no answer."""
+    simulation = started(workers(2))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
+    exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
+    ended = ev.ContainerEnded(container="c-1", cause="taken back", blameless=forced, forced=forced)
+    for event in (exited, ended)[::order]:
+        simulation.app.handle(event, 5.0)
+    (failure,) = simulation.app.state.failures
+    assert (failure.cause, failure.failure_class) == ("lost", FailureClass.INFRASTRUCTURE)
+    assert failure.reason.startswith(f"worker:0 was stopped from outside: {said}")
+
+
+@pytest.mark.parametrize("told", ["report, end", "end, report", "end"])
+def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
+    """Then the program has failed as if we had done so, whether its executor can still report, and when."""
+    simulation = started(workers(2))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM", tail=("its last line",))
+    exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
+    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", forced=True, over_memory=True)
+    events = {"report": exited, "end": ended}
+    for name in told.split(", "):
+        simulation.app.handle(events[name], 5.0)
+    if "report" not in told:
+        simulation.app.handle(ev.Deadline(name="report:worker:0"), 8.0)
+    (failure,) = simulation.app.state.failures
+    assert (failure.cause, failure.failure_class) == ("memory", FailureClass.USER)
+    host = simulation.app.state.tasks[task("worker:0")].host
+    assert failure.reason == f"worker:0 failed on {host}: 2g used, 1g allowed"
+    assert failure.tail == (status.tail if "report" in told else ())
+
+
+def test_why_a_session_begins_is_corrected() -> None:
+    """Who ended the container may be told while the other programs still stop."""
+    simulation = started(workers(2, max_restarts=1))
+    status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
+    simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0), 5.0)
+    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", forced=True), 5.0)
+    status = ExitStatus(reason=ExitReason.STOPPED)
+    actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
+    (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]
+    assert opened.reason.startswith("worker:0 was stopped from outside: taken back")

@@ -1,0 +1,308 @@
+"""The report: what people and programs are told about a job, at every point of its life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
+from tony.core import events as ev
+from tony.core.report_builder import Live, Surroundings, report
+from tony.model.codec import to_plain
+from tony.model.exit import ExitReason, ExitStatus
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec, Role
+from tony.model.report import AmReport, JobReport, TaskReport
+from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
+from tony.testing.simulation import Simulation
+
+NOBODY: Mapping[TaskId, Live] = {}
+
+
+def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NOBODY) -> JobReport:
+    """The report now."""
+    around = Surroundings(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
+    return report(simulation.app, simulation.now if now is None else now, around)
+
+
+def one(simulation: Simulation, who: str = "worker:0", **more: object) -> TaskReport:
+    """One task's part of it."""
+    (found,) = (each for each in seen(simulation, **more).tasks if each.task == who)  # type: ignore[arg-type]
+    return found
+
+
+def begun(spec: JobSpec, capacity: int = 100) -> Simulation:
+    """Everything that can happen by itself has."""
+    simulation = Simulation(spec, capacity)
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def before_registering(spec: JobSpec) -> Simulation:
+    """All containers are there, no executor has registered."""
+    simulation = Simulation(spec)
+    simulation.begin()
+    simulation.run(until=lambda: len(simulation.executors) == len(spec.task_ids))
+    simulation.pending.clear()
+    return simulation
+
+
+def test_a_container_in_preparation_is_told_as_such() -> None:
+    """In the task's note and in the job's line, until its executor has been started."""
+    simulation = before_registering(workers(2))
+    first = next(iter(simulation.app.state.tasks))
+    live = {first: Live(preparing="its Python environment is unpacked")}
+    assert one(simulation, live=live).note == "container is prepared: its Python environment is unpacked"
+    assert seen(simulation, live=live).waiting.endswith("container is prepared: its Python environment is unpacked")
+    assert one(simulation).note == "container started, not registered"
+
+
+# --- what stands in it ------------------------------------------------------------------------------------------------
+
+
+def test_the_promised_fields_are_there() -> None:
+    """What `tony status --json` promises, by these names."""
+    plain = to_plain(seen(begun(workers(2))))
+    assert {"job", "name", "state", "session", "attempt", "exit_code", "folder", "am", "tasks", "failure"} <= set(plain)
+    assert plain["am"] == {"pid": 1, "host": "am"}
+    assert {
+        *("task", "role", "index", "state", "host", "pid", "executor_pid"),
+        *("session", "exit_code", "signal", "try"),
+    } <= set(plain["tasks"][0])
+
+
+def test_before_the_first_event() -> None:
+    """All tasks are pending, in the job's order; nothing is counted yet."""
+    shown = seen(Simulation(roles(ps=Role(), worker=Role(instances=2))))
+    assert (shown.state, shown.attempt, shown.session, shown.am) == (JobState.SUBMITTED, 0, 0, None)
+    assert [(t.task, t.state, t.session, t.try_) for t in shown.tasks] == [
+        ("ps:0", TaskState.PENDING, 0, 0),
+        ("worker:0", TaskState.PENDING, 0, 0),
+        ("worker:1", TaskState.PENDING, 0, 0),
+    ]
+    assert (shown.waiting, shown.failure, shown.exit_code, shown.ended) == ("", None, None, None)
+
+
+def test_while_it_runs() -> None:
+    """Pids, hosts, sessions and tries; times are wall-clock times."""
+    simulation = Simulation(workers(1))
+    simulation.begin()
+    simulation.run(until=lambda: bool(simulation.executors))
+    simulation.now = 7.0
+    simulation.run()
+    shown = seen(simulation)
+    assert (shown.job, shown.name, shown.user, shown.folder) == ("sim", "job", "ann", "/home/jobs/sim")
+    assert (shown.state, shown.attempt, shown.session) == (JobState.RUNNING, 1, 1)
+    assert (shown.am, shown.submitted, shown.ended) == (AmReport(pid=1, host="am"), 999.5, None)
+    assert shown.tasks == (
+        TaskReport(
+            task="worker:0",
+            role="worker",
+            index=0,
+            state=TaskState.RUNNING,
+            host="h",
+            pid=2,
+            executor_pid=100,
+            session=1,
+            try_=1,
+            since=1007.0,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "code", "signal", "note"),
+    [
+        (OK, TaskState.SUCCEEDED, 0, None, "exit code 0"),
+        (FAILED, TaskState.FAILED, 1, None, "exit code 1"),
+        (SEGV, TaskState.FAILED, None, "SIGSEGV", "killed by SIGSEGV"),
+        (
+            ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="memory: limit 1g reached"),
+            TaskState.FAILED,
+            None,
+            "SIGKILL",
+            "memory: limit 1g reached",
+        ),
+    ],
+)
+def test_after_a_programs_end(
+    status: ExitStatus, state: TaskState, code: int | None, signal: str | None, note: str
+) -> None:
+    """No pid any more; the code or the signal by name; the executor lives as long as its container is held."""
+    simulation = begun(workers(2, max_restarts=1))
+    simulation.exit(task("worker:0"), status)
+    simulation.deliver_pending()
+    shown = one(simulation, live={task("worker:0"): Live(last_output_age=1.0, last_line="bye")})
+    assert (shown.state, shown.exit_code, shown.signal, shown.note) == (state, code, signal, note)
+    assert (shown.pid, shown.last_output_age, shown.host) == (None, None, "h")
+    assert shown.executor_pid == 100
+
+
+def test_after_the_jobs_end() -> None:
+    """Nothing lives: no application master, no executor, no program; when it ended and how."""
+    simulation = begun(workers(2))
+    simulation.now = 3.0
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.settle()
+    shown = seen(simulation, now=99.0)
+    assert (shown.state, shown.exit_code, shown.am, shown.waiting) == (JobState.FAILED, 1, None, "")
+    assert shown.ended == 1003.0
+    assert shown.failure
+    assert (shown.failure.task, shown.failure.cause) == ("worker:1", "program")
+    assert [(t.state, t.pid, t.executor_pid) for t in shown.tasks] == [
+        (TaskState.STOPPED, None, None),
+        (TaskState.FAILED, None, None),
+    ]
+
+
+def test_a_new_session_begins_with_a_clean_sheet() -> None:
+    """Codes and notes of the session before are gone, sessions and tries still say what ran last."""
+    simulation = begun(workers(1, max_restarts=1))
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run(until=lambda: simulation.app.state.session == 2)
+    shown = one(simulation)
+    assert (shown.state, shown.exit_code, shown.session, shown.try_) == (TaskState.STARTING, None, 1, 1)
+    assert shown.note == "container started, not registered"
+    assert seen(simulation).failure is None
+    simulation.run()
+    assert one(simulation).session == 2
+
+
+def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
+    """It changes too often to be an event."""
+    simulation = begun(workers(1))
+    assert one(simulation).last_output_age is None
+    assert one(simulation, live={task("worker:0"): Live(last_output_age=2.5)}).last_output_age == 2.5
+
+
+# --- who is missing, and why ------------------------------------------------------------------------------------------
+
+
+def test_who_is_missing_and_why() -> None:
+    """While the gang forms, one sentence says for whom it waits since when."""
+    simulation = begun(workers(2), capacity=1)
+    shown = seen(simulation, now=12.0)
+    assert shown.waiting == "waiting 12 s for worker:1: no container yet"
+    assert [(t.state, t.host, t.note) for t in shown.tasks] == [
+        (TaskState.REGISTERED, "h", "registered, waits for the rest of the gang"),
+        (TaskState.REQUESTED, None, "no container yet"),
+    ]
+
+
+def test_the_last_line_of_who_is_missing() -> None:
+    """What it says itself is the best hint there is."""
+    simulation = before_registering(workers(1))
+    live = {task("worker:0"): Live(last_line="unpacking env.tar.gz")}
+    assert seen(simulation, now=12.0, live=live).waiting == (
+        "waiting 12 s for worker:0: container started, not registered; last line: unpacking env.tar.gz"
+    )
+
+
+def test_of_many_three_are_named() -> None:
+    """Ten thousand may be missing."""
+    simulation = before_registering(workers(10))
+    assert seen(simulation, now=5.0).waiting == (
+        "waiting 5 s for worker:0, worker:1, worker:2 and 7 more: container started, not registered"
+    )
+
+
+def test_the_one_who_is_missing_longest_is_named_first() -> None:
+    """The reason that is given is the first one's; why a container was replaced is said."""
+    simulation = before_registering(workers(2))
+    simulation.now = 5.0
+    simulation.deliver(ev.ContainerEnded(container="c-1", cause="its node burned"))
+    shown = seen(simulation, now=9.0)
+    assert shown.waiting == "waiting 9 s for worker:1, worker:0: container started, not registered"
+    assert [(t.host, t.note) for t in shown.tasks] == [
+        (None, "no container yet (before: its node burned)"),
+        ("h", "container started, not registered"),
+    ]
+
+
+def test_sidecars_hold_nobody_up() -> None:
+    """They are not waited for, so they are not missing."""
+    simulation = begun(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
+    assert seen(simulation).waiting == ""
+
+
+def test_the_queue_says_its_reason() -> None:
+    """Without room the job is queued and repeats the scheduler's word; with room it goes on."""
+    simulation = begun(workers(1), capacity=0)
+    simulation.deliver(ev.Queued(reason="4g are free, 8g are needed, behind job 7"))
+    shown = seen(simulation, now=1.0)
+    assert (shown.state, shown.waiting) == (JobState.QUEUED, "4g are free, 8g are needed, behind job 7")
+    simulation.deliver(ev.Queued(reason=""))
+    assert seen(simulation, now=3.0).state is JobState.STARTING
+    assert seen(simulation, now=3.0).waiting == "waiting 3 s for worker:0: no container yet"
+
+
+def test_a_role_says_for_whom_it_waits() -> None:
+    """Each condition that is not true yet, and no other."""
+    simulation = begun(staged())
+    assert one(simulation, "chief:0").note == "waits until prep succeeded"
+    assert one(simulation, "export:0").note == "waits until chief succeeded, worker ended"
+    for name in ("prep:0", "prep:1"):
+        simulation.exit(task(name), OK)
+    simulation.run()
+    simulation.exit(task("chief:0"), OK)
+    simulation.run()
+    assert one(simulation, "export:0").note == "waits until worker ended"
+
+
+def test_a_role_that_waits_in_vain_says_so() -> None:
+    """A sidecar that can never start is tolerated, not forgotten."""
+    spec = roles(
+        prep=Role(kind=RoleKind.SIDECAR),
+        board=Role(kind=RoleKind.SIDECAR, after={"prep": AfterCondition.SUCCEEDED}),
+        worker=Role(),
+    )
+    simulation = begun(spec)
+    simulation.exit(task("prep:0"), FAILED)
+    simulation.run()
+    assert one(simulation, "board:0").note == "can never start: it waits until prep succeeded"
+
+
+def test_a_restart_says_what_it_waits_for() -> None:
+    """First for programs of the session before, then for its time."""
+    simulation = Simulation(workers(2, max_restarts=3, backoff=8.0))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    shown = seen(simulation)
+    assert (shown.state, shown.waiting) == (JobState.RESTARTING, "1 program(s) of session 1 must stop first")
+    assert shown.failure
+    assert shown.failure.task == "worker:0"
+    assert shown.session_reason == ""
+    simulation.exit(task("worker:1"), OK)
+    simulation.run()
+    reason = seen(simulation).session_reason
+    assert reason == shown.restarting != ""
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.run()
+    simulation.exit(task("worker:1"), OK)
+    simulation.run()
+    last = seen(simulation)
+    assert last.waiting.startswith("session 3 opens in ")
+    assert last.session_reason == reason != last.restarting
+
+
+def test_an_end_says_what_it_waits_for() -> None:
+    """Programs first, then containers."""
+    simulation = Simulation(workers(2))
+    simulation.stubborn |= {task("worker:0"), task("worker:1")}
+    simulation.begin()
+    simulation.run()
+    simulation.deliver(ev.UserCommand(actor="ann", what="kill"))
+    shown = seen(simulation)
+    assert (shown.state, shown.waiting) == (JobState.STOPPING, "waiting for worker:0, worker:1 to stop")
+    assert shown.failure
+    assert shown.failure.reason == "killed by ann"
+    simulation.exit(task("worker:0"), OK)
+    simulation.exit(task("worker:1"), OK)
+    while simulation.app.state.living:
+        simulation.deliver_pending()
+    assert seen(simulation).waiting == "giving containers back"

@@ -1,0 +1,138 @@
+"""Whatever decides something is in the digest; what is not, is on a list here with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.core.specs import FAILED, task, with_restarts, workers
+from tony.core.state import Container, Final, Hold, Restart, RoleState, State, Task
+from tony.core.state_digest import MACHINE, digest
+from tony.core.timers import Timers
+from tony.dataclass import fields
+from tony.model.report import Failure, FailureClass
+from tony.model.states import JobState, RoleKind, TaskState
+from tony.testing.simulation import Simulation
+
+FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom", session=1, at=1.0)
+
+#: Fields that only tell people something, or that follow from others.
+TOLD = {
+    Task: {"id", "name", "host", "tb_port", "executor_pid", "listens", "gone_why", "forced", "status", "note"},
+    RoleState: {"name", "spec", "tasks", "counts", "held", "arrived", "used"},
+    Container: {"id", "host", "since"},
+    State: {
+        *("job_id", "spec", "chief"),  # what the machine was made with
+        *("accepted_wall", "am_pid", "am_host", "settings", "restart_reason", "session_reason", "ended_at"),
+        "specs",  # follow from the addresses
+        "unexplained",  # follow from the tasks
+        "latest",  # of every event
+        *("refused", "moved"),  # a count of what changed nothing; who looks on
+        "gone",  # ids that never come again; thousands
+        *("roles", "tasks", "containers", "timers"),  # each looked at by itself
+    },
+}
+OTHER: dict[str, Any] = {
+    "state": TaskState.STOPPING,
+    "container": None,
+    "incarnation": None,
+    "address": None,
+    "gone_at": 7.0,
+    "pid": None,
+    "ended_at": 7.0,
+    "kind": RoleKind.SIDECAR,
+    "role": "other",
+    "task": None,
+    "hold": Hold.KILLED,
+    "job": JobState.STOPPING,
+    "queue_reason": "no room",
+    "left_out": {1},
+    "reconciling": True,
+    "found": {"c-7"},
+    "outside": FAILED,
+    "again": 7.0,
+    "began": None,
+    "restarts": [Restart(7.0, "worker")],
+    "hosts": {"h": [7.0]},
+    "excluded": {"h"},
+    "avoided": {"h"},
+    "failures": [FAILURE],
+    "tolerated": [FAILURE],
+    "exports": {"worker": {"RESULT": (0, "7")}},
+    "final": Final(JobState.KILLED, None),
+}
+
+
+def running() -> Simulation:
+    """Two workers run."""
+    simulation = Simulation(with_restarts(workers(2), 1))
+    simulation.begin()
+    simulation.run()
+    return simulation
+
+
+def changed(holder: object, name: str) -> None:
+    """Gives a field another value."""
+    before = getattr(holder, name)
+    if name in OTHER:
+        after = OTHER[name]
+    elif name == "waiting":
+        before.join(1)
+        return
+    else:
+        after = (not before) if isinstance(before, bool) else before + 1
+    assert after != before
+    setattr(holder, name, after)
+
+
+def names(cls: type[Any]) -> list[str]:
+    """Every field of a class, but for those on the list."""
+    every = vars(State("j", workers(1))) if cls is State else [field.name for field in fields(cls)]
+    assert TOLD[cls] <= set(every)
+    return [name for name in every if name not in TOLD[cls]]
+
+
+PARTS: dict[type[Any], Callable[[State], object]] = {
+    Task: lambda state: state.tasks[task("worker:0")],
+    RoleState: lambda state: state.roles["worker"],
+    Container: lambda state: state.containers["c-1"],
+    State: lambda state: state,
+}
+
+
+@pytest.mark.parametrize(("cls", "name"), [(cls, name) for cls in PARTS for name in names(cls)])
+def test_a_difference_shows(cls: type[Any], name: str) -> None:
+    """Two states that differ in one thing that decides have two digests."""
+    state = running().app.state
+    before = digest(state)
+    changed(PARTS[cls](state), name)
+    assert digest(state) != before
+
+
+def test_deadlines_show() -> None:
+    """Their names and times."""
+    state = running().app.state
+    before = digest(state)
+    state.timers.set("job", 9.0)
+    with_one = digest(state)
+    state.timers.set("job", 10.0)
+    assert len({before, with_one, digest(state)}) == 3
+    assert isinstance(state.timers, Timers)
+
+
+def test_what_is_only_told_does_not_show() -> None:
+    """A note may be worded otherwise without another version of the machine."""
+    state = running().app.state
+    before = digest(state)
+    state.tasks[task("worker:0")].note = "another sentence"
+    state.tasks[task("worker:0")].status = FAILED
+    assert digest(state) == before
+
+
+def test_the_version_stands_before_the_digest() -> None:
+    """So a reader knows whether it can be compared."""
+    version, _, rest = digest(State("j", workers(1))).partition("-")
+    assert (version, len(rest)) == (str(MACHINE), 64)
+    assert digest(State("j", workers(1))) != digest(State("j", workers(2)))

@@ -1,0 +1,464 @@
+"""Keeping in touch: reconnecting, beating, giving up. Connections and time are the test's."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from tony.errors import ConnectionFailed, ProtocolError
+from tony.executor.am_connection import Link
+from tony.executor.lease import Lease
+from tony.executor.session_protocol import Dialog, EndExecutor, StartTry, Wish
+from tony.protocol import messages as msg
+
+
+class Clock:
+    """Time that goes on only when the test says so, or the loop has waited."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead
+
+    def wall(self) -> float:
+        return 0.0
+
+
+class Line:
+    """One connection: what comes is in `script` (an error is raised, None is the end), what is sent is kept.
+
+    A callable in the script is called; it may wait.
+    """
+
+    def __init__(self, script: Sequence[object], error: Exception | None = None) -> None:
+        self.script = list(script)
+        self.sent: list[msg.Message] = []
+        self.closed = False
+        self.error = error
+        self.is_full = False
+
+    def send(self, message: msg.Message) -> None:
+        self.sent.append(message)
+
+    async def receive(self) -> msg.Message | None:
+        step = self.script.pop(0) if self.script else None
+        while callable(step):
+            await step()
+            step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        assert step is None or isinstance(step, msg.Message)
+        return step
+
+    def close(self) -> None:
+        self.closed = True
+
+
+GONE = ConnectionFailed("nobody listens there", gone=True)
+UNKNOWN = ConnectionFailed("no route")
+
+
+class World:
+    """A link, and the connections it will get one after the other; then nobody is there."""
+
+    def __init__(self, *lines: Line | Exception, length: float = 0.0, patience: float = 5.0) -> None:
+        self.clock = Clock()
+        self.lines = list(lines)
+        self.tries = 0
+        self.wishes: list[Wish] = []
+        attach = msg.Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+        self.dialog = Dialog(attach, 1)
+        self.lease = Lease(length, patience, self.clock.monotonic())
+        self.link = Link(self.dialog, self.lease, self.connect, self.clock, lambda: msg.Heartbeat(), self.wishes.append)
+
+    async def connect(self, timeout: float) -> Line:
+        self.tries += 1
+        found = self.lines.pop(0) if self.lines else GONE
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def welcome(attempt: int = 1, interval: float = 60.0) -> msg.Welcome:
+    return msg.Welcome(attempt=attempt, heartbeat_interval=interval, acked=0)
+
+
+def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def test_nobody_there_ends_a_lease_of_zero_at_once() -> None:
+    """By default a program does not outlive its application master."""
+
+    async def scenario() -> None:
+        world = World()
+        assert await world.link.keep() == "nobody listens there"
+        assert world.tries == 1
+
+    play(scenario)
+
+
+def test_lease_holds_while_somebody_may_come_back() -> None:
+    """Within the lease it tries again, and the new application master finds the same executor."""
+
+    async def scenario() -> None:
+        line = Line([welcome(attempt=2), None])
+        world = World(GONE, GONE, GONE, line, length=0.5, patience=0.5)
+        world.dialog.ready(1, "h:1")
+        assert await world.link.keep() == "nobody listens there"
+        assert world.tries > 4
+        attach, ready = line.sent
+        assert isinstance(attach, msg.Attach)
+        assert ready == msg.Ready(n=1, session=1, address="h:1")
+        assert line.closed
+        assert world.dialog.highest_attempt == 2
+
+    play(scenario)
+
+
+def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
+    """A network that is cut is no proof of anything: patience, though the lease is zero."""
+
+    async def scenario() -> None:
+        world = World(*[UNKNOWN] * 3, Line([welcome(), None]), length=0.0, patience=20.0)
+        assert await world.link.keep() == "nobody listens there"
+        assert world.tries == 5
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("code", ["token", "version", "stale", "bad-message"])
+def test_who_is_refused_at_the_beginning_ends(code: str) -> None:
+    """Nothing runs yet, and trying again would be of no use: at the hello and after it."""
+
+    async def scenario() -> None:
+        at_hello = World(ProtocolError(code, "go away"), length=60.0)
+        assert await at_hello.link.keep() == "go away"
+        after = World(Line([ProtocolError(code, "go away")]), length=60.0)
+        assert await after.link.keep() == "the application master refused us: go away"
+        assert at_hello.link.unwanted
+        assert after.link.unwanted
+
+    play(scenario)
+
+
+def test_who_is_not_wanted_any_more_ends_at_once() -> None:
+    """Whatever is left of the lease: another may have its place."""
+
+    async def scenario() -> None:
+        world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
+        assert await world.link.keep() == "the application master refused us: another has it"
+        assert world.link.unwanted
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("code", ["superseded", "busy", "token", "bad-message", "version"])
+def test_other_refusals_end_nothing_that_runs(code: str) -> None:
+    """An older application master has nothing to say, and at an address of one that died anybody may listen by now."""
+
+    async def scenario() -> None:
+        refused = ProtocolError(code, "not you")
+        last = Line([welcome(attempt=2), ProtocolError("stale", "enough")])
+        world = World(Line([welcome(), None]), refused, Line([refused]), refused, last, length=600.0)
+        assert await world.link.keep() == "the application master refused us: enough"
+        assert world.tries == 5
+        assert world.dialog.highest_attempt == 2
+
+    play(scenario)
+
+
+def test_busy_means_come_back() -> None:
+    """An application master with too much to do is there."""
+
+    async def scenario() -> None:
+        world = World(ProtocolError("busy", "later"), ProtocolError("busy", "later"), patience=60.0)
+        await world.link.keep()
+        assert world.tries == 3
+
+    play(scenario)
+
+
+def test_older_master_is_left() -> None:
+    """An executor that has obeyed attempt 2 does not talk to attempt 1, and looks for a later one."""
+
+    async def scenario() -> None:
+        old = Line([welcome(attempt=1), msg.ReleaseExecutor()])
+        world = World(Line([welcome(attempt=2), None]), old)
+        assert await world.link.keep() == "nobody listens there"
+        assert world.tries == 3
+        assert world.wishes == []
+        assert old.closed
+
+    play(scenario)
+
+
+def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """They are counted each."""
+
+    async def scenario() -> None:
+        old = [msg.StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
+        line = Line([welcome(), msg.Prepare(session=3), *old, msg.Prepare(session=3)])
+        world = World(line)
+        await world.link.keep()
+        assert world.dialog.refused == 5
+        said = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+        assert said == [f"stop-program of session {n} came in session 3: refused" for n in (1, 2)]
+
+    play(scenario)
+
+
+def test_reports_flow_while_connected() -> None:
+    """Each once per connection, at once; wishes go to who performs them."""
+
+    async def scenario() -> None:
+        async def report() -> None:
+            world.dialog.started(1, 1, 42)
+            world.link.flush()
+            world.link.flush()
+
+        line = Line([welcome(), report, msg.ReleaseExecutor(grace=2.0), None])
+        world = World(line)
+        world.link.flush()  # without a connection: nothing happens
+        await world.link.keep()
+        assert [msg.Attach, msg.ProgramStarted] == [type(message) for message in line.sent]
+        assert world.wishes == [EndExecutor(grace=2.0)]
+
+    play(scenario)
+
+
+def test_heart_beats_at_the_interval_it_was_told() -> None:
+    """Only after the Welcome, again and again."""
+
+    async def scenario() -> None:
+        async def some_beats() -> None:
+            while sum(isinstance(message, msg.Heartbeat) for message in line.sent) < 3:
+                await asyncio.sleep(0.001)
+
+        line = Line([welcome(interval=0.01), some_beats, None])
+        await World(line).link.keep()
+        assert isinstance(line.sent[0], msg.Attach)
+
+    play(scenario)
+
+
+def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who takes connections and says nothing is not our application master."""
+    monkeypatch.setattr("tony.executor.am_connection._ANSWER", 0.05)
+
+    async def scenario() -> None:
+        async def for_ever() -> None:
+            await asyncio.sleep(600)
+
+        world = World(Line([for_ever]), patience=60.0)
+        await world.link.keep()
+        assert world.tries == 2
+
+    play(scenario)
+
+
+# --- the lease --------------------------------------------------------------------------------------------------------
+
+
+def pass_by(world: World, seconds: float) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A step of a script: so much time goes by on the executor's clock."""
+
+    async def later() -> None:
+        world.clock.ahead += seconds
+
+    return later
+
+
+def until(true: Callable[[], object]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A step of a script: waits for something."""
+
+    async def wait() -> None:
+        while not true():
+            await asyncio.sleep(0.001)
+
+    return wait
+
+
+def asking(line: Line) -> list[msg.Heartbeat]:
+    """The heartbeats that are to be answered."""
+    return [each for each in line.sent if isinstance(each, msg.Heartbeat) and each.asks]
+
+
+class Answer(Line):
+    """A connection whose other end answers the heartbeats that ask, and says nothing else until the end."""
+
+    async def receive(self) -> msg.Message | None:
+        if self.script:
+            return await super().receive()
+        await until(lambda: asking(self))()
+        beat = asking(self)[-1]
+        self.sent.clear()
+        return msg.Ack(n=0, heard=beat.mono)
+
+
+@pytest.mark.parametrize("last", [None, msg.Ack(n=0), msg.SetLogLevel(level="info"), msg.Ack(n=0, heard=-1e9)])
+def test_only_an_answer_renews_the_lease(last: object) -> None:
+    """That something comes is no proof that we are heard, and neither is a connection that ends in good order."""
+
+    async def scenario() -> None:
+        world = World(length=50.0)
+        world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
+        assert await world.link.keep() in ("it closed the connection", "nobody listens there")
+        assert world.tries == 1
+
+    play(scenario)
+
+
+def test_a_lease_runs_from_when_we_asked() -> None:
+    """Not from when the answer came: the application master counts from when it heard us."""
+
+    async def scenario() -> None:
+        world = World(length=60.0)
+        began = world.clock.monotonic()
+        world.clock.ahead = 50.0
+        line = Line([welcome()])
+        line.script += [msg.Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
+        world.lines = [line]
+        world.lease = world.link._lease = Lease(60.0, 5.0, began)
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.tries > 1)()
+        left = world.lease.left(world.clock.monotonic(), gone=True)
+        assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_an_answer_is_asked_for_in_time() -> None:
+    """Whatever the interval of heartbeats is, and however long the other side says nothing by itself."""
+
+    async def scenario() -> None:
+        world = World(length=0.5, patience=0.5)
+        line = Answer([welcome(interval=600.0)])
+        world.lines = [line]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await asyncio.sleep(1.5)  # three terms
+        assert not keeping.done()
+        assert world.tries == 1
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What we send may be lost although what we are sent arrives."""
+    monkeypatch.setattr("tony.executor.am_connection.LAST_CHANCE", 0.05)
+
+    async def scenario() -> None:
+        world = World(length=0.3, patience=0.3)
+        line = Line([welcome(interval=0.01), *[msg.SetLogLevel(level="info")] * 5, until(lambda: False)])
+        world.lines = [line]
+        assert await world.link.keep() == "it has not answered for 0 s"
+        assert line.closed
+        assert asking(line)
+
+    play(scenario)
+
+
+def test_a_laptop_may_sleep() -> None:
+    """Its clock goes on meanwhile. The application master, which slept as well, answers when it wakes up."""
+
+    async def scenario() -> None:
+        world = World(length=60.0)
+        line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), msg.Ack(n=0)])
+        world.lines = [line]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.lease.left(world.clock.monotonic(), gone=True) > 50.0 and not line.script)()
+        assert not keeping.done()
+        keeping.cancel()
+
+    play(scenario)
+
+
+def test_what_waited_while_we_stood_still_starts_nothing() -> None:
+    """A start that is as old as the lease is asked for anew: on a connection on which all is said once more."""
+
+    async def scenario() -> None:
+        start = msg.StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
+        world = World(length=60.0)
+        world.dialog.ready(1, "h:1")
+        second = Line([welcome(), start, until(lambda: False)])
+        world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.wishes)()
+        assert world.tries == 2
+        assert [wish.command for wish in world.wishes if isinstance(wish, StartTry)] == [start]
+        keeping.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("rate", [0.95, 1.05])
+def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
+    monkeypatch.setattr("tony.executor.am_connection.LAST_CHANCE", 0.0)
+
+    async def scenario() -> None:
+        world = World(length=1.0, patience=0.0)
+        monkeypatch.setattr(world.clock, "monotonic", lambda: rate * asyncio.get_running_loop().time())
+        world.lease = world.link._lease = Lease(1.0, 0.0, world.clock.monotonic())
+        world.lines = [Line([welcome(interval=0.01), None])]
+        began = asyncio.get_running_loop().time()
+        await world.link.keep()
+        assert asyncio.get_running_loop().time() - began < 1.0 * 1.06 + 1.0  # a busy machine; see the page
+
+    play(scenario)
+
+
+# --- summons ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_summons_ends_the_waiting() -> None:
+    """Also one after many tries in vain, and while a connection to where nobody answers is being made."""
+
+    async def scenario() -> None:
+        async def hang(timeout: float) -> Line:
+            await asyncio.sleep(600)
+            raise AssertionError
+
+        world = World(*[GONE] * 30, length=600.0)
+        monkey, world.link._connect = world.link._connect, hang
+        keeping = asyncio.ensure_future(world.link.keep())
+        await asyncio.sleep(0.01)
+        world.link._connect = monkey
+        world.link.summoned(2, moved=True)
+        await until(lambda: world.tries > 6)()
+        world.lines = [Line([welcome(attempt=2), ProtocolError("stale", "enough")])]
+        world.link.summoned(2, moved=False)
+        world.link.summoned(2, moved=False)
+        assert await keeping == "the application master refused us: enough"
+
+    play(scenario)
+
+
+def test_a_summons_takes_us_from_the_older_one_and_from_no_other() -> None:
+    """Who calls twice, or calls although we are there, disturbs nothing."""
+
+    async def scenario() -> None:
+        first, second = Line([welcome(), until(lambda: False)]), Line([welcome(attempt=2), until(lambda: False)])
+        world = World(first, second, length=600.0)
+        keeping = asyncio.ensure_future(world.link.keep())
+        await until(lambda: world.dialog.partner == 1)()
+        world.dialog.summoned(2)
+        world.link.summoned(2, moved=True)
+        await until(lambda: world.dialog.partner == 2)()
+        assert first.closed
+        for _ in range(3):
+            world.link.summoned(2, moved=False)
+            await asyncio.sleep(0.001)
+        assert not second.closed
+        assert world.tries == 2
+        keeping.cancel()
+
+    play(scenario)

@@ -1,0 +1,81 @@
+"""From what was seen of a try to its reason and sentence."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from tony.executor.exit_classification import End, Seen, judge, signal_name
+from tony.model.exit import ExitReason
+
+GOOD = End(process=0, code=0, signum=None, at=1.0)
+BAD = End(process=1, code=3, signum=None, at=2.0)
+SEGV = End(process=0, code=None, signum=signal.SIGSEGV, at=1.0)
+KILLED = End(process=2, code=None, signum=signal.SIGKILL, at=3.0)
+LIMIT = "memory: limit 1g reached, 1 process killed by the kernel"
+TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "message"),
+    [
+        ({"ends": [GOOD]}, ExitReason.EXITED, ""),
+        ({"ends": [SEGV]}, ExitReason.EXITED, ""),
+        ({"ends": [BAD], "memory": LIMIT}, ExitReason.MEMORY, LIMIT),
+        ({"ends": [GOOD], "memory": LIMIT}, ExitReason.EXITED, f"exit code 0; {LIMIT}"),
+        ({"ends": [BAD], "collision": TAKEN}, ExitReason.PORT_COLLISION, TAKEN),
+        ({"ends": [BAD], "collision": TAKEN, "memory": LIMIT}, ExitReason.MEMORY, LIMIT),
+        ({"ends": [SEGV], "stopped": True}, ExitReason.STOPPED, "stopped"),
+        ({"ends": [GOOD], "stopped": True, "stop_reason": "killed"}, ExitReason.STOPPED, "stopped (killed)"),
+        (
+            {"ends": [KILLED], "stopped": True, "forced_after": 15.0},
+            ExitReason.STOPPED,
+            "stopped; it did not end within 15 s of SIGTERM and was killed",
+        ),
+        (
+            {"ends": [GOOD, BAD, KILLED]},
+            ExitReason.EXITED,
+            "exit code 3; the process with LOCAL_RANK 1 was the first of 3 to fail",
+        ),
+        ({"ends": [BAD], "missing": "a was left out"}, ExitReason.EXITED, "exit code 3; a was left out"),
+        ({"ends": [BAD], "missing": "a was left out", "stopped": True}, ExitReason.STOPPED, "stopped"),
+        ({"ends": [BAD], "loss": "5 bytes lost"}, ExitReason.EXITED, "exit code 3; 5 bytes lost"),
+        ({"ends": [SEGV], "undead": [7, 8]}, ExitReason.EXITED, "killed by SIGSEGV; could not be killed: 7, 8"),
+        (
+            {"ends": [GOOD], "left": ["sleep"]},
+            ExitReason.EXITED,
+            "exit code 0; it left one process running, which was ended (sleep): a program is over when it exits",
+        ),
+        (
+            {"ends": [BAD], "left": [*5 * ["python"], "sleep"]},
+            ExitReason.EXITED,
+            "exit code 3; it left 6 processes running, which were ended (python, ...): a program is over when it exits",
+        ),
+        ({"ends": [BAD], "through_shell": True}, ExitReason.EXITED, ""),
+        (
+            {"ends": [End(process=0, code=139, signum=None, at=1.0)], "through_shell": True},
+            ExitReason.EXITED,
+            "exit code 139 (a process of its shell was killed by SIGSEGV, or it said so)",
+        ),
+        ({"ends": [End(process=0, code=139, signum=None, at=1.0)]}, ExitReason.EXITED, ""),
+        ({"ends": [End(process=0, code=255, signum=None, at=1.0)], "through_shell": True}, ExitReason.EXITED, ""),
+    ],
+)
+def test_judge(seen: dict[str, Any], reason: ExitReason, message: str) -> None:
+    """Our own stop comes before everything, memory before ports; plain ends need no words."""
+    judged = judge(Seen(**seen))
+    assert (reason, message) == (judged.reason, judged.message)
+
+
+def test_first_failure_decides() -> None:
+    """Of several processes the first one that failed is the try's end; if none did, the last one."""
+    assert judge(Seen(ends=[GOOD, BAD, KILLED])).end is BAD
+    assert judge(Seen(ends=[BAD, GOOD])).end is BAD
+    assert judge(Seen(ends=[GOOD, GOOD])).end is GOOD
+
+
+def test_signals_have_names() -> None:
+    """Real-time ones, too."""
+    assert signal_name(9) == "SIGKILL"
+    assert signal_name(signal.SIGRTMIN + 3) == "SIGRTMIN+3"
+    assert signal_name(32) == "signal 32"

@@ -1,0 +1,56 @@
+"""The address by which others reach a host."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from tony.errors import UserError
+from tony.executor import host_address
+from tony.executor.host_address import ip_of
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
+    """The system's resolver knows these addresses, whatever the name."""
+
+    def answer(*question: Any) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3"])
+def test_what_is_plain_is_taken_as_it_is(host: str) -> None:
+    """Numbers, and this machine for jobs that never leave it."""
+    assert ip_of(host) == ("127.0.0.1" if host == "localhost" else host)
+
+
+def test_an_address_that_others_reach_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may have several."""
+    resolving(monkeypatch, "127.0.1.1", "10.0.0.7", "10.0.0.8")
+    assert ip_of("node7") == "10.0.0.7"
+
+
+def test_a_name_that_means_only_this_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian gives a machine's own name 127.0.1.1: nobody else would reach that."""
+    resolving(monkeypatch, "127.0.1.1")
+    monkeypatch.setattr(host_address, "_own", lambda: "10.0.0.7")
+    assert ip_of("node7") == "10.0.0.7"
+    monkeypatch.setattr(host_address, "_own", lambda: None)
+    assert ip_of("node7") == "127.0.1.1"
+
+
+def test_the_way_out_is_an_address_of_ours() -> None:
+    """Or none, where there is no network."""
+    own = host_address._own()
+    if own is not None:
+        with socket.socket() as probe:
+            probe.bind((own, 0))
+
+
+def test_a_name_without_an_address() -> None:
+    """It is said whose."""
+    with pytest.raises(UserError, match=r"^the host no\.such\.host\.invalid has no IPv4 address here"):
+        ip_of("no.such.host.invalid")

@@ -1,0 +1,151 @@
+"""Memory limits: kept by the kernel where it may, else measured and enforced; either way said in words."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.executor.conftest import Start
+from tests.executor.master import Master
+from tony.executor.memory_monitor import Meter
+from tony.executor.process_tree import Family
+from tony.linux import cgroup
+from tony.model.exit import ExitReason
+from tony.protocol import messages as msg
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+EATER = "import time; x = [bytearray(b'x') * (1 << 20) for _ in range(256)]; time.sleep(600)"
+
+
+@pytest.fixture
+def group() -> Iterator[tuple[str, ...]]:
+    """A real control group with a limit of 64 MiB."""
+    folders = cgroup.create(f"test-{os.getpid()}-{os.urandom(3).hex()}", 64 * MIB, 512)
+    if not folders:
+        pytest.skip("no control group with a memory limit may be made here")
+    yield folders
+    cgroup.kill(folders)
+    assert cgroup.remove(folders)
+
+
+def test_measured_eater_is_killed_with_a_verdict(master: Master, guest: Start) -> None:
+    """Without a control group the executor measures, kills everything, and says how much it was."""
+    executor = guest((sys.executable, "-c", EATER), memory=100 * MIB)
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert (status.reason, status.signal) == (ExitReason.MEMORY, "SIGKILL")
+    assert status.message.startswith("memory: limit 100m reached (")
+    assert status.message.endswith(" used), killed by the executor")
+    assert status.peak_memory is not None
+    assert status.peak_memory > 100 * MIB
+    assert executor.programs() == []
+
+
+def test_measured_peak_of_a_modest_program(master: Master, guest: Start) -> None:
+    """Also of one that is over before the first look."""
+    guest((sys.executable, "-S", "-c", "x = bytearray(b'x') * (64 << 20)"), memory=1 << 30)
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert status.ok
+    assert status.peak_memory is not None
+    assert 64 * MIB < status.peak_memory < 128 * MIB
+
+
+def test_shared_pages_count_once(master: Master, guest: Start) -> None:
+    """Four children that share 64 MiB with their parent are no 320 MiB."""
+    code = (
+        "import os, time\nx = bytearray(b'x') * (64 << 20)\n"
+        "for _ in range(4):\n    if os.fork() == 0: time.sleep(1.5); os._exit(0)\n"
+        "for _ in range(4): os.wait()"
+    )
+    guest((sys.executable, "-S", "-c", code), memory=160 * MIB)
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert status.ok, status
+
+
+def test_kernel_kills_at_the_groups_limit(master: Master, guest: Start, group: tuple[str, ...]) -> None:
+    """The verdict names limit and kernel, not a bare signal; the peak is never above the limit."""
+    guest((sys.executable, "-c", EATER), memory=64 * MIB, cgroup=group)
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert (status.reason, status.signal) == (ExitReason.MEMORY, "SIGKILL")
+    assert status.message == "memory: limit 64m reached, 1 process killed by the kernel"
+    assert status.peak_memory is not None
+    assert 32 * MIB < status.peak_memory <= 64 * MIB
+
+
+def test_killed_grandchild_is_the_reason_of_the_failure(master: Master, guest: Start, group: tuple[str, ...]) -> None:
+    """The kernel kills a child below the shell, the shell fails: memory all the same, not exit code 137."""
+    guest(f'{sys.executable} -c "{EATER}"; exit $?', memory=64 * MIB, cgroup=group)
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert (status.reason, status.code) == (ExitReason.MEMORY, 137)
+    assert status.message == "memory: limit 64m reached, 1 process killed by the kernel"
+
+
+def test_program_that_gets_over_a_killed_child_succeeds_with_a_note(
+    master: Master, guest: Start, group: tuple[str, ...]
+) -> None:
+    """It went on and ended well; that a child was killed is still said. The next try starts from nothing."""
+    guest(
+        f'if [ ! -e again ]; then touch again; {sys.executable} -c "{EATER}"; fi; exit 0', memory=64 * MIB, cgroup=group
+    )
+    master.wait(msg.Ready)
+    master.start()
+    status = master.wait(msg.ProgramExited).status
+    assert status.ok
+    assert status.message == "exit code 0; memory: limit 64m reached, 1 process killed by the kernel"
+    master.start(try_=2)
+    second = master.wait(msg.ProgramExited, lambda each: each.try_ == 2).status
+    assert (second.ok, second.message) == (True, "")
+    assert second.peak_memory is not None
+    assert second.peak_memory < 32 * MIB
+
+
+def test_group_holds_all_and_is_emptied(master: Master, guest: Start, group: tuple[str, ...]) -> None:
+    """Even who has cleared its environment and left its session is in the group, and dies with the executor."""
+    executor = guest("(setsid env -i sleep 600 &); sleep 600; echo", memory=64 * MIB, cgroup=group)
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramStarted)
+    master.until(lambda: len(cgroup.processes(group)) == 3)
+    beat = master.wait(msg.Heartbeat, lambda each: each.memory is not None)
+    assert beat.memory is not None
+    assert 0 < beat.memory <= 64 * MIB
+    executor.process.kill()
+    master.until(lambda: not cgroup.processes(group))
+
+
+@pytest.mark.parametrize(("before", "measured"), [("4096", False), (str(64 * MIB), True), (None, True)])
+def test_nobody_measures_what_the_kernel_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, measured: bool
+) -> None:
+    """Unless it keeps no peak, or only that of earlier tries, which it does not forget (v2)."""
+    for name in ("_FIRST", "_INTERVAL", "_LEISURE"):
+        monkeypatch.setattr(f"tony.executor.memory_monitor.{name}", 0.0)
+    if before is not None:
+        (tmp_path / "memory.peak").write_text(before)
+    (tmp_path / "memory.current").write_text("8192")
+    meter = Meter(MIB, Family("", [str(tmp_path)], lambda: ()), lambda pids: None)
+
+    async def watch() -> bool:
+        watching = asyncio.ensure_future(meter.watch())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return watching.done()
+
+    assert not asyncio.run(watch())
+    (tmp_path / "memory.peak").unlink(missing_ok=True)
+    assert meter.peak(0) == (8192 if measured else None)
+    assert meter.usage() == 8192

@@ -1,0 +1,285 @@
+"""Output: on disk within its limit, with the newest kept, whatever the disk says."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony.executor.log_file import LogFile
+from tony.executor.output_capture import Output, Stream
+from tony.executor.writer_thread import Pen
+
+
+def on_disk(path: Path) -> bytes:
+    """Both halves, older first."""
+    older = path.with_name(f"{path.name}.1")
+    return (older.read_bytes() if older.exists() else b"") + path.read_bytes()
+
+
+def test_rotation_keeps_the_newest_within_the_limit(tmp_path: Path) -> None:
+    """Files change at line ends; what is kept is the end of what was written."""
+    path = tmp_path / "log"
+    file = LogFile(path, 1000)
+    written = b"".join(b"line %04d\n" % number for number in range(1000))
+    for start in range(0, len(written), 333):
+        file.write(written[start : start + 333])
+    file.close()
+    kept = on_disk(path)
+    assert len(kept) <= 1000
+    assert len(kept) >= 500
+    assert written.endswith(kept)
+    assert kept.startswith(b"line")
+    assert path.read_bytes().startswith(b"line")
+    assert file.lost == 0
+
+
+@settings(max_examples=100)
+@given(st.lists(st.binary(max_size=300) | st.just(b"\n"), max_size=30), st.integers(2, 400))
+def test_rotation_whatever_is_written(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
+) -> None:
+    """Never more than the limit, always the end of it, never nothing."""
+    path = tmp_path_factory.mktemp("log") / "log"
+    file = LogFile(path, limit)
+    file.create()
+    for piece in pieces:
+        file.write(piece)
+    file.close()
+    kept = on_disk(path)
+    written = b"".join(pieces)
+    assert len(kept) <= limit
+    assert written.endswith(kept)
+    assert len(kept) >= min(len(written), 1)
+
+
+def test_no_room_at_all_is_no_file_of_any_size(tmp_path: Path) -> None:
+    """A limit of zero keeps nothing."""
+    file = LogFile(tmp_path / "log", 0)
+    file.create()
+    file.write(b"x" * 1000)
+    file.close()
+    assert on_disk(tmp_path / "log") == b""
+
+
+def test_full_disk_costs_output_and_nothing_else(tmp_path: Path) -> None:
+    """Every write fails as on a full disk; it is counted and said."""
+    path = tmp_path / "log"
+    path.symlink_to("/dev/full")
+    file = LogFile(path, 1000)
+    file.write(b"x" * 100)
+    file.write(b"x" * 50)
+    file.close()
+    assert (file.lost, file.trouble) == (150, "No space left on device")
+
+
+def test_folder_that_goes_costs_output_and_nothing_else(tmp_path: Path) -> None:
+    """A full file that cannot be put aside takes no more, and holds nobody up."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    file = LogFile(folder / "log", 100)
+    file.write(b"x" * 50)
+    shutil.rmtree(folder)
+    signal.alarm(10)  # before this was handled, the next line never came back
+    try:
+        file.write(b"y" * 60)
+    finally:
+        signal.alarm(0)
+    assert file.lost == 60
+    assert "No such file" in file.trouble
+    folder.mkdir()
+    file.write(b"z" * 10)
+    file.close()
+    assert (folder / "log").read_bytes() == b"z" * 10
+
+
+def test_missing_folder_costs_output_and_nothing_else(tmp_path: Path) -> None:
+    """Once the folder is back, what is written then is kept."""
+    path = tmp_path / "gone" / "log"
+    file = LogFile(path, 1000)
+    file.write(b"lost")
+    path.parent.mkdir()
+    file.write(b"kept")
+    file.close()
+    assert path.read_bytes() == b"kept"
+    assert (file.lost, file.trouble) == (4, "No such file or directory")
+
+
+async def printed(folder: Path, out: bytes, err: bytes = b"", limit: int = 1 << 20) -> tuple[Output, int]:
+    """An Output that a program has written to; and how often it said "first"."""
+    firsts = 0
+
+    def first() -> None:
+        nonlocal firsts
+        firsts += 1
+
+    output = Output(folder, "worker-0.s1.t1", limit, Pen(), first)
+    writers = [os.dup(output.out.writing), os.dup(output.err.writing)]
+    output.begin()
+    for writer, data in zip(writers, (out, err), strict=True):
+        await asyncio.to_thread(write_all, writer, data)
+    await output.wait_ended(20.0)
+    return output, firsts
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes into a pipe as a program would, and closes it."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.close(descriptor)
+
+
+def test_streams_go_to_their_files(tmp_path: Path) -> None:
+    """Megabytes arrive complete; the first output is told once."""
+    big = bytes(range(256)) * 20000
+    output, firsts = asyncio.run(printed(tmp_path, big, b"oops\n", 1 << 24))
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == big
+    assert (tmp_path / "worker-0.s1.t1.err").read_bytes() == b"oops\n"
+    assert firsts == 1
+    assert output.last is not None
+    assert output.tail() == ("oops",)
+
+
+def test_tail_is_stderr_or_else_stdout_and_bounded(tmp_path: Path) -> None:
+    """Twenty lines of 2000 bytes at most; bytes that are no text are replaced; progress bars are lines."""
+    lines = b"".join(b"line %d\n" % number for number in range(100)) + b"x" * 5000 + b"\n\xff\xfe\r50%\r100%"
+    output, _ = asyncio.run(printed(tmp_path, lines))
+    tail = output.tail()
+    assert len(tail) == 20
+    assert tail[0] == "line 84"
+    assert tail[-4:] == ("x" * 2000, "\ufffd\ufffd", "50%", "100%")
+    assert output.last_line() == "100%"
+
+
+def test_silence_has_no_tail(tmp_path: Path) -> None:
+    """A program that says nothing has empty files and no last line."""
+    output, firsts = asyncio.run(printed(tmp_path, b""))
+    assert (output.tail(), output.last_line(), output.last, firsts) == ((), "", None, 0)
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b""
+
+
+def test_last_line_is_cut(tmp_path: Path) -> None:
+    """What goes into every heartbeat is short."""
+    output, _ = asyncio.run(printed(tmp_path, b"y" * 10000))
+    assert output.last_line() == "y" * 200
+
+
+def test_loss_is_described(tmp_path: Path) -> None:
+    """A sentence for the exit message."""
+    (tmp_path / "worker-0.s1.t1.out").symlink_to("/dev/full")
+    output, _ = asyncio.run(printed(tmp_path, b"12345"))
+    assert output.describe_loss() == "5 bytes of its output were lost: No space left on device"
+
+
+def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
+    """Somebody else may have got the pipe; what is in it is taken, and that is that."""
+
+    async def scenario() -> None:
+        output = Output(tmp_path, "x", 1000, Pen(), lambda: None)
+        writer = os.dup(output.out.writing)
+        output.begin()
+        os.write(writer, b"hello")
+        await output.wait_ended(0.01)
+        os.close(writer)
+
+    asyncio.run(scenario())
+    assert (tmp_path / "x.out").read_bytes() == b"hello"
+
+
+def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Path) -> None:
+    """Each line is a write of its own; what follows the first one gathers."""
+    lines = [b"line %06d of many\n" % number for number in range(20_000)]
+    readings = 0
+
+    def came() -> None:
+        nonlocal readings
+        readings += 1
+
+    async def flood() -> None:
+        pen = Pen()
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, came)
+        writer = os.dup(stream.writing)
+        stream.begin()
+        await asyncio.to_thread(write_each, writer, lines)
+        await asyncio.wait_for(stream.ended.wait(), 60)
+        assert await pen.wait_written(60)
+
+    asyncio.run(flood())
+    assert (tmp_path / "log").read_bytes() == b"".join(lines)
+    assert readings < len(lines) // 2
+
+
+def write_each(descriptor: int, pieces: list[bytes]) -> None:
+    """One write for each piece, as a program without buffers."""
+    for piece in pieces:
+        os.write(descriptor, piece)
+    os.close(descriptor)
+
+
+def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long gathering might take, the end does not wait for it."""
+    monkeypatch.setattr("tony.executor.output_capture._GATHER", 3600.0)
+
+    async def speak() -> None:
+        came = asyncio.Event()
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, Pen(), came.set)
+        writer = os.dup(output.out.writing)
+        output.begin()
+        os.write(writer, b"first\n")
+        await came.wait()
+        os.write(writer, b"second\n")
+        os.close(writer)
+        await asyncio.wait_for(output.wait_ended(60.0), 30)
+
+    asyncio.run(speak())
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
+
+
+def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was left behind holds the pipe open: what is in it is taken all the same."""
+    monkeypatch.setattr("tony.executor.output_capture._GATHER", 3600.0)
+
+    async def speak() -> None:
+        came = asyncio.Event()
+        pen = Pen()
+        output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
+        writer = os.dup(output.out.writing)
+        output.begin()
+        os.write(writer, b"first\n")
+        await came.wait()
+        os.write(writer, b"second\n")
+        output.close()
+        os.close(writer)
+        assert await pen.wait_written(60)
+
+    asyncio.run(speak())
+    assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
+
+
+def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
+    """Silent programs keep the kernel's small pipe: a user's share of pipe memory is small."""
+
+    async def sizes() -> tuple[int, int]:
+        pen = Pen()
+        stream = Stream(LogFile(tmp_path / "log", 1 << 24), pen, lambda: None)
+        writer = os.dup(stream.writing)
+        before = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+        os.write(writer, bytes(before))
+        stream.begin()
+        await asyncio.to_thread(write_all, os.dup(writer), bytes(1 << 20))
+        after = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
+        os.close(writer)
+        await asyncio.wait_for(stream.ended.wait(), 60)
+        assert await pen.wait_written(60)
+        return before, after
+
+    before, after = asyncio.run(sizes())
+    assert (tmp_path / "log").stat().st_size == before + (1 << 20)
+    assert before < after == 1 << 20

@@ -1,0 +1,144 @@
+"""What a program hands on is found whatever else it prints, and costs nobody else anything."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.executor.conftest import Start
+from tests.executor.master import Master
+from tony.executor.output_exports import LONGEST_LINE, Exports
+from tony.protocol import messages as msg
+from tony.protocol.messages import LONGEST_EXPORT
+
+MARK = "Model parameters: "
+
+
+def found(*pieces: bytes, mark: str = MARK) -> str | None:
+    """The value in one stream that comes in these pieces."""
+    exports = Exports({"V": mark})
+    reader = exports.reader()
+    for piece in pieces:
+        reader.feed(piece)
+    return exports.values()["V"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (b"", None),
+        (b"nothing of the kind\n", None),
+        (b"Model parameters: --lr 0.1\n", "--lr 0.1"),
+        (b"INFO 12:00 Model parameters:   --lr 0.1 \t\r\nbye\n", "--lr 0.1"),
+        (b"Model parameters: 1\nModel parameters: 2\nbye\n", "2"),
+        (b"Model parameters: without an end", "without an end"),
+        (b"Model parameters: \n", ""),
+        (b"Model parameters:\n", None),
+        (b"Model parameters: a Model parameters: b\n", "a Model parameters: b"),
+        (b"10%\rModel parameters: 3\r100%\r", "3"),
+        (b"Model parameters: a\0b\xff\n", "ab\N{REPLACEMENT CHARACTER}"),
+    ],
+)
+def test_the_rest_of_the_last_line(printed: bytes, expected: str | None) -> None:
+    """Trimmed; carriage returns end lines, too; what comes in one piece and byte by byte is the same."""
+    assert found(printed) == expected
+    assert found(*(printed[i : i + 1] for i in range(len(printed)))) == expected
+
+
+def naive(printed: bytes, mark: bytes) -> bytes | None:
+    """The same, line by line over everything."""
+    value = None
+    for line in re.split(rb"[\r\n]", printed):
+        _, there, rest = line[:LONGEST_LINE].partition(mark)
+        value = rest.strip() if there else value
+    return value
+
+
+@given(st.lists(st.text("ab:\n\r ", max_size=12), max_size=12), st.text("ab:", min_size=1, max_size=3))
+@example(["aa", "a\n"], "aa")
+def test_pieces_make_no_difference(pieces: list[str], mark: str) -> None:
+    """Wherever the pieces are cut, what is found is what a look at every line would find."""
+    expected = naive("".join(pieces).encode(), mark.encode())
+    assert found(*(piece.encode() for piece in pieces), mark=mark) == (None if expected is None else expected.decode())
+
+
+def test_a_long_value_is_cut_between_characters() -> None:
+    """At most so many bytes, and no half of a letter."""
+    value = found(f"{MARK}{'ä' * LONGEST_EXPORT}\n".encode())
+    assert value == "ä" * (LONGEST_EXPORT // 2)
+    assert found(f"{MARK}x{'ä' * LONGEST_EXPORT}\n".encode()) == "x" + "ä" * (LONGEST_EXPORT // 2 - 1)
+
+
+@pytest.mark.parametrize("size", [1000, 1 << 18])
+def test_of_an_endless_line_only_the_beginning_is_kept_and_looked_at(size: int) -> None:
+    """However it is cut; the next line counts again."""
+    exports = Exports({"V": MARK})
+    reader = exports.reader()
+    line = b"x" * (LONGEST_LINE + size) + MARK.encode() + b"too late"
+    for at in range(0, len(line), size):
+        reader.feed(line[at : at + size])
+        assert len(reader._begun) <= LONGEST_LINE
+    reader.feed(b"\n")
+    assert exports.values() == {"V": None}
+    reader.feed(MARK.encode() + b"in time\n")
+    assert exports.values() == {"V": "in time"}
+
+
+def test_what_was_printed_last_counts_whichever_stream_it_was() -> None:
+    """Both streams are looked at."""
+    exports = Exports({"V": "v=", "W": "w="})
+    out, err = exports.reader(), exports.reader()
+    out.feed(b"v=1\nw=1\n")
+    err.feed(b"v=2\n")
+    assert exports.values() == {"V": "2", "W": "1"}
+    out.feed(b"v=3\n")
+    assert exports.values() == {"V": "3", "W": "1"}
+
+
+def test_all_values_together_fit_into_a_message() -> None:
+    """Whoever hands on more than that loses the last ones, and is told so: they are missing."""
+    wanted = {f"V{number}": f"v{number}=" for number in range(20)}
+    exports = Exports(wanted)
+    reader = exports.reader()
+    for mark in wanted.values():
+        reader.feed(mark.encode() + b'"' * LONGEST_EXPORT + b"\n")
+    values = exports.values()
+    assert [len(value or "") for value in values.values()] == [LONGEST_EXPORT] * 3 + [0] * 17
+    assert list(values.values())[3:] == [None] * 17
+
+
+def test_looking_is_as_quick_as_a_search_in_memory() -> None:
+    """A hundred megabytes of short lines in far less than a second; told by the processor's time, generously."""
+    exports = Exports({"V": MARK, "W": "another: "})
+    reader = exports.reader()
+    piece = b"step 1000 loss 0.12345 accuracy 0.9876\n" * 6500
+    began = time.process_time()
+    for _ in range(400):
+        reader.feed(piece)
+    assert time.process_time() - began < 10.0
+    assert exports.values() == {"V": None, "W": None}
+
+
+@pytest.mark.slow
+def test_a_real_program_hands_on_what_it_printed(master: Master, guest: Start) -> None:
+    """The report of its end has it, and what is missing; its output is in the log files as always."""
+    command = f"echo '{MARK}1'; echo '{MARK}2' >&2; sleep 0.2; printf '{MARK}three'"
+    executor = guest(command, exports={"PARAMS": MARK, "GONE": "never said: "})
+    master.wait(msg.Ready)
+    master.start()
+    assert master.wait(msg.ProgramExited).exports == {"PARAMS": "three", "GONE": None}
+    assert Path(executor.read("worker-0.s1.t1.out")).as_posix() == f"{MARK}1\n{MARK}three"
+
+
+@pytest.mark.slow
+def test_a_program_finds_what_others_handed_on(master: Master, guest: Start) -> None:
+    """Stronger than the job's own variables, weaker than those that every program gets."""
+    executor = guest("echo $PARAMS $OWN $TASK_INDEX", env={"PARAMS": "default", "OWN": "own"})
+    master.wait(msg.Ready)
+    variables = {"PARAMS": "--lr 0.1", "TASK_INDEX": "77"}
+    master.send(msg.StartProgram(attempt=1, session=1, try_=1, version=1, shared=None, variables=variables))
+    assert master.wait(msg.ProgramExited).exports == {}
+    assert executor.read("worker-0.s1.t1.out") == "--lr 0.1 own 0\n"

@@ -1,0 +1,128 @@
+"""A task's ports, and who is to blame when they are taken."""
+
+import os
+import socket
+
+import pytest
+
+from tony.executor.port_reservation import TaskPorts
+from tony.linux.ports import PortsExhausted
+from tony.model.states import ReservedPort
+
+
+def test_each_session_has_fresh_ports() -> None:
+    """One for the cluster spec, one for TensorBoard if wanted; the old ones are given up."""
+    ports = TaskPorts(None, wants_tb_port=True)
+    ports.renew()
+    before = (ports.port, ports.tb_port)
+    assert ports.port != ports.tb_port
+    ports.renew()
+    assert not set(before) & {ports.port, ports.tb_port}
+    ports.close()
+    ports.close()
+
+
+def test_range_of_one_port_serves_session_after_session() -> None:
+    """Where there is no other port, the old one is taken again."""
+    ports = TaskPorts((29872, 29872), wants_tb_port=False)
+    ports.renew()
+    ports.renew()
+    assert ports.port == 29872
+    ports.close()
+
+
+def test_range_that_is_too_small_is_said() -> None:
+    """One port for two purposes cannot be."""
+    ports = TaskPorts((29871, 29871), wants_tb_port=True)
+    with pytest.raises(PortsExhausted, match="port_range = 29871-29871"):
+        ports.renew()
+    ports.close()
+
+
+def test_a_port_that_we_answer_ourselves_is_not_the_programs() -> None:
+    """Neither has anybody taken it, nor is it to blame for what the program cannot bind."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    ports.renew()
+    with ports.listen():
+        assert ports.taken() == ""
+        assert ports.blamed([f"bind: address already in use: {ports.port}"]) == ""
+        assert ports.blamed(["OSError: [Errno 98] Address already in use"]) == ""
+    ports.close()
+
+
+def test_somebody_who_listens_is_named() -> None:
+    """Who took the port, with the process's number."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    assert ports.taken() == ""
+    ports.renew()
+    assert ports.taken() == ""
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", ports.port))
+        thief.listen()
+        assert f"port {ports.port}, reserved for this task, was taken by process {os.getpid()}" in ports.taken()
+    ports.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("bind 0.0.0.0:{port}: Address already in use", True),
+        ("listen EADDRINUSE: address already in use :::{port}", True),
+        ("bind 0.0.0.0:8080: Address already in use", False),
+        ("listening on {port}", False),
+        ("Errno 98, port {port}", False),
+    ],
+)
+def test_last_words_about_an_address_in_use(words: str, ours: bool) -> None:
+    """It is about our port if they name it, or no port at all; another's port is the program's own business."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    ports.renew()
+    blamed = ports.blamed(["all is well", words.format(port=ports.port)])
+    assert (f"port {ports.port}, reserved for this task, was in use" in blamed) is ours
+    ports.close()
+
+
+def test_who_was_kept_out_by_our_own_hold_gets_in_next_time() -> None:
+    """A server that sets no option fails once; then its port is given up when it starts."""
+    ports = TaskPorts(None, wants_tb_port=False)
+    ports.renew()
+    ports.before_start()
+    with pytest.raises(OSError, match="in use") as refused:
+        bind_plainly(ports.port)
+    assert ports.blamed([str(refused.value)]) != ""
+    ports.renew()
+    with pytest.raises(OSError, match="in use"):
+        bind_plainly(ports.port)
+    ports.before_start()
+    bind_plainly(ports.port)
+    ports.close()
+
+
+def test_the_executor_names_itself_and_the_setting_that_frees_the_port() -> None:
+    """A later failure, when the port is free, was caused by another process."""
+    ports = TaskPorts(None, False, "tracker")
+    ports.renew()
+    blamed = ports.blamed(["OSError: [Errno 98] Address already in use"])
+    assert f"tony's executor (process {os.getpid()}) holds it" in blamed
+    assert 'roles.tracker.port = "free"' in blamed
+    assert "by a process that no longer listens" in ports.blamed(["Address already in use"])
+    ports.close()
+
+
+def test_a_free_port_can_be_bound_by_any_server_at_the_first_try() -> None:
+    """It is reserved until the program starts, so that the cluster spec can name it."""
+    ports = TaskPorts(None, False, "tracker", ReservedPort.FREE)
+    ports.renew()
+    with pytest.raises(OSError, match="in use"):
+        bind_plainly(ports.port)
+    ports.before_start()
+    bind_plainly(ports.port)
+    ports.close()
+
+
+def bind_plainly(port: int) -> None:
+    """A server without any option."""
+    with socket.socket() as server:
+        server.bind(("", port))

@@ -1,0 +1,258 @@
+"""What a program is started with, and who has the last word on a variable."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tony.executor.program_environment import (
+    LaunchFailed,
+    check_sizes,
+    command_line,
+    environments,
+    load_framework,
+    view,
+)
+from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.frameworks.no_framework import NoFramework
+from tony.model.cluster import ClusterSpec
+from tony.model.ids import TaskId
+from tony.model.job import JobSpec
+from tony.model.states import DistributedMode
+from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.messages import StartProgram
+
+TASK = TaskPart(
+    job_id="job-1",
+    attempt=1,
+    session=1,
+    container="c-1",
+    role="worker",
+    index=2,
+    am_address="unix:/nowhere",
+    framework_module="tony.frameworks.no_framework:NoFramework",
+    framework_path=None,
+    command="run --lr {params.lr} {role}:{index}/{num_tasks} $HOME ${role} {{role}}",
+    env={},
+    instances={"worker": 3},
+    procs={"worker": 1},
+    chief="worker:0",
+    num_tasks=3,
+    distributed_mode=DistributedMode.GANG,
+    params={"lr": "0.1"},
+    memory=0,
+    gpus=0,
+    vcores=1,
+    wants_tb_port=False,
+    port_range=None,
+    stop_grace=1.0,
+    lease=0.0,
+    connect_timeout=1.0,
+    log_limit=1,
+)
+CONTAINER = ContainerPart(
+    host="h1", work_folder="/work", log_folder="/logs", inherit_env=True, marker="job-1/c-1/abc", gpu_devices=()
+)
+START = StartProgram(attempt=1, session=2, try_=3, version=1, shared=None)
+
+
+class TwoProcesses(Framework):
+    """Sets a variable per process, and one that the user might like to set."""
+
+    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
+        return None
+
+    def environment(self, shared: Any, task: TaskView) -> Sequence[Mapping[str, str]]:
+        return [{"RANK": str(rank), "SHARED": str(shared)} for rank in range(2)]
+
+
+def built(
+    own: Mapping[str, str], framework: Framework | None = None, shared: Any = None, **more: Any
+) -> Sequence[dict[str, str]]:
+    """The environments of the task above, with other fields."""
+    fields = set(TaskPart.__dataclass_fields__)
+    task = replace(TASK, **{name: value for name, value in more.items() if name in fields})
+    container = replace(CONTAINER, **{name: value for name, value in more.items() if name not in fields})
+    seen = view(task, START, "h1:5000", 6006)
+    return environments(task, container, framework or NoFramework(), shared, seen, own)
+
+
+class Suggests(NoFramework):
+    """Has a word on a variable that it does not insist on."""
+
+    def defaults(self) -> Mapping[str, str]:
+        return {"LIMIT": "2000"}
+
+
+def test_what_a_framework_suggests_gives_way() -> None:
+    """To the job, and to the shell that a job on this machine inherits from."""
+    assert built({}, Suggests())[0]["LIMIT"] == "2000"
+    assert built({"LIMIT": "60"}, Suggests())[0]["LIMIT"] == "60"
+    assert built({"LIMIT": "60"}, Suggests(), env={"LIMIT": "30"})[0]["LIMIT"] == "30"
+    assert built({"LIMIT": "60"}, Suggests(), inherit_env=False)[0]["LIMIT"] == "2000"
+
+
+def test_view_is_what_a_framework_sees() -> None:
+    """Identity, shape and ports of the task."""
+    seen = view(TASK, START, "h1:5000", 6006)
+    assert (seen.task, seen.chief) == (TaskId("worker", 2), TaskId("worker", 0))
+    assert (seen.attempt, seen.session, seen.try_) == (1, 2, 3)
+    assert (seen.address, seen.tb_port) == ("h1:5000", 6006)
+
+
+def test_text_runs_through_bash_and_lists_do_not() -> None:
+    """Placeholders are filled in both; the shell's own braces stay."""
+    seen = view(TASK, START, "h1:5000", None)
+    assert ["bash", "-c", "run --lr 0.1 worker:2/3 $HOME ${role} {role}"] == command_line(TASK, seen)
+    as_list = replace(TASK, command=("run", "{index}", "$HOME"))
+    assert ["run", "2", "$HOME"] == command_line(as_list, seen)
+
+
+def test_the_address_of_a_role_is_filled_in() -> None:
+    """In the command and in variables; one that is not known is no start, since the text would be taken as it is."""
+    seen = view(TASK, START, "h1:5000", None)
+    task = replace(TASK, command="run {address.head}", env={"HEAD": "{address.head}"})
+    known = {"head": "h2:6000"}
+    assert command_line(task, seen, known)[-1] == "run h2:6000"
+    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, addresses=known)
+    assert env["HEAD"] == "h2:6000"
+    for attempt in (
+        lambda: command_line(task, seen),
+        lambda: environments(task, CONTAINER, NoFramework(), None, seen, {}),
+    ):
+        with pytest.raises(
+            LaunchFailed, match=r"\{address.head\} is not known: head has not started, or has already ended"
+        ):
+            attempt()
+
+
+def test_every_program_gets_the_common_variables_and_the_marker() -> None:
+    """Names as in the original; our own internal variables are not handed on."""
+    (env,) = built({"HOME": "/home/me", "TONY_EXECUTOR": "x", "TONY_MINE": "kept"})
+    assert env["JOB_NAME"] == "worker"
+    assert env["TASK_INDEX"] == "2"
+    assert env["TASK_NUM"] == "3"
+    assert env["JOB_ID"] == "job-1"
+    assert env["SESSION_ID"] == "2"
+    assert env["DISTRIBUTED_MODE"] == "GANG"
+    assert env["TB_PORT"] == "6006"
+    assert env["TONY_TASK"] == "job-1/c-1/abc"
+    assert env["HOME"] == "/home/me"
+    assert env["TONY_MINE"] == "kept"
+    assert "TONY_EXECUTOR" not in env
+
+
+def test_who_wins() -> None:
+    """The user over what is inherited; common variables, the framework and the marker over the user."""
+    user = {"A": "user {index}", "RANK": "user", "JOB_ID": "user", "TONY_TASK": "user", "PYTHONUNBUFFERED": ""}
+    envs = built({"A": "own", "B": "own"}, TwoProcesses(), "s", env=user)
+    assert [env["RANK"] for env in envs] == ["0", "1"]
+    for env in envs:
+        assert (env["A"], env["B"], env["SHARED"]) == ("user 2", "own", "s")
+        assert (env["JOB_ID"], env["TONY_TASK"], env["PYTHONUNBUFFERED"]) == ("job-1", "job-1/c-1/abc", "")
+
+
+def test_bare_environment_on_clusters() -> None:
+    """Without inheritance a program has what it needs to find its tools and its home, and what `env` gives."""
+    (env,) = built({"HOME": "/home/me", "SECRET": "s", "PATH": "/bin"}, inherit_env=False, env={"A": "1"})
+    assert "SECRET" not in env
+    assert (env["HOME"], env["PATH"], env["A"], env["LANG"]) == ("/home/me", "/bin", "1", "C.UTF-8")
+    assert "USER" not in env
+    (env,) = built({}, inherit_env=False)
+    assert "/usr/bin" in env["PATH"]
+
+
+def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory() -> None:
+    """On clusters, as in the original; on the user's own machine home is where it always is."""
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0")
+    assert env["HOME"] == "/work"
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0", env={"HOME": "/mine"})
+    assert env["HOME"] == "/mine"
+    (env,) = built({"HOME": "/home/me"}, chief="main:0")
+    assert env["HOME"] == "/home/me"
+
+
+def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None:
+    """Those are what holds as long as nobody has said anything else; what tony sets stays."""
+    seen = view(TASK, START, "h1:5000", 6006)
+    task = replace(TASK, env={"PARAMS": "default", "OTHER": "own"})
+    handed_on = {"PARAMS": "{role} --lr 0.1", "JOB_ID": "nonsense"}
+    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, handed_on)
+    assert (env["PARAMS"], env["OTHER"], env["JOB_ID"]) == ("{role} --lr 0.1", "own", "job-1")
+
+
+def test_interpreter_comes_first_on_path() -> None:
+    """Also when the user sets PATH; the variables of a venv are there, another interpreter's home is not."""
+    more: dict[str, Any] = {"python_path": ("/env/bin", "/env/sbin"), "python_env": {"VIRTUAL_ENV": "/env"}}
+    (env,) = built({"PATH": "/bin", "PYTHONHOME": "/other"}, **more)
+    assert (env["PATH"], env["VIRTUAL_ENV"]) == ("/env/bin:/env/sbin:/bin", "/env")
+    assert "PYTHONHOME" not in env
+    (env,) = built({"PATH": "/bin"}, env={"PATH": "/mine"}, **more)
+    assert env["PATH"] == "/env/bin:/env/sbin:/mine"
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus", "visible"),
+    [((), 0, ""), (("0", "GPU-7"), 2, "0,GPU-7"), (None, 0, ""), (None, 1, "inherited")],
+)
+def test_gpus_are_those_granted(devices: tuple[str, ...] | None, gpus: int, visible: str) -> None:
+    """None granted means none visible; the user cannot take others; unknown ones are left to the container."""
+    (env,) = built({"CUDA_VISIBLE_DEVICES": "inherited"}, gpu_devices=devices, gpus=gpus)
+    assert env["CUDA_VISIBLE_DEVICES"] == visible
+    if devices is not None:
+        (env,) = built({}, gpu_devices=devices, gpus=gpus, env={"CUDA_VISIBLE_DEVICES": "all"})
+        assert env["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_job_inside_a_job_keeps_the_outer_marker() -> None:
+    """The outer job's sweep finds the inner job's programs by text."""
+    (env,) = built({"TONY_TASK": "outer/c/x"})
+    assert (env["TONY_TASK"], env["TONY_OUTER_TASKS"]) == ("job-1/c-1/abc", "TONY_TASK=outer/c/x")
+    (env,) = built({"TONY_TASK": "middle/c/x", "TONY_OUTER_TASKS": "TONY_TASK=outer/c/x"})
+    assert env["TONY_OUTER_TASKS"] == "TONY_TASK=outer/c/x TONY_TASK=middle/c/x"
+
+
+def test_long_strings_are_refused_with_their_size() -> None:
+    """Linux passes 128 KiB in one string and not a byte more."""
+    check_sizes(["run"], {"A": "x" * (131072 - 3)})
+    with pytest.raises(LaunchFailed, match="TF_CONFIG has 200011 bytes"):
+        check_sizes(["run"], {"TF_CONFIG": "x" * 200000})
+    with pytest.raises(LaunchFailed, match="string of 200001 bytes"):
+        check_sizes(["bash", "-c", "x" * 200000], {})
+
+
+def test_frameworks_are_loaded_from_where_they_live(tmp_path: Any) -> None:
+    """Built-in ones and plug-ins alike; anything else is refused."""
+    (tmp_path / "some_plug_in.py").write_text(
+        "from tony.frameworks.no_framework import NoFramework\nclass Mine(NoFramework):\n    name = 'mine'\n"
+    )
+    assert load_framework("tony.frameworks.no_framework:NoFramework", None).name == "none"
+    assert load_framework("some_plug_in:Mine", str(tmp_path)).name == "mine"
+    with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.base\.Framework"):
+        load_framework("builtins:dict", None)
+
+
+def test_variables_of_the_container() -> None:
+    """Here they are filled in; where a cluster has set them, they are as they are there. `env` is stronger."""
+    given = {"LIB": "$ROOT/lib:${ROOT}/native:$GONE", "MODE": "container", "ROOT": "/not/this"}
+    (env,) = built({"ROOT": "/opt"}, container_env=given, env={"MODE": "{role}"})
+    assert (env["LIB"], env["MODE"], env["ROOT"]) == ("/opt/lib:/opt/native:", "worker", "/not/this")
+    own = {"LIB": "/opt/lib", "MODE": "container", "SECRET": "of the node"}
+    (env,) = built(own, container_env=given, inherit_env=False)
+    assert (env["LIB"], env["MODE"], "ROOT" in env, "SECRET" in env) == ("/opt/lib", "container", False, False)
+
+
+def test_of_a_session_without_some_a_task_sees_the_others_only() -> None:
+    """Its index is its place among them; the board is the first one's, and so is being the chief."""
+    task = replace(
+        TASK, role="worker", index=2, instances={"worker": 4}, chief="worker:0", board="worker:0", num_tasks=4
+    )
+    order = replace(START, absent={"worker": (0, 1)}, instances={"worker": 2}, num_tasks=2)
+    seen = view(task, order, "h1:5000", 6006)
+    assert (str(seen.task), dict(seen.instances), seen.num_tasks, seen.tb_port) == ("worker:0", {"worker": 2}, 2, 6006)
+    assert common_environment(seen)["IS_CHIEF"] == "true"
+    assert view(replace(task, index=3), order, "h1:5000", 6007).tb_port is None
+    assert view(task, START, "h1:5000", 6006).tb_port is None
+    placed = replace(task, command="run {index} of {num_tasks}")
+    assert command_line(placed, seen) == ["bash", "-c", "run 0 of 2"]

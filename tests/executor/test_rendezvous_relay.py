@@ -1,0 +1,105 @@
+"""Whoever comes before the user's own rendezvous server waits for it, and then speaks with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tony.executor.rendezvous_relay import Relay, announced
+
+NAME = "{}____HOROVOD_RENDEZVOUS_SERVER____"
+
+
+def run(relay: Relay, guest: Callable[[int], Awaitable[bytes]]) -> bytes:
+    """What a guest of the relay is answered."""
+
+    async def both() -> bytes:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        serving = asyncio.create_task(relay.serve(listening))
+        try:
+            async with asyncio.timeout(60):
+                return await guest(port)
+        finally:
+            serving.cancel()
+
+    return asyncio.run(both())
+
+
+async def knock(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"hello")
+    try:
+        return await reader.read(100)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def driver(folder: Path) -> asyncio.Server:
+    """A server of the user's own that says where it listens, and answers with what it hears."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"you said " + await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    (folder / NAME.format(server.sockets[0].getsockname()[1])).write_text("[]")
+    return server
+
+
+@pytest.mark.parametrize("where", ["told", "source"])
+def test_who_comes_early_waits(tmp_path: Path, where: str) -> None:
+    """The connection is there before the driver is; the word may lie in either folder."""
+    for name in ("told", "source"):
+        (tmp_path / name).mkdir()
+
+    async def guest(port: int) -> bytes:
+        early = asyncio.create_task(knock(port))
+        while (
+            not early.done() and len(asyncio.all_tasks()) < 4
+        ):  # ours, the relay's, the guest's, and that of its visit
+            await asyncio.sleep(0.01)
+        assert not early.done()
+        async with await driver(tmp_path / where):
+            return await early
+
+    assert run(Relay(str(tmp_path / "told"), str(tmp_path / "source"), since=0), guest) == b"you said hello"
+
+
+def test_a_driver_that_never_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The guest is sent away, and the executor's log says why."""
+    assert run(Relay(str(tmp_path), str(tmp_path), since=0, patience=0.1), knock) == b""
+    assert capfd.readouterr().err == f"no file in {tmp_path} says after 0 s where the driver listens\n"
+
+
+def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The original's test double did that; nobody hangs."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        (tmp_path / NAME.format(port)).touch()
+        assert run(Relay(str(tmp_path), str(tmp_path), since=0), knock) == b""
+    assert f"does not listen on the port {port} that it has named" in capfd.readouterr().err
+
+
+def test_which_word_counts(tmp_path: Path) -> None:
+    """The newest, and none from before; other files are no word."""
+    assert announced(str(tmp_path / "nowhere")) is None
+    for name in ("notes.txt", NAME.format("x"), NAME.format(0), NAME.format(99999)):
+        (tmp_path / name).touch()
+    assert announced(str(tmp_path)) is None
+    for port, at in ((4001, 10), (4002, 30), (4003, 20)):
+        (tmp_path / NAME.format(port)).touch()
+        os.utime(tmp_path / NAME.format(port), (at, at))
+    assert announced(str(tmp_path)) == 4002
+    assert announced(str(tmp_path), since=31 * 10**9) is None
+    assert announced(str(tmp_path), since=30 * 10**9) == 4002
+    (tmp_path / "4004_____HOROVOD_RENDEZVOUS_SERVER____").touch()  # as the original's manual spells it
+    assert announced(str(tmp_path)) == 4004

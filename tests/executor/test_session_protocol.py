@@ -1,0 +1,306 @@
+"""What the executor makes of commands that come twice, late, or from the wrong application master."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tony.executor.session_protocol import Dialog, EndExecutor, PrepareSession, Stance, StartTry, StopTry, TalkAs, Wish
+from tony.model.exit import ExitReason, ExitStatus
+from tony.protocol import messages as msg
+
+DONE = ExitStatus(reason=ExitReason.EXITED, code=0)
+
+
+def make(session: int = 1) -> Dialog:
+    attach = msg.Attach(task="worker:0", container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
+    return Dialog(attach, session)
+
+
+def welcome(attempt: int = 1, acked: int = 0) -> msg.Welcome:
+    return msg.Welcome(attempt=attempt, heartbeat_interval=2.0, acked=acked)
+
+
+def start(session: int, try_: int = 1, attempt: int = 1) -> msg.StartProgram:
+    return msg.StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=None)
+
+
+def stop(session: int, grace: float = 3.0) -> msg.StopProgram:
+    return msg.StopProgram(session=session, grace=grace, reason="why")
+
+
+@pytest.fixture
+def dialog() -> Dialog:
+    """Connected, welcome, ready for session 1; what was to be sent is sent and acknowledged."""
+    made = make()
+    made.connected()
+    made.received(welcome())
+    made.ready(1, "h:1")
+    made.unsent(0.0)
+    made.received(msg.Ack(n=1))
+    return made
+
+
+def test_nothing_is_sent_before_the_welcome() -> None:
+    """Reports wait for the application master's answer, then come in order with their numbers."""
+    dialog = make()
+    dialog.ready(1, "h:1", tb_port=6006)
+    assert dialog.unsent(0.0) == ()
+    assert dialog.connected().task == "worker:0"
+    assert dialog.unsent(0.0) == ()
+    dialog.received(welcome())
+    assert dialog.unsent(0.0) == [msg.Ready(n=1, session=1, address="h:1", tb_port=6006)]
+    assert dialog.unsent(0.0) == []
+    assert dialog.heartbeat_interval == 2.0
+    assert not dialog.settled
+    dialog.received(msg.Ack(n=1))
+    assert dialog.settled
+
+
+def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: Dialog) -> None:
+    """The end's age grows with each sending; what the Welcome says it has is left out."""
+    dialog.received(start(1))
+    dialog.started(1, 1, 42)
+    dialog.exited(1, 1, DONE, ended=10.0)
+    assert [2, 3] == [report.n for report in dialog.unsent(10.0)]
+    dialog.disconnected()
+    assert dialog.unsent(11.0) == ()
+    dialog.connected()
+    dialog.received(welcome(acked=2))
+    assert dialog.unsent(12.5) == [msg.ProgramExited(n=3, session=1, try_=1, status=DONE, ago=2.5)]
+
+
+def test_start_is_obeyed_once(dialog: Dialog) -> None:
+    """The same try again, while it runs and when it is over, does nothing; the next try starts."""
+    assert dialog.received(start(1)) == [StartTry(command=start(1))]
+    assert dialog.received(start(1)) == ()
+    dialog.exited(1, 1, DONE, ended=0.0)
+    assert dialog.received(start(1)) == ()
+    assert dialog.received(start(1, try_=2)) == [StartTry(command=start(1, try_=2))]
+    assert dialog.refused == 2
+
+
+def test_stop_before_start_bars_the_session(dialog: Dialog) -> None:
+    """The late start is answered with its end, once."""
+    assert dialog.received(stop(1)) == ()
+    assert dialog.received(start(1)) == ()
+    assert dialog.received(start(1)) == ()
+    (ended,) = dialog.unsent(0.0)
+    assert isinstance(ended, msg.ProgramExited)
+    assert ended.status.reason is ExitReason.NOT_STARTED
+    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+    dialog.ready(2, "h:2")
+    assert dialog.received(start(2)) == [StartTry(command=start(2))]
+
+
+def test_stop_names_the_running_try(dialog: Dialog) -> None:
+    """A stop may be repeated while the program runs, and means nothing when it is over."""
+    dialog.received(start(1))
+    wish = StopTry(session=1, try_=1, grace=3.0, reason="why")
+    assert dialog.received(stop(1)) == [wish]
+    assert dialog.received(stop(1)) == [wish]
+    dialog.exited(1, 1, DONE, ended=0.0)
+    assert dialog.received(stop(1)) == ()
+    assert dialog.received(start(1, try_=2)) != ()
+
+
+def test_a_stop_is_for_one_try_and_for_none_after_it(dialog: Dialog) -> None:
+    """One that comes late does not end the next try; one that comes first keeps the try that it names from starting."""
+    dialog.received(start(1))
+    dialog.exited(1, 1, ExitStatus(reason=ExitReason.EXITED, code=1), 5.0)
+    late = msg.StopProgram(session=1, try_=1, grace=1.0)
+    assert dialog.received(late) == ()
+    assert dialog.received(start(1, 2)) == [StartTry(command=start(1, 2))]
+    assert dialog.received(late) == ()
+    dialog.exited(1, 2, ExitStatus(reason=ExitReason.EXITED, code=1), 6.0)
+    assert dialog.received(msg.StopProgram(session=1, try_=3, grace=1.0)) == ()
+    dialog.unsent(6.0)
+    assert dialog.received(start(1, 3)) == ()
+    (report,) = dialog.unsent(6.0)
+    assert isinstance(report, msg.ProgramExited)
+    assert (report.try_, report.status.reason) == (3, ExitReason.NOT_STARTED)
+
+
+def test_older_sessions_are_history(dialog: Dialog) -> None:
+    """Once a session is prepared, nothing that names an older one has an effect."""
+    dialog.received(msg.Prepare(session=3))
+    dialog.ready(3, "h:3")
+    for late in (msg.Prepare(session=2), msg.Prepare(session=3), start(1), start(2), stop(2)):
+        assert dialog.received(late) == ()
+    assert dialog.refused == 5
+    assert dialog.received(start(3)) == [StartTry(command=start(3))]
+
+
+def test_prepare_comes_while_the_old_program_runs(dialog: Dialog) -> None:
+    """The new session is prepared; the old try's end is still reported, and no stop of the old one is needed."""
+    dialog.received(start(1))
+    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+    assert dialog.received(stop(1)) == ()
+    assert dialog.received(stop(2)) == ()
+    dialog.exited(1, 1, DONE, ended=0.0)
+    dialog.ready(2, "h:2")
+    assert [msg.ProgramExited, msg.Ready] == [type(report) for report in dialog.unsent(0.0)]
+
+
+def test_start_of_an_unprepared_session_fails_with_a_sentence(dialog: Dialog) -> None:
+    """It should not happen; if it does, the application master gets an end and not silence."""
+    assert dialog.received(start(2)) == ()
+    (ended,) = dialog.unsent(0.0)
+    assert isinstance(ended, msg.ProgramExited)
+    assert (ended.session, ended.status.reason) == (2, ExitReason.LAUNCH_FAILED)
+    assert "not been prepared" in ended.status.message
+    assert dialog.received(msg.Prepare(session=2)) == [PrepareSession(session=2)]
+
+
+def test_of_two_masters_the_older_is_powerless(dialog: Dialog) -> None:
+    """A Welcome or a start of a lower attempt is ignored; what we say next names the highest."""
+    dialog.disconnected()
+    dialog.connected()
+    dialog.received(welcome(attempt=2, acked=1))
+    assert dialog.received(start(1, attempt=1)) == ()
+    dialog.disconnected()
+    assert dialog.connected().highest_attempt == 2
+    assert dialog.received(welcome(attempt=1)) == ()
+    assert dialog.stance is Stance.ATTACHED
+    assert dialog.received(start(1, attempt=2)) == ()
+
+
+def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Dialog) -> None:
+    """Whatever it had sent before and we have not looked at: it may be meant for another state of things."""
+    assert not dialog.summoned(0)
+    assert dialog.summoned(1)
+    assert dialog.received(start(1)) == [StartTry(command=start(1))]
+    assert dialog.summoned(2)
+    for late in (stop(1), msg.ReleaseExecutor(), msg.Prepare(session=2), msg.Ack(n=9)):
+        assert dialog.received(late) == ()
+    assert not dialog.summoned(1)
+    assert dialog.received(welcome(attempt=1)) == ()
+    dialog.disconnected()
+    attach = dialog.connected()
+    assert (attach.highest_attempt, attach.session, attach.acked) == (2, 1, 1)
+    dialog.received(welcome(attempt=2, acked=1))
+    assert dialog.received(stop(1)) == [StopTry(session=1, try_=1, grace=3.0, reason="why")]
+
+
+def test_who_attaches_says_where_it_is(dialog: Dialog) -> None:
+    """Where it can be called, the newest session, the last report that was acknowledged: never more than it made."""
+    dialog.disconnected()
+    dialog.listens("tls:h:1")
+    assert dialog.connected().listens == "tls:h:1"
+    dialog.received(welcome(acked=7))
+    dialog.received(msg.Prepare(session=3))
+    dialog.disconnected()
+    attach = dialog.connected()
+    assert (attach.session, attach.acked) == (3, 1)
+
+
+def test_release_and_log_level(dialog: Dialog) -> None:
+    """After the release nothing is started or prepared any more."""
+    assert dialog.received(msg.SetLogLevel(level="debug")) == [TalkAs(level="debug")]
+    assert dialog.received(msg.ReleaseExecutor(grace=1.0)) == [EndExecutor(grace=1.0)]
+    assert dialog.received(start(1)) == ()
+    assert dialog.received(msg.Prepare(session=2)) == ()
+    (ended,) = dialog.unsent(0.0)
+    assert isinstance(ended, msg.ProgramExited)
+
+
+def test_messages_that_are_not_for_executors_are_ignored(dialog: Dialog) -> None:
+    """They change nothing and are counted."""
+    assert dialog.received(msg.GetReport()) == ()
+    assert dialog.refused == 1
+
+
+def test_a_try_ends_once(dialog: Dialog) -> None:
+    """A second end is our own bug, and said."""
+    dialog.received(start(1))
+    dialog.exited(1, 1, DONE, ended=0.0)
+    with pytest.raises(ValueError, match="ended twice"):
+        dialog.exited(1, 1, DONE, ended=0.0)
+
+
+COMMANDS = st.one_of(
+    st.builds(start, st.integers(1, 4), st.integers(1, 3), st.integers(1, 2)),
+    st.builds(stop, st.integers(1, 4)),
+    st.builds(lambda n: msg.Prepare(session=n), st.integers(1, 4)),
+    st.builds(lambda n: msg.Ack(n=n), st.integers(0, 8)),
+)
+STEPS = st.lists(
+    st.one_of(COMMANDS, st.sampled_from(["ends", "prepared", "break", "send"]), st.builds(welcome, st.integers(1, 2))),
+    max_size=60,
+)
+
+
+class Shell:
+    """Does what the dialog wishes, and keeps account of what it promises."""
+
+    def __init__(self) -> None:
+        self.dialog = make()
+        self.running: tuple[int, int] | None = None
+        self.to_prepare: int | None = 1
+        self.started: list[tuple[int, int]] = []
+        self.ended: list[tuple[int, int]] = []
+        self.arrived: dict[int, msg.Reported] = {}
+        self.acked = 0
+
+    def perform(self, wishes: Sequence[Wish]) -> None:
+        for wish in wishes:
+            if isinstance(wish, PrepareSession):
+                self.to_prepare = wish.session
+            elif isinstance(wish, StartTry):
+                this = (wish.command.session, wish.command.try_)
+                assert self.running is None, "two programs at a time"
+                assert self.started[-1:] < [this], "an older try after a newer one, or one twice"
+                self.running = this
+                self.started.append(this)
+            elif isinstance(wish, StopTry):
+                assert self.running == (wish.session, wish.try_)
+
+    def end(self) -> None:
+        if self.running:
+            self.dialog.exited(*self.running, DONE, ended=0.0)
+            self.ended.append(self.running)
+            self.running = None
+
+    def send(self) -> None:
+        numbers = []
+        for report in self.dialog.unsent(1.0):
+            numbers.append(report.n)
+            known = self.arrived.setdefault(report.n, report)
+            assert known == report, "one number, two reports"
+        assert numbers == sorted(numbers)
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_promises_hold_whatever_arrives(steps: list[object]) -> None:
+    """Duplicates, reordering, broken connections: one program at a time, one end per start, dense report numbers."""
+    shell = Shell()
+    dialog = shell.dialog
+    dialog.connected()
+    dialog.received(welcome())
+    for step in steps:
+        if step == "ends":
+            shell.end()
+        elif step == "prepared" and shell.to_prepare is not None:
+            shell.end()
+            dialog.ready(shell.to_prepare, "h:1")
+            shell.to_prepare = None
+        elif step == "break":
+            dialog.disconnected()
+            dialog.connected()
+        elif step == "send":
+            shell.send()
+        elif isinstance(step, msg.Ack):
+            dialog.received(msg.Ack(n=min(step.n, len(shell.arrived))))  # none acknowledges what it has not got
+        elif isinstance(step, msg.Message):
+            shell.perform(dialog.received(step))
+    shell.end()
+    dialog.disconnected()
+    dialog.connected()
+    dialog.received(welcome(attempt=9, acked=0))
+    shell.send()
+    assert list(range(1, len(shell.arrived) + 1)) == sorted(shell.arrived)
+    ends = [(report.session, report.try_) for report in shell.arrived.values() if isinstance(report, msg.ProgramExited)]
+    assert len(ends) == len(set(ends)), "one try ended twice"
+    assert set(shell.started) == set(shell.ended) <= set(ends)

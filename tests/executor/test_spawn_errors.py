@@ -1,0 +1,89 @@
+"""Tests of `tony.executor.spawn_errors`: one sentence for each way in which a program cannot be started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tony.executor.spawn_errors import explain
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working directory, and in `bin` what is on PATH."""
+    (tmp_path / "work" / "folder").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    scripts = {
+        "no-such-interpreter": "#!/no/such/interpreter -x\n",
+        "windows": "#!/bin/sh\r\necho hello\r\n",
+        "no-first-line": "echo hello\n",
+        "empty-first-line": "#!\n",
+        "closed-interpreter": f"#!{tmp_path}/work/closed\n",
+    }
+    for name, text in scripts.items():
+        (tmp_path / "work" / name).write_text(text)
+        (tmp_path / "work" / name).chmod(0o700)
+        (tmp_path / "bin" / f"{name}-on-path").symlink_to(tmp_path / "work" / name)
+    (tmp_path / "work" / "closed").write_text("#!/bin/sh\n")
+    (tmp_path / "work" / "closed").chmod(0o600)
+    (tmp_path / "work" / "dangling").symlink_to("nowhere")
+    return tmp_path / "work"
+
+
+#: What is to be run, and below it what is said.
+TABLE = r"""
+nonesuch
+command not found: nonesuch (it is in no folder of PATH)
+windows
+command not found: windows (it is in no folder of PATH; the one in the working directory is called ./windows)
+./nonesuch
+command not found: ./nonesuch (no such file in the working directory)
+/no/such
+command not found: /no/such (no such file)
+/etc/passwd/x
+command not found: /etc/passwd/x (no such file)
+./folder
+not executable: ./folder (it is a folder)
+./closed
+not executable: ./closed (permission denied; is it a program? Then set its x bit: chmod +x)
+./closed-interpreter
+not executable: ./closed-interpreter (permission denied; may you run {folder}/closed, which its first line names?)
+./no-first-line
+not executable: ./no-first-line (it is no program, and has no first line that begins with #!)
+./empty-first-line
+not executable: ./empty-first-line (it is no program, and has no first line that begins with #!)
+./no-such-interpreter
+cannot start ./no-such-interpreter: its first line names /no/such/interpreter, which does not exist
+no-such-interpreter-on-path
+cannot start no-such-interpreter-on-path: its first line names /no/such/interpreter, which does not exist
+./windows
+cannot start ./windows: its first line ends like a line of Windows, and Linux takes the \r for a part of the name
+./dangling
+cannot start ./dangling: what it needs to run is missing (a link that leads nowhere, or a program for another system)
+""".strip().splitlines()
+CASES = [
+    *zip(TABLE[::2], TABLE[1::2], strict=True),
+    (5000 * "x", f"command not found: {200 * 'x'}… (the name is too long for the file system)"),
+]
+
+
+@pytest.mark.parametrize(("program", "expected"), CASES, ids=[program[:30] for program, _ in CASES])
+def test_each_way_not_to_start_is_told(folder: Path, program: str, expected: str) -> None:
+    """Asked with what the kernel really answers."""
+    path = str(folder.parent / "bin")
+    with pytest.raises(OSError, match=re.escape("[Errno ")) as raised:
+        subprocess.run([program], cwd=folder, env={"PATH": path}, check=False)
+    assert expected.format(folder=folder) == explain(program, raised.value, str(folder), path)
+
+
+def test_what_nobody_foresaw_is_told_as_it_is(folder: Path) -> None:
+    """And too much for Linux has words of its own."""
+    with pytest.raises(OSError, match="too long") as raised:
+        subprocess.run(["true", *20 * [120_000 * "x"]], check=False)
+    assert "cannot start true: command and environment are too long together for Linux" == explain(
+        "true", raised.value, str(folder), "/bin"
+    )
+    assert "cannot start x: boom" == explain("x", ValueError("boom"), str(folder), "/bin")

@@ -1,0 +1,172 @@
+"""How far a program is, from TensorBoard's event files: whole ones, growing ones, torn and damaged ones."""
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.executor.event_records import VERSION, field, framed, scalar, tensor
+from tony.executor.progress_listener import Advance
+from tony.executor.tensorboard_progress import Summaries
+from tony.executor.tfevents import Damaged, Scalars, length_of, masked_crc, record
+
+NAME = "events.out.tfevents.1700000000.host.1.0"
+
+
+def write(path: Path, *pieces: bytes) -> None:
+    """Appends to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.writelines(pieces)
+
+
+def test_the_sum_is_that_of_the_format() -> None:
+    """CRC32C of the nine digits is a known number; masked as TFRecords are."""
+    crc = 0xE3069283
+    assert masked_crc(b"123456789") == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (scalar(7, loss=0.5, a__b=-2.0), Scalars(7, {"loss": 0.5, "a/b": -2.0})),
+        (tensor(8, "loss", 0.25, content=True), Scalars(8, {"loss": 0.25})),
+        (tensor(9, "loss", 0.75, content=False), Scalars(9, {"loss": 0.75})),
+        (scalar(0, loss=float("nan")), None),
+        (scalar(-3, loss=1.0), None),
+        (field(2, 3), None),
+        (field(2, 3) + field(5, field(1, field(1, b"text") + field(8, field(1, 7) + field(8, b"words")))), None),
+        (field(2, 3) + field(5, field(1, field(1, b"\xff") + field(2, 1.0))), None),
+        (b"\xff" * 30, None),
+        (b"", None),
+    ],
+)
+def test_an_event_says_what_it_says(data: bytes, expected: Scalars | None) -> None:
+    """Scalars in all their forms; nothing of all else."""
+    framed_data = framed(data)
+    assert record(framed_data[12:]).scalars() == expected
+    assert length_of(framed_data[:12]) == len(data)
+
+
+def test_what_does_not_add_up_is_nothing() -> None:
+    """One bit wrong in the data, or in its length."""
+    good = framed(scalar(7, loss=0.5))
+    assert record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).scalars() is None
+    with pytest.raises(Damaged):
+        length_of(bytes([good[0] ^ 1]) + good[1:12])
+
+
+TENSORFLOW = """\
+import sys
+import tensorflow as tf
+with tf.summary.create_file_writer(sys.argv[1] + "/train").as_default():
+    tf.summary.text("notes", "words", step=11)
+    tf.summary.histogram("weights", tf.range(100.0), step=11)
+    tf.summary.scalar("epoch loss", 0.5, step=12)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.framework
+def test_tensorflows_own_files_are_read(tmp_path: Path) -> None:
+    """What it writes is what we take it for."""
+    summaries = Summaries(tmp_path, time.time())
+    subprocess.run([sys.executable, "-c", TENSORFLOW, str(tmp_path)], check=True, capture_output=True)
+    assert summaries.look() == Advance(12.0, None, {"user.train.epoch_loss": 0.5})
+
+
+def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
+    """Each event once; half a record is left until it is whole."""
+    summaries = Summaries(tmp_path, time.time())
+    assert summaries.look() is None
+    path = tmp_path / NAME
+    write(path, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=0.5)))
+    assert summaries.look() == Advance(2.0, None, {"user.loss": 0.5})
+    assert summaries.look() is None
+    more = framed(scalar(3, loss=0.25, acc=1.0))
+    write(path, more[:20])
+    assert summaries.look() is None
+    write(path, more[20:-1])
+    assert summaries.look() is None
+    write(path, more[-1:])
+    assert summaries.look() == Advance(3.0, None, {"user.loss": 0.25, "user.acc": 1.0})
+
+
+def test_runs_beside_each_other_keep_their_names(tmp_path: Path) -> None:
+    """`train` and `validation` have the same tags."""
+    summaries = Summaries(tmp_path, time.time())
+    write(tmp_path / "train" / NAME, VERSION, framed(scalar(5, epoch_loss=1.0)))
+    write(tmp_path / "validation" / NAME, VERSION, framed(scalar(4, epoch_loss=2.0)))
+    expected = {"user.train.epoch_loss": 1.0, "user.validation.epoch_loss": 2.0}
+    assert summaries.look() == Advance(5.0, None, expected)
+
+
+def test_files_of_earlier_tries_are_left_alone(tmp_path: Path) -> None:
+    """What nobody has written to since the program was started is none of its."""
+    write(tmp_path / NAME, VERSION, framed(scalar(500, loss=1.0)))
+    os.utime(tmp_path / NAME, (1, 1))
+    assert Summaries(tmp_path, time.time()).look() is None
+
+
+def test_pictures_are_passed_over(tmp_path: Path) -> None:
+    """Nobody reads a megabyte for a step."""
+    write(tmp_path / NAME, VERSION, framed(bytes(1 << 20)), framed(scalar(3, loss=0.5)))
+    assert Summaries(tmp_path, time.time()).look() == Advance(3.0, None, {"user.loss": 0.5})
+
+
+def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
+    """A file that grows faster than it is read is caught up with at its end."""
+    summaries = Summaries(tmp_path, time.time())
+    write(tmp_path / NAME, VERSION, *(framed(scalar(step, loss=1.0)) for step in range(20_000)))
+    for _ in range(3):
+        advance = summaries.look()
+    write(tmp_path / NAME, framed(scalar(20_000, loss=0.5)))
+    advance = summaries.look() or advance
+    assert advance is not None
+    assert advance.step == 20_000
+
+
+def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
+    """Reading goes on with what comes afterwards."""
+    summaries = Summaries(tmp_path, time.time())
+    path = tmp_path / NAME
+    write(path, VERSION, framed(scalar(1, loss=1.0)))
+    assert summaries.look() is not None
+    write(path, b"\0" * 100)
+    assert summaries.look() is None
+    write(path, framed(scalar(2, loss=0.5)))
+    assert summaries.look() == Advance(2.0, None, {"user.loss": 0.5})
+
+
+def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
+    """Text, a folder, a pipe that nobody writes to, a length beyond all bounds."""
+    write(tmp_path / "a.tfevents", b"hello, world, this is text\n" * 10)
+    (tmp_path / "b.tfevents").mkdir()
+    os.mkfifo(tmp_path / "c.tfevents")
+    length = struct.pack("<Q", 1 << 62)
+    write(tmp_path / "d.tfevents", length + struct.pack("<I", masked_crc(length)) + b"x" * 50)
+    summaries = Summaries(tmp_path, time.time())
+    assert (summaries.look(), summaries.look()) == (None, None)
+
+
+def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
+    """Some programs use one name again."""
+    summaries = Summaries(tmp_path, time.time())
+    write(tmp_path / NAME, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=1.0)))
+    assert summaries.look() is not None
+    (tmp_path / NAME).write_bytes(VERSION + framed(scalar(1, loss=3.0)))
+    assert summaries.look() == Advance(1.0, None, {"user.loss": 3.0})
+
+
+def test_losses_come_first_where_there_is_too_much(tmp_path: Path) -> None:
+    """A program has only so many series."""
+    tags = {f"a{number}": 1.0 for number in range(100)}
+    write(tmp_path / NAME, VERSION, framed(scalar(1, **tags, z__loss=2.0)))
+    advance = Summaries(tmp_path, time.time()).look()
+    assert advance is not None
+    assert len(advance.metrics) == 32
+    assert advance.metrics["user.z.loss"] == 2.0

@@ -1,0 +1,118 @@
+"""Files are written beside the loop: in order, completely, and never while a program is started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tony.executor.writer_thread import Pen, PenHandler
+
+
+@pytest.fixture
+def pens() -> Callable[[], int]:
+    """How many threads write more than at the test's beginning."""
+
+    def count() -> int:
+        return sum(thread.name == "pen" for thread in threading.enumerate())
+
+    before = count()
+    return lambda: count() - before
+
+
+def test_jobs_are_done_in_order_and_beside(pens: Callable[[], int]) -> None:
+    """None is done in the loop's own thread."""
+    done: list[tuple[int, bool]] = []
+
+    def job(number: int) -> None:
+        done.append((number, threading.current_thread() is threading.main_thread()))
+
+    async def write() -> None:
+        pen = Pen()
+        for number in range(1000):
+            pen.put(partial(job, number), 10)
+        assert await pen.wait_written(60)
+        assert pen.backlog == 0
+        await pen.rest(60)
+
+    asyncio.run(write())
+    assert done == [(number, False) for number in range(1000)]
+    assert pens() == 0
+
+
+def test_the_loop_goes_on_while_the_disk_stands_still(pens: Callable[[], int]) -> None:
+    """Who is to be told of a shorter backlog is told when there is one, and not before."""
+
+    async def write() -> None:
+        pen, disk, told = Pen(), threading.Event(), asyncio.Event()
+        pen.put(partial(disk.wait, 60), 100)
+        pen.put(lambda: None, 50)
+        pen.notify(149, told.set)
+        assert not await pen.wait_written(0.05)
+        assert (pen.backlog, told.is_set()) == (150, False)
+        await pen.rest(0.05)
+        assert pens() == 1  # it cannot rest
+        disk.set()
+        async with asyncio.timeout(60):
+            await told.wait()
+        assert await pen.wait_written(60)
+        await pen.rest(60)
+
+    asyncio.run(write())
+    assert pens() == 0
+
+
+def test_after_a_rest_it_goes_on(pens: Callable[[], int]) -> None:
+    """A rest ends the thread, the next job begins another one."""
+
+    async def write() -> list[int]:
+        pen, done = Pen(), list[int]()
+        for number in range(3):
+            pen.put(partial(done.append, number))
+            await pen.rest(60)
+            assert pens() == 0
+        return done
+
+    assert asyncio.run(write()) == [0, 1, 2]
+
+
+def test_without_a_thread_it_writes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process table is full the loop has to wait for the disk, and nothing is lost."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[int] = []
+    pen = Pen()
+    pen.put(partial(done.append, 1))
+    assert done == [1]
+    asyncio.run(pen.rest(60))
+    pen.close(60)
+
+
+def test_log_lines_take_the_same_way_while_there_is_one() -> None:
+    """Before and after the thread's life they are written at once; their order is kept."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.getMessage()} {threading.current_thread().name == 'pen'}")
+
+    async def write() -> None:
+        pen = Pen()
+        log = logging.Logger("one")
+        log.addHandler(PenHandler(pen, Kept()))
+        log.warning("before")
+        pen.put(lambda: None)
+        for number in range(3):
+            log.warning("line %d", number)
+        await pen.rest(60)
+        log.warning("after")
+
+    asyncio.run(write())
+    assert lines == ["before False", "line 0 True", "line 1 True", "line 2 True", "after False"]

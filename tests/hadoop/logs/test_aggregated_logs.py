@@ -1,0 +1,111 @@
+"""Aggregated logs are found by application, wherever a version or a setting puts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
+from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT, log_files, make
+from tony.hadoop.logs.aggregated_logs import AggregatedLogs, Place, places
+from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFile
+
+_APPLICATION = "application_1795272430499_12345"
+_PLACES = (Place(folder="/app-logs", suffix="logs-tfile"), Place(folder="/app-logs", suffix="logs"))
+_NEW = f"/app-logs/alice/bucket-logs-tfile/2345/{_APPLICATION}"
+_OLD = f"/app-logs/alice/logs/{_APPLICATION}"
+
+
+def _golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def _logs(files: dict[str, bytes]) -> AggregatedLogs:
+    return AggregatedLogs(MemoryFiles(files), _PLACES)
+
+
+@pytest.mark.parametrize("folder", [_NEW, _OLD, f"/app-logs/alice/logs-tfile/{_APPLICATION}"])
+@pytest.mark.parametrize("name", ["tfile-none", "tfile-gz", "ifile-none", "ifile-gz"])
+def test_found_wherever_it_is(folder: str, name: str) -> None:
+    """New, older and oldest folders, and both formats whatever the folder is called."""
+    logs = _logs({f"{folder}/localhost_40259": _golden(name)})
+    found = logs.find(_APPLICATION, "alice")
+    assert len(found) == 12
+    container = found[0].container
+    one = {log.name: log for log in logs.find(_APPLICATION, "alice", container=container, node="localhost:40259")}
+    assert sorted(one) == ["empty", "numbers.log", "prelaunch.err", "prelaunch.out", "stderr", "stdout"]
+    assert b"".join(logs.read(one["stdout"])) == STDOUT
+    assert b"".join(logs.read(one["numbers.log"], 100, 5)) == NUMBERS[100:105]
+    assert b"".join(logs.read(one["numbers.log"], 1000)) == b""
+    assert one["stdout"].node == "localhost_40259"
+    assert logs.find(_APPLICATION, "alice", node="elsewhere:1") == ()
+
+
+def test_rounds_are_one_log() -> None:
+    """With rolling aggregation a log's bytes lie in several files; together they are the log."""
+    rounds = {f"{_NEW}/host_1_{1000 + n}": make([[("c", log_files({"out": b"%d%d%d" % (n, n, n)}))]]) for n in range(4)}
+    logs = _logs(rounds)
+    (log,) = logs.find(_APPLICATION, "alice")
+    assert (log.length, log.node) == (12, "host_1")
+    for offset in range(13):
+        for length in (None, 0, 1, 4, 20):
+            end = None if length is None else offset + length
+            assert b"".join(logs.read(log, offset, length)) == b"000111222333"[offset:end]
+
+
+def test_a_file_that_grew_between_rounds_is_there_once() -> None:
+    """Each round brings whole files: the last one holds all, unless it is another file of the same name."""
+    contents = [b"a" * 9000, b"a" * 9000, b"a" * 9000 + b"b" * 5000, b"a new file", b"", b"x", b"xyz"]
+    rounds = {f"{_NEW}/host_1_{1000 + n}": make([[("c", log_files({"out": data}))]]) for n, data in enumerate(contents)}
+    logs = _logs(rounds)
+    (log,) = logs.find(_APPLICATION, "alice")
+    assert b"".join(logs.read(log)) == b"a" * 9000 + b"b" * 5000 + b"a new file" + b"xyz"
+    assert log.length == 14_013
+
+
+def test_what_is_being_written_waits() -> None:
+    """Temporary files are left out; an indexed file with a round under way gives the rounds before."""
+    whole = _golden("ifile-none")
+    files = {f"{_NEW}/localhost_40259.tmp": b"", f"{_NEW}/host_1": whole + b"\nmore"}
+    with pytest.raises(MalformedLogFile, match=r"host_1 does not end with the mark"):
+        _logs(files).find(_APPLICATION, "alice")
+    files[f"{_NEW}/host_1-checksum"] = b"\0\0\0\6host_1" + len(whole).to_bytes(8, "big")
+    assert len(_logs(files).find(_APPLICATION, "alice")) == 12
+    files[f"{_NEW}/host_1-checksum"] = bytes(8)
+    with pytest.raises(MalformedLogFile):
+        _logs(files).find(_APPLICATION, "alice")
+
+
+def test_one_damaged_file_hides_no_other() -> None:
+    """What can be read is read."""
+    files = {f"{_NEW}/bad_1": b"garbage" * 30, f"{_NEW}/good_1": make([[("c", log_files({"out": b"fine"}))]])}
+    (log,) = _logs(files).find(_APPLICATION, "alice")
+    assert log.node == "good_1"
+
+
+def test_none() -> None:
+    """No files: the message says where they were looked for and why there may be none."""
+    with pytest.raises(LogsNotFoundError, match=r"yarn\.log-aggregation-enable.*bucket-logs-tfile/2345/application_"):
+        _logs({"/app-logs/bob/x": b"", f"{_NEW}/host_1": b""}).find(_APPLICATION, "alice")
+
+
+def test_places_follow_the_settings() -> None:
+    """Folder and suffix, for all formats and for one, with or without a file system's name."""
+    default = places(lambda key, default: default)
+    assert default == (
+        Place(folder="/tmp/logs", suffix="logs-tfile"),
+        Place(folder="/tmp/logs", suffix="logs-ifile"),
+        Place(folder="/tmp/logs", suffix="logs"),
+    )
+    chosen = {
+        "yarn.nodemanager.remote-app-log-dir": "hdfs://ns1/app-logs/",
+        "yarn.nodemanager.remote-app-log-dir-suffix": "kept",
+        "yarn.log-aggregation.file-formats": "Mine, TFile",
+        "yarn.log-aggregation.Mine.remote-app-log-dir": "hdfs:/mine",
+        "yarn.log-aggregation.Mine.remote-app-log-dir-suffix": "own",
+    }
+    assert places(lambda key, default: chosen.get(key, default)) == (
+        Place(folder="/mine", suffix="own"),
+        Place(folder="/app-logs", suffix="kept-tfile"),
+        Place(folder="/app-logs", suffix="kept-ifile"),
+        Place(folder="/app-logs", suffix="kept"),
+    )

@@ -1,0 +1,180 @@
+"""Tests of `tony.hadoop.authentication` and `tony.hadoop.client_factory`: as whom, and to whom."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tony.dataclass import replace
+from tony.hadoop import client_factory
+from tony.hadoop.address import Address
+from tony.hadoop.authentication import Logins, token_file, user_name
+from tony.hadoop.configuration import Configuration, ConfigurationError
+from tony.hadoop.configuration.service_addresses import Daemon, name_service
+from tony.hadoop.failover import Policy
+from tony.hadoop.ipc.login_method import Login, LoginMethod
+from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.tokens.credentials import Credentials, write_file
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.wire.application_client import GET_NEW_APPLICATION, GetNewApplicationRequest
+from tony.testing.hadoop.applications import PlayedApplications
+from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
+from tony.testing.hadoop.namenode import PlayedNameNode
+
+KERBEROS = {
+    "hadoop.security.authentication": "Kerberos",
+    "yarn.resourcemanager.principal": "rm/_HOST@EXAMPLE.COM",
+    "dfs.namenode.kerberos.principal": "nn/_HOST@EXAMPLE.COM",
+}
+RM = Daemon(id="", address=Address(host="127.0.0.1", port=8032))
+RM_TOKEN = Token(identifier=b"r", password=b"p", kind="RM_DELEGATION_TOKEN", service="10.0.0.1:8032,127.0.0.1:8032")
+HDFS_TOKEN = Token(identifier=b"h", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="ha-hdfs:ns1")
+ONE_NODE_TOKEN = replace(HDFS_TOKEN, identifier=b"1", service="127.0.0.1:8020")
+AM_TOKEN = Token(identifier=b"a", password=b"p", kind="YARN_AM_RM_TOKEN", service="")
+PAIR = {
+    "fs.defaultFS": "hdfs://ns1",
+    "dfs.ha.namenodes.ns1": "a,b",
+    "dfs.namenode.rpc-address.ns1.a": "127.0.0.1",
+    "dfs.namenode.rpc-address.ns1.b": "127.0.0.2",
+}
+
+
+def logins(given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: Token) -> Logins:
+    """With these settings, environment and tokens."""
+    credentials = Credentials(tokens={str(number): token for number, token in enumerate(tokens)})
+    return Logins(Configuration.load(given=given), environ or {}, credentials)
+
+
+def test_a_name_is_enough_where_nothing_is_proved() -> None:
+    """HADOOP_USER_NAME before that of the process; somebody else's with HADOOP_PROXY_USER."""
+    mine = pwd.getpwuid(os.geteuid()).pw_name
+    assert Login.simple(mine) == logins().for_resource_manager(RM)
+    assert Login.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).for_resource_manager(RM)
+    environ = {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}
+    assert Login.simple("bob", "alice") == logins(None, environ).for_resource_manager(RM)
+    assert mine == user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
+
+
+def test_the_name_of_who_has_a_token() -> None:
+    """The owner's: without a ticket, and whatever the process's user is called."""
+    identifier = b"\0" + b"".join(
+        [*(bytes([len(each)]) + each for each in (b"ann/node1@EXAMPLE.COM", b"rm", b"")), b"\1\2\3\4"]
+    )
+    assert "ann" == logins(KERBEROS, {}, replace(HDFS_TOKEN, identifier=identifier)).user
+
+
+def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In images, users are often only numbers."""
+
+    def nobody(_: int) -> object:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert "carol" == user_name(Configuration.load(), {"USER": "carol"})
+    with pytest.raises(ConfigurationError, match="Set HADOOP_USER_NAME"):
+        user_name(Configuration.load(), {})
+
+
+def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
+    """With the principal of the daemon, and what the site wants for the traffic."""
+    given = {**KERBEROS, "hadoop.rpc.protection": "privacy,integrity", "yarn.resourcemanager.principal.pattern": "rm/*"}
+    found = logins(given, {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}).for_resource_manager(RM)
+    expected = Login.kerberos(
+        "rm/_HOST@EXAMPLE.COM",
+        server_pattern="rm/*",
+        protections=(Protection.PRIVACY, Protection.INTEGRITY),
+        user="bob",
+    )
+    assert expected == found
+    service = name_service(Configuration.load(given=PAIR))
+    name_node = logins(KERBEROS).for_name_node(service)(service.name_nodes[0])
+    assert Login.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
+
+
+def test_settings_that_make_no_login_are_told() -> None:
+    """With key and place."""
+    with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is needed"):
+        logins({"hadoop.security.authentication": "kerberos"}).for_resource_manager(RM)
+    with pytest.raises(ConfigurationError, match="write simple or kerberos"):
+        logins({"hadoop.security.authentication": "plain"})
+    with pytest.raises(ConfigurationError, match=r"hadoop\.rpc\.protection = secret \(given\)"):
+        logins({"hadoop.rpc.protection": "secret"})
+
+
+def test_a_token_goes_before_everything_else() -> None:
+    """If it is for this daemon: of the kind, and of the service."""
+    found = logins(KERBEROS, {}, HDFS_TOKEN, RM_TOKEN).for_resource_manager(RM)
+    assert (LoginMethod.TOKEN, RM_TOKEN, False) == (found.method, found.token, found.fallback_to_simple)
+    other = replace(RM, address=Address(host="127.0.0.9", port=8032))
+    assert LoginMethod.KERBEROS is logins(KERBEROS, {}, RM_TOKEN).for_resource_manager(other).method
+    insecure = logins(None, {"HADOOP_USER_NAME": "alice"}, RM_TOKEN).for_resource_manager(RM)
+    assert (RM_TOKEN, True, "alice") == (insecure.token, insecure.fallback_to_simple, insecure.user)
+
+
+def test_a_file_system_has_one_token_or_one_for_each_name_node() -> None:
+    """By the name of the pair first."""
+    service = name_service(Configuration.load(given=PAIR))
+    first, second = service.name_nodes
+    both = logins(None, {}, HDFS_TOKEN, ONE_NODE_TOKEN).for_name_node(service)
+    assert [HDFS_TOKEN, HDFS_TOKEN] == [both(first).token, both(second).token]
+    one = logins(None, {}, ONE_NODE_TOKEN).for_name_node(service)
+    assert [ONE_NODE_TOKEN, None] == [one(first).token, one(second).token]
+
+
+def test_the_token_file_is_read(tmp_path: Path) -> None:
+    """As HADOOP_TOKEN_FILE_LOCATION names it; an application master's own token is in it."""
+    path = tmp_path / "container_tokens"
+    write_file(path, Credentials(tokens={"": AM_TOKEN}))
+    environ = {"HADOOP_TOKEN_FILE_LOCATION": str(path)}
+    found = Logins(Configuration.load(), environ).for_scheduler()
+    assert Login.with_token(AM_TOKEN) == found
+    assert {} == token_file({}).tokens
+    with pytest.raises(ConfigurationError, match=r"HADOOP_TOKEN_FILE_LOCATION = .*: no YARN_AM_RM_TOKEN in it"):
+        Logins(Configuration.load(), {}).for_scheduler()
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"HDTX", "does not begin with HDTS")])
+def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | None, said: str) -> None:
+    """With its name, and who named it."""
+    path = tmp_path / "tokens"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        token_file({"HADOOP_TOKEN_FILE_LOCATION": str(path)})
+    assert f"HADOOP_TOKEN_FILE_LOCATION = {path}" in str(caught.value)
+
+
+async def test_clients_come_from_a_folder(tmp_path: Path) -> None:
+    """Addresses, user and patience are those of the files and the environment."""
+    async with FakeIpcServer() as rm, FakeIpcServer() as nn:
+        cluster, files = PlayedApplications(), PlayedNameNode()
+        cluster.serve(rm)
+        files.serve(nn)
+        property_ = "<property><name>{}</name><value>{}</value></property>"
+        core = property_.format("fs.defaultFS", f"hdfs://{nn.address}")
+        yarn = property_.format("yarn.resourcemanager.address", rm.address)
+        (tmp_path / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
+        (tmp_path / "yarn-site.xml").write_text(f"<configuration>{yarn}</configuration>")
+        environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
+        settings = Configuration.load(environ=environ)
+        async with client_factory.resource_manager(settings, environ) as client:
+            await client.new_application()
+        async with client_factory.name_node(settings, environ, policy=Policy(patience=1)) as names:
+            await names.make_folder("/a")
+        assert "alice" == rm.calls[0].caller.user == files.names["/a"].owner
+
+
+async def test_an_application_master_comes_with_its_token() -> None:
+    """To the scheduler's door, which takes nothing else."""
+    server = FakeIpcServer(auths=(Auth.TOKEN,), tokens={AM_TOKEN.identifier: AM_TOKEN.password})
+    PlayedApplications().serve(server)
+    async with server:
+        settings = Configuration.load(given={"yarn.resourcemanager.scheduler.address": str(server.address)})
+        login = logins(None, {}, AM_TOKEN).for_scheduler()
+        async with client_factory.scheduler(settings, login) as proxy:
+            await proxy.call(GET_NEW_APPLICATION, GetNewApplicationRequest())
+        assert AM_TOKEN.identifier == server.calls[0].caller.token

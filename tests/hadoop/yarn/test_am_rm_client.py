@@ -1,0 +1,528 @@
+"""A master and a played ResourceManager: over real connections, with everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tony.hadoop.configuration.service_addresses import Daemon
+from tony.hadoop.configuration.settings import Configuration
+from tony.hadoop.failover import Policy, Proxy, Unavailable
+from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
+from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequest, AllocateResponse, MasterCommand
+from tony.hadoop.wire.placement import NODE, apart
+from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
+from tony.hadoop.yarn import am_rm_client
+from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
+from tony.hadoop.yarn.heartbeat_interval import Pace
+from tony.hadoop.yarn.request_table import Ask, News
+from tony.testing.hadoop.faults import Cut, Delay, Drop, Hold, Refuse
+from tony.testing.hadoop.ipc_server import Incoming
+from tony.testing.hadoop.resource_manager import YARN, FakeResourceManager
+
+SMALL = Ask(resource=Resource(memory=512, vcores=1))
+NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))
+QUICK = Policy(patience=10.0, shortest=0.01, longest=0.02)
+
+
+class Story:
+    """A master under test: what it was told, and means to wait for it."""
+
+    def __init__(self, manager: FakeResourceManager, master: MasterClient) -> None:
+        self.manager, self.master = manager, master
+        self.news: list[News] = []
+        self._came = asyncio.Event()
+
+    def hear(self, news: News) -> None:
+        self.news.append(news)
+        self._came.set()
+
+    @property
+    def granted(self) -> list[Container]:
+        return [each for news in self.news for each in news.granted]
+
+    @property
+    def ended(self) -> list[tuple[ContainerId | None, int]]:
+        return [(each.id, each.exit_status) for news in self.news for each in news.completed]
+
+    async def until(self, condition: Callable[[Story], object]) -> None:
+        while not condition(self):
+            self._came.clear()
+            await self._came.wait()
+
+    async def beats(self, count: int) -> None:
+        """Waits for so many more heartbeats."""
+        await self.manager.server.wait_called("allocate", len(self.manager.server.named("allocate")) + count)
+
+
+def proxy(*managers: FakeResourceManager, policy: Policy = QUICK) -> Proxy:
+    return Proxy(
+        name="ResourceManager",
+        daemons=[Daemon(id=f"rm{number}", address=each.server.address) for number, each in enumerate(managers, 1)],
+        login=lambda _: managers[0].login,
+        protocol=PROTOCOL,
+        policy=policy,
+    )
+
+
+@asynccontextmanager
+async def mastering(
+    manager: FakeResourceManager, *, pace: Pace | None = None, policy: Policy = QUICK, registers: bool = True
+) -> AsyncIterator[Story]:
+    async with manager.server:
+        master = MasterClient(proxy(manager, policy=policy), pace=pace)
+        story = Story(manager, master)
+        beating = None
+        if registers:
+            await master.register("here", 1, "http://here:1/")
+            beating = asyncio.create_task(master.run(story.hear))
+        try:
+            yield story
+        finally:
+            await master.close()
+            if beating is not None:
+                beating.cancel()
+                await asyncio.gather(beating, return_exceptions=True)
+
+
+async def test_a_whole_life() -> None:
+    """Register, ask, get, lose one, end."""
+    manager = FakeResourceManager(nodes=NODES)
+    async with manager.server:
+        master = MasterClient(proxy(manager))
+        registration = await master.register("here", 1234, "http://here:1234/")
+        assert registration.queue == "default"
+        assert registration.maximum == Resource(memory=8192, vcores=8)
+        assert [each.name for each in registration.resource_types] == ["memory-mb", "vcores"]
+        story = Story(manager, master)
+        beating = asyncio.create_task(master.run(story.hear))
+        master.want(3, 2, SMALL)
+        await story.until(lambda it: len(it.granted) == 2)
+        assert {each.allocation_request_id for each in story.granted} == {3}
+        assert master.outstanding(3) == master.outstanding() == 0
+        first, second = (each.id for each in story.granted)
+        assert first is not None
+        assert second is not None
+        assert all(each.node and master.node_tokens.get(each.node) for each in story.granted)
+        manager.complete(first, 137)
+        await story.until(lambda it: it.ended)
+        master.release(second)
+        await story.until(lambda it: len(it.ended) == 2)
+        assert story.ended == [(first, 137), (second, -100)]
+        await master.finish(FinalStatus.SUCCEEDED, "well done", "http://history/")
+        await beating
+        assert manager.final is not None
+        assert (manager.final.final_status, manager.final.diagnostics) == (FinalStatus.SUCCEEDED, "well done")
+        assert len(manager.server.named("finishApplicationMaster")) == 3
+        await master.close()
+
+
+async def test_a_change_goes_out_at_once() -> None:
+    """However slow the heartbeat is."""
+    async with mastering(FakeResourceManager(), pace=Pace(fast=30.0, slow=30.0)) as story:
+        await story.manager.server.wait_called("allocate")
+        story.master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        story.master.exclude("bad")
+        await story.beats(1)
+        assert story.manager.excluded == {"bad"}
+        story.master.include("bad")
+        await story.beats(1)
+        assert story.manager.excluded == set()
+        story.master.progress = 0.5
+        story.master.show("http://there:2/")
+        await story.beats(1)
+        request = story.manager.server.named("allocate")[-1].request
+        assert isinstance(request, AllocateRequest)
+        assert (request.tracking_url, request.progress) == ("http://there:2/", 0.5)
+
+
+async def test_the_heartbeat_is_fast_while_something_is_wanted_and_slow_when_not() -> None:
+    """Counted over half a second: some tens, or the few of the beginning."""
+    counts = {}
+    for total in (0, 1):
+        manager = FakeResourceManager(grants_by_hand=True)
+        async with mastering(manager, pace=Pace(fast=0.02, slow=30.0, settle=0.1)) as story:
+            if total:
+                story.master.want(1, total, SMALL)
+            await asyncio.sleep(0.6)
+            counts[total] = len(manager.server.named("allocate"))
+    assert counts[0] <= 8
+    assert counts[1] > counts[0]
+
+
+async def test_many_wishes_in_one_go_are_few_heartbeats() -> None:
+    """Waking is no licence to flood."""
+    async with mastering(FakeResourceManager(), pace=Pace(fast=30.0, slow=30.0)) as story:
+        for key in range(50):
+            story.master.want(key, 1, SMALL)
+        await story.until(lambda it: len(it.granted) == 50)
+        assert len(story.manager.server.named("allocate")) <= 4
+
+
+@pytest.mark.parametrize("fault", [Drop(executed=True), Drop(executed=False), Cut(after=9), Delay(seconds=0.2)])
+async def test_lost_answers_are_asked_for_again(fault: Drop | Cut | Delay) -> None:
+    """Nothing is granted or told twice, nothing is lost."""
+    manager = FakeResourceManager(nodes=NODES)
+    async with mastering(manager) as story:
+        for turn in range(1, 4):
+            manager.server.order(fault, method="allocate")
+            story.master.want(1, 2, SMALL)
+            await story.until(lambda it, turn=turn: len(it.granted) == 2 * turn)  # type: ignore[misc]
+            manager.server.order(fault, method="allocate")
+            last = story.granted[-1].id
+            assert last is not None
+            manager.complete(last, turn)
+            await story.until(lambda it, turn=turn: len(it.ended) == turn)  # type: ignore[misc]
+        assert len({each.id for each in story.granted}) == 6
+        assert len(manager.live) == 3
+
+
+async def test_a_resource_manager_that_forgot_us() -> None:
+    """Registered again, everything said again; the caller sees nothing of it."""
+    manager = FakeResourceManager(grants_by_hand=True)
+    async with mastering(manager) as story:
+        story.master.want(1, 3, SMALL)
+        story.master.exclude("bad")
+        await story.beats(2)
+        story.master.show("http://there:2/")
+        manager.forget()
+        await manager.server.wait_called("registerApplicationMaster", 2)
+        await story.beats(2)
+        assert manager.outstanding(1) == 3
+        assert manager.excluded == {"bad"}
+        assert "there" in str(manager.server.named("registerApplicationMaster")[-1].request)
+        manager.grant(1, 3)
+        await story.until(lambda it: len(it.granted) == 3)
+        assert story.granted[0].id is not None
+        assert (story.granted[0].id.number or 0) >> 40 == 1
+
+
+async def test_a_resource_manager_that_is_away_for_a_while() -> None:
+    """Killed, gone, and back with an empty memory."""
+    manager = FakeResourceManager()
+    async with mastering(manager) as story:
+        story.master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        await manager.server.stop()
+        story.master.want(1, 2, SMALL)
+        await asyncio.sleep(0.1)
+        manager.forget()
+        await manager.server.start()
+        await story.until(lambda it: len(it.granted) == 3)
+
+
+async def test_failover() -> None:
+    """The other one of a pair knows the token, and nothing else."""
+    first, second = FakeResourceManager(), FakeResourceManager()
+    second.tokens.update(first.tokens)
+    async with first.server, second.server:
+        master = MasterClient(proxy(first, second))
+        await master.register("here", 1, "")
+        story = Story(second, master)
+        beating = asyncio.create_task(master.run(story.hear))
+        await first.server.wait_called("allocate")
+        await first.server.stop()
+        master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        await master.finish(FinalStatus.SUCCEEDED)
+        await beating
+        await master.close()
+
+
+async def test_a_new_token_is_used_at_once() -> None:
+    """Storing it would not do: the next connection must come with it."""
+    manager = FakeResourceManager()
+    async with mastering(manager) as story:
+        await manager.server.wait_called("allocate")
+        token = manager.roll_token(keep_old=False)
+        await story.beats(3)
+        assert manager.server.calls[-1].caller.token == token.identifier
+        assert story.master.token == token
+        manager.server.drop_all()
+        await story.beats(2)
+
+
+async def test_an_ask_that_is_refused_does_not_end_the_heartbeat() -> None:
+    """It is told; the others are granted."""
+    async with mastering(FakeResourceManager()) as story:
+        story.master.want(1, 1, SMALL)
+        story.master.want(2, 4, Ask(resource=Resource(memory=99999)))
+        story.master.want(3, 1, SMALL)
+        await story.until(lambda it: len(it.granted) == 2 and any(news.refused for news in it.news))
+        (refused,) = (each for news in story.news for each in news.refused)
+        assert (refused.key, refused.count) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "message", "times"),
+    [
+        (f"{YARN}InvalidLabelResourceRequestException", "label gpu", 1),
+        (f"{YARN}YarnException", f"{YARN}SchedulerInvalidResoureRequestException: Key=SchedulerRequestKey", 1),
+        (f"{YARN}YarnException", "Found non empty SchedulingRequest of AllocateRequest, handler disabled", 1),
+        (f"{YARN}YarnException", "something else that it does not like", 6),
+    ],
+)
+async def test_other_ways_to_refuse_an_ask(
+    class_name: str, message: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By class, by what a wrapped exception says, or by saying the same until there is no other reason left."""
+    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    async with mastering(FakeResourceManager()) as story:
+        await story.beats(1)
+        story.manager.server.order(Refuse(class_name=class_name, message=message), method="allocate", times=times)
+        story.master.want(1, 2, SMALL)
+        await story.until(lambda it: it.news)
+        (refused,) = story.news[0].refused
+        assert (refused.key, refused.count, refused.reason) == (1, 2, message)
+        story.master.want(2, 1, SMALL)
+        await story.until(lambda it: it.granted)
+
+
+async def test_containers_of_earlier_attempts() -> None:
+    """Some come with the registration, some later; each once, with the tokens of their nodes."""
+    manager = FakeResourceManager(nodes=NODES)
+    old = [Container(id=ContainerId(number=number), node=NODES[number]) for number in range(2)]
+    manager.previous = (old[0],)
+    async with mastering(manager, registers=False) as story:
+        registration = await story.master.register("here", 1, "")
+        assert registration.containers == (old[0],)
+        assert story.master.node_tokens.get(NODES[0]) == manager.node_token(NODES[0])
+        manager.recover(old[0], old[1])
+        beating = asyncio.create_task(story.master.run(story.hear))
+        await story.until(lambda it: it.news)
+        assert story.news[0].recovered == (old[1],)
+        assert len(story.master.node_tokens) == 2
+        await story.master.finish(FinalStatus.SUCCEEDED)
+        await beating
+
+
+async def test_containers_found_at_the_second_registration_are_told() -> None:
+    """The registration is ours alone then; the caller hears of it as of other news."""
+    manager = FakeResourceManager(nodes=NODES)
+    async with mastering(manager) as story:
+        await story.beats(1)
+        old = Container(id=ContainerId(number=1), node=NODES[0])
+        manager.previous = (old,)
+        manager.forget()
+        await story.until(lambda it: it.news)
+        assert story.news[0].recovered == (old,)
+
+
+async def test_a_registration_whose_answer_was_lost() -> None:
+    """The second one is told that there was a first: go on."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        registration = await story.master.register("here", 1, "")
+        assert registration.maximum is None
+        beating = asyncio.create_task(story.master.run(story.hear))
+        story.master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        await story.master.finish(FinalStatus.FAILED)
+        await beating
+
+
+async def test_an_heir_that_was_not_told() -> None:
+    """What is left of earlier attempts was in the answer that was lost: the next one will hear it."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        with pytest.raises(AttemptOver, match="what earlier attempts have left"):
+            await story.master.register("here", 1, "", is_heir=True)
+
+
+async def test_an_attempt_that_is_over() -> None:
+    """Nothing is tried again: the master must leave."""
+    gone = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="doesn't exist in cache")
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        manager.server.order(gone, method="registerApplicationMaster")
+        with pytest.raises(AttemptOver, match="cannot register"):
+            await story.master.register("here", 1, "")
+        await story.master.register("here", 1, "")
+        manager.server.order(gone, method="allocate", skip=1)
+        with pytest.raises(AttemptOver, match="has ended this attempt"):
+            await story.master.run(story.hear)
+        manager.server.order(gone, method="finishApplicationMaster")
+        with pytest.raises(AttemptOver, match="was over before"):
+            await story.master.finish(FinalStatus.SUCCEEDED)
+
+
+async def test_commands_of_old_resource_managers() -> None:
+    """They say in the answer what others throw."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        commands = [MasterCommand.RESYNC, MasterCommand.SHUTDOWN]
+
+        def answer(request: AllocateRequest, call: Incoming) -> AllocateResponse:
+            manager.is_registered = False
+            return AllocateResponse(command=commands.pop(0), response_id=1)
+
+        manager.server.on(ALLOCATE, answer)
+        with pytest.raises(AttemptOver, match="has ended this attempt"):
+            await story.master.run(story.hear)
+        assert len(manager.server.named("registerApplicationMaster")) == 2
+
+
+async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NullPointerException of the ResourceManager's is no reason to die; many in a row are."""
+    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    odd = Refuse(class_name="java.lang.NullPointerException", message="")
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        manager.server.order(odd, method="allocate", times=5)
+        beating = asyncio.create_task(story.master.run(story.hear))
+        story.master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        await story.beats(3)
+        manager.server.order(odd, method="allocate", times=6)
+        story.master.wake()
+        with pytest.raises(RemoteError, match="NullPointerException"):
+            await beating
+
+
+async def test_a_token_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ResourceManager that starts may know it in a moment; after some tries it never will."""
+    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    unknown = Refuse(class_name="org.apache.hadoop.security.token.SecretManager$InvalidToken", message="not found")
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        manager.server.order(unknown, method="allocate", times=3)
+        beating = asyncio.create_task(story.master.run(story.hear))
+        story.master.want(1, 1, SMALL)
+        await story.until(lambda it: it.granted)
+        manager.server.order(unknown, method="allocate", times=9)
+        story.master.wake()
+        with pytest.raises(AttemptOver, match="does not know this attempt's token"):
+            await beating
+
+
+async def test_two_masters_of_one_attempt() -> None:
+    """The response ids tell: that is an error, and nothing to repair."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        for number in range(3):
+            manager.answer(AllocateRequest(response_id=number))
+        with pytest.raises(InvalidApplicationMasterRequestError, match="Invalid responseId"):
+            await story.master.run(story.hear)
+
+
+async def test_no_resource_manager_for_too_long() -> None:
+    """The patience is the configuration's."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False, policy=Policy(patience=0.2, shortest=0.01, longest=0.02)) as story:
+        await story.master.register("here", 1, "")
+        await manager.server.stop()
+        with pytest.raises(Unavailable):
+            await story.master.run(story.hear)
+
+
+async def test_the_end_is_said_again_to_a_new_resource_manager() -> None:
+    """The first part of the end went to one that is gone."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        manager.forget()
+        await story.master.finish(FinalStatus.KILLED)
+        assert manager.final is not None
+        assert manager.final.final_status is FinalStatus.KILLED
+        assert len(manager.server.named("registerApplicationMaster")) == 2
+
+
+async def test_an_attempt_that_is_forgotten_while_it_ends() -> None:
+    """After it was stored, that is what was wanted."""
+    gone = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="doesn't exist in cache")
+    manager = FakeResourceManager()
+    async with mastering(manager) as story:
+        manager.server.order(gone, method="finishApplicationMaster", skip=1)
+        await story.master.finish(FinalStatus.SUCCEEDED)
+
+
+async def test_the_end_waits_for_a_heartbeat_that_is_out() -> None:
+    """They do not overtake each other: what it brings is heard."""
+    manager = FakeResourceManager(grants_by_hand=True)
+    async with mastering(manager) as story:
+        await story.beats(1)
+        hold = Hold(executed=True)
+        story.master.want(1, 1, SMALL)
+        manager.server.order(hold, method="allocate")
+        await hold.is_held.wait()
+        ending = asyncio.create_task(story.master.finish(FinalStatus.SUCCEEDED))
+        await asyncio.sleep(0.05)
+        assert manager.server.named("finishApplicationMaster") == []
+        hold.release()
+        await ending
+
+
+async def test_a_handler_that_fails_ends_the_heartbeat() -> None:
+    """Its error is the caller's."""
+    manager = FakeResourceManager()
+    async with mastering(manager, registers=False) as story:
+        await story.master.register("here", 1, "")
+        story.master.want(1, 1, SMALL)
+
+        def fail(news: News) -> None:
+            raise ArithmeticError("the handler's")
+
+        with pytest.raises(ArithmeticError, match="the handler's"):
+            await story.master.run(fail)
+
+
+@pytest.mark.parametrize(("paired", "expiry", "timeout"), [(True, 60, 15), (True, 900, 120), (False, 60, 120)])
+async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: int) -> None:
+    """Both of a pair, at the scheduler's port. Of a pair one that hangs is left before the master is taken for dead."""
+    settings = Configuration.load(
+        None,
+        {},
+        given={
+            "yarn.resourcemanager.ha.enabled": str(paired).lower(),
+            "yarn.resourcemanager.ha.rm-ids": "a,b",
+            "yarn.resourcemanager.hostname": "alone",
+            "yarn.resourcemanager.hostname.a": "one",
+            "yarn.resourcemanager.scheduler.address.b": "two:99",
+            "yarn.am.liveness-monitor.expiry-interval-ms": f"{expiry}s",
+        },
+    )
+    made = scheduler_proxy(settings, FakeResourceManager().token)
+    assert [str(each.address) for each in made.daemons] == (["one:8030", "two:99"] if paired else ["alone:8030"])
+    assert made.options.call_timeout == timeout
+    await made.close()
+
+
+async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> None:
+    """Until there is one: then all of it comes, and the pauses are short again."""
+    apart_from_each_other = Ask(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
+    manager = FakeResourceManager(places=1)
+    async with mastering(manager, pace=Pace(again=0.02, again_most=0.08)) as story:
+
+        def told() -> list[int]:
+            return [each.count for news in story.news for each in news.rejected]
+
+        begun = asyncio.get_running_loop().time()
+        story.master.want(1, 3, apart_from_each_other)
+        await story.until(lambda it: len(told()) == 5)
+        assert asyncio.get_running_loop().time() - begun >= 0.02 + 0.04 + 0.08 + 0.08
+        assert (len(story.granted), told(), story.master.outstanding()) == (1, [2] * 5, 2)
+        manager.places = 1
+        await story.until(lambda it: len(it.granted) == 2)
+        manager.places = 5
+        await story.until(lambda it: len(it.granted) == 3)
+        await story.beats(3)
+        assert (story.master.outstanding(), len(manager.live)) == (0, 3)
+        asked = [each for request in manager.server.named("allocate") for each in _requests(request)]
+        assert set(asked[1:]) == {2, 1}
+
+
+def _requests(incoming: Incoming) -> list[int | None]:
+    """How many were asked for with constraints."""
+    request = incoming.request
+    assert isinstance(request, AllocateRequest)
+    return [each.sizing.count for each in request.scheduling_requests if each.sizing]

@@ -1,0 +1,259 @@
+"""A master and played NodeManagers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tony.hadoop.ids import container_text
+from tony.hadoop.ipc.connection_options import Options
+from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
+from tony.hadoop.tokens.credentials import to_message
+from tony.hadoop.tokens.token import Token
+from tony.hadoop.wire import rpc
+from tony.hadoop.wire.application_master import NodeToken
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    Container,
+    ContainerId,
+    ContainerLaunchContext,
+    ContainerState,
+    ContainerStatus,
+    NodeId,
+    SignalCommand,
+)
+from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
+from tony.hadoop.yarn.nm_tokens import NodeTokens
+from tony.testing.hadoop.faults import Delay, Drop, Hold, Refuse, Silence
+from tony.testing.hadoop.node_manager import FakeNodeManager
+from tony.testing.hadoop.resource_manager import ATTEMPT
+
+SLEEP = ContainerLaunchContext(commands=("sleep 60",))
+NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")
+
+
+class Node:
+    """A played NodeManager, and what a master knows of it."""
+
+    def __init__(self, tokens: NodeTokens) -> None:
+        self.passwords: dict[bytes, bytes] = {}
+        self.manager = FakeNodeManager(self.passwords)
+        self.server = self.manager.server
+        self.tokens = tokens
+
+    def let_in(self, name: bytes) -> None:
+        """The newest token is this one; older ones go on to work."""
+        self.passwords[name] = b"for " + name
+        token = Token(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
+        self.tokens.put([NodeToken(node=self.manager.node, token=to_message(token))])
+
+    def container(self, number: int) -> Container:
+        identity = ContainerId(attempt=ATTEMPT, number=number)
+        token = rpc.Token(identifier=container_text(identity).encode(), password=b"", kind="ContainerToken", service="")
+        return Container(id=identity, node=self.manager.node, token=token)
+
+
+def identity_of(container: Container) -> ContainerId:
+    assert container.id is not None
+    return container.id
+
+
+async def test_start_status_signal_stop() -> None:
+    """All of it over one connection, which comes with the node's token."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        one, two, strange = (node.container(number) for number in (2, 3, 4))
+        await asyncio.gather(nodes.start(one, SLEEP), nodes.start(two, SLEEP))
+        assert node.manager.running == {container_text(identity_of(each)): SLEEP for each in (one, two)}
+        await nodes.signal(node.manager.node, identity_of(one), SignalCommand.GRACEFUL_SHUTDOWN)
+        assert node.manager.signals == [(container_text(identity_of(one)), SignalCommand.GRACEFUL_SHUTDOWN)]
+        everyone = [identity_of(each) for each in (one, two, strange)]
+        stopped = await nodes.stop(node.manager.node, everyone[1:])
+        assert stopped[everyone[1]] is None
+        assert isinstance(stopped[everyone[2]], YarnError)
+        found = await nodes.statuses(node.manager.node, everyone)
+        first, second = found[everyone[0]], found[everyone[1]]
+        assert isinstance(first, ContainerStatus)
+        assert first.state is ContainerState.RUNNING
+        assert isinstance(second, ContainerStatus)
+        assert (second.state, second.exit_status) == (ContainerState.COMPLETE, -105)
+        assert isinstance(found[everyone[2]], HadoopError)
+        assert node.server.connections == 1
+        assert {call.caller.token for call in node.server.calls} == {b"one"}
+        await nodes.close()
+
+
+async def test_nothing_to_ask_is_not_asked() -> None:
+    """Nobody is called for an empty list."""
+    nodes = NodeClients(NodeTokens())
+    assert await nodes.stop(NodeId(host="nowhere", port=1), []) == {}
+    assert await nodes.statuses(NodeId(host="nowhere", port=1), []) == {}
+
+
+async def test_a_start_that_is_refused() -> None:
+    """The answer is a success, and says so inside; the error names node and container."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        container = node.container(2)
+        name = container_text(identity_of(container))
+        node.manager.refusals[name] = "This token is expired. current time is 2 found 1\n\tat org.apache..."
+        with pytest.raises(YarnError, match=rf"startContainers of {name}: YarnException: This token is expired.*1$"):
+            await nodes.start(container, SLEEP)
+        await nodes.close()
+
+
+async def test_a_node_without_a_token() -> None:
+    """That is a mistake of the caller's, and said at once."""
+    nodes = NodeClients(NodeTokens())
+    with pytest.raises(NoNodeToken, match="no token for node a:1"):
+        await nodes.start(Container(id=ContainerId(number=1), node=NodeId(host="a", port=1)), SLEEP)
+    with pytest.raises(ValueError, match="no container of a node"):
+        await nodes.start(Container(), SLEEP)
+
+
+async def test_a_new_token_makes_a_new_connection() -> None:
+    """Calls on the old one end there."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        hold = Hold()
+        node.server.order(hold, method="startContainers")
+        slow = asyncio.create_task(nodes.start(node.container(2), SLEEP))
+        await hold.is_held.wait()
+        node.let_in(b"two")
+        await nodes.start(node.container(3), SLEEP)
+        assert [call.caller.token for call in node.server.calls] == [b"one", b"two"]
+        hold.release()
+        await slow
+        await nodes.start(node.container(4), SLEEP)
+        assert (node.server.connections, len(node.server._links)) == (2, 1)
+        await nodes.close()
+
+
+async def test_a_token_that_the_node_does_not_know() -> None:
+    """It is not tried for ever."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        node.passwords.clear()
+        nodes = NodeClients(tokens)
+        with pytest.raises((LoginError, HadoopError)):
+            await nodes.start(node.container(2), SLEEP)
+        await nodes.close()
+
+
+@pytest.mark.parametrize("executed", [True, False])
+async def test_a_start_whose_answer_was_lost(executed: bool) -> None:
+    """It is said again; that it runs already is what was wanted."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        node.server.order(Drop(executed=executed), method="startContainers")
+        await nodes.start(node.container(2), SLEEP)
+        assert len(node.manager.running) == 1
+        with pytest.raises(YarnError, match="already is running"):
+            await nodes.start(node.container(2), SLEEP)
+        await nodes.close()
+
+
+async def test_a_node_that_is_not_there_yet() -> None:
+    """Starting, or not yet known to the ResourceManager: it is asked again."""
+    node = Node(tokens := NodeTokens())
+    await node.server.start()
+    node.let_in(b"one")
+    await node.server.stop()
+    nodes = NodeClients(tokens)
+    starting = asyncio.create_task(nodes.start(node.container(2), SLEEP))
+    await asyncio.sleep(0.15)
+    node.server.order(NOT_READY, method="startContainers")
+    await node.server.start()
+    await starting
+    assert len(node.server.named("startContainers")) == 2
+    await nodes.close()
+    await node.server.stop()
+
+
+async def test_a_node_that_is_lost() -> None:
+    """The patience ends; the ResourceManager will say what became of its containers."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens, patience=0.2)
+        await nodes.start(node.container(2), SLEEP)
+    with pytest.raises((ConnectError, ConnectionLost)):
+        await nodes.stop(node.manager.node, [identity_of(node.container(2))])
+    with pytest.raises((ConnectError, ConnectionLost)):
+        await nodes.start(node.container(3), SLEEP)
+    await nodes.close()
+
+
+async def test_a_node_that_hangs() -> None:
+    """A start is not repeated then: the caller releases the container. Stopping is asked again."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens, options=Options(call_timeout=0.1))
+        node.server.order(Silence(), method="startContainers")
+        with pytest.raises(CallTimeout):
+            await nodes.start(node.container(2), SLEEP)
+        node.server.order(Silence(executed=True), method="stopContainers")
+        await nodes.stop(node.manager.node, [identity_of(node.container(2))])
+        assert len(node.server.named("stopContainers")) == 2
+        await nodes.close()
+
+
+async def test_a_connection_that_broke_in_between() -> None:
+    """The next call makes another."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        await nodes.start(node.container(2), SLEEP)
+        node.server.drop_all()
+        await nodes.start(node.container(3), SLEEP)
+        assert node.server.connections == 2
+        await nodes.close()
+
+
+async def test_no_more_connections_than_allowed() -> None:
+    """The ones that were not used for longest are closed; calls on their way are not hurt."""
+    tokens = NodeTokens()
+    nodes = NodeClients(tokens, most=2)
+    members = [Node(tokens) for _ in range(4)]
+    for member in members:
+        await member.server.start()
+        member.let_in(b"one")
+    members[0].server.order(Delay(seconds=0.2), method="startContainers")
+    await asyncio.gather(*(nodes.start(member.container(2), SLEEP) for member in members))
+    assert len(nodes._slots) == 2
+    await nodes.start(members[1].container(3), SLEEP)
+    await nodes.close()
+    for member in members:
+        await member.server.stop()
+
+
+async def test_many_starts_at_once() -> None:
+    """Two hundred containers, one connection."""
+    node = Node(tokens := NodeTokens())
+    async with node.server:
+        node.let_in(b"one")
+        nodes = NodeClients(tokens)
+        await asyncio.gather(*(nodes.start(node.container(number), SLEEP) for number in range(2, 202)))
+        assert len(node.manager.running) == 200
+        assert node.server.connections == 1
+        await nodes.close()
+
+
+def test_tokens_are_known_by_the_node() -> None:
+    """Their service is written otherwise; what lacks a part is nothing."""
+    tokens = NodeTokens()
+    tokens.put([NodeToken(), NodeToken(node=NodeId(host="a", port=1))])
+    assert len(tokens) == 0
+    assert ATTEMPT == ApplicationAttemptId(application=ATTEMPT.application, number=1)

@@ -1,0 +1,102 @@
+"""A job's record is read for what it is, and refused when a newer version wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.played_master import JOB, job_of, recorded, succeeded
+from tony.errors import RecordError
+from tony.history.job_record import pending_report, read_job, read_summary, write_summary
+from tony.history.json_files import write_json
+from tony.model.layout import Home
+from tony.model.record import RECORD_VERSION
+from tony.model.states import JobState, TaskState
+
+
+def test_a_record_makes_the_round_trip(tmp_path: Path) -> None:
+    """What the client wrote is what a reader gets."""
+    folder, record = recorded(Home(tmp_path))
+    assert read_job(folder) == record
+
+
+def test_no_job_is_none(tmp_path: Path) -> None:
+    """A folder that does not exist holds no record and no summary."""
+    folder = Home(tmp_path).job("x")
+    assert read_job(folder) is None
+    assert read_summary(folder) is None
+
+
+def test_a_newer_record_is_refused(tmp_path: Path) -> None:
+    """An older reader could misread it, so it says which version is needed."""
+    folder, _ = recorded(Home(tmp_path))
+    write_json(folder.job, {**job_of(folder), "version": RECORD_VERSION + 1, "tony_version": "9.9"})
+    with pytest.raises(RecordError, match=r"written by tony 9\.9; this one reads up to 1\. Use a newer tony"):
+        read_job(folder)
+
+
+def test_an_unknown_field_is_passed_over(tmp_path: Path) -> None:
+    """A newer tony of the same record version may add fields."""
+    folder, record = recorded(Home(tmp_path))
+    write_json(folder.job, {**job_of(folder), "colour": "blue"})
+    assert read_job(folder) == record
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"version": "1"}', '{"version": true}'])
+def test_something_else_is_refused(tmp_path: Path, content: str) -> None:
+    """A file without a version is no record."""
+    folder, _ = recorded(Home(tmp_path))
+    folder.job.write_text(content)
+    with pytest.raises(RecordError, match="is not a job's record: it says no version"):
+        read_job(folder)
+
+
+def test_a_file_that_is_there_is_not_missing(tmp_path: Path) -> None:
+    """One that says nothing is damaged: nobody takes the job for one that does not exist, or that still runs."""
+    folder, record = recorded(Home(tmp_path))
+    write_summary(folder, succeeded(folder, record))
+    for path, read in ((folder.summary, read_summary), (folder.job, read_job)):
+        path.write_text("null\n")
+        with pytest.raises(RecordError, match=rf"{path.name} holds nothing but null"):
+            read(folder)
+
+
+def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
+    """The message says which field of which file."""
+    folder, _ = recorded(Home(tmp_path))
+    write_json(folder.job, {**job_of(folder), "submitted": "yesterday"})
+    with pytest.raises(RecordError, match=r"job\.json is not what it should be: \.submitted: expected a number"):
+        read_job(folder)
+
+
+def test_tasks_without_end_are_refused(tmp_path: Path) -> None:
+    """A few letters would fill the memory of whoever looks at the job."""
+    folder, _ = recorded(Home(tmp_path))
+    plain = job_of(folder)
+    for tasks, why in ((10**9, "has 1,000,000,000 tasks; records of up to 200,000 are read"), (-5, "has -5 tasks")):
+        plain["spec"]["roles"]["worker"]["instances"] = tasks
+        write_json(folder.job, plain)
+        with pytest.raises(RecordError, match=why):
+            read_job(folder)
+
+
+def test_a_summary_makes_the_round_trip(tmp_path: Path) -> None:
+    """The last report is read as it was written."""
+    folder, record = recorded(Home(tmp_path))
+    report = replace(succeeded(folder, record), name="a\n<b>")
+    write_summary(folder, report)
+    assert read_summary(folder) == report
+
+
+def test_before_anything_runs_every_task_is_pending(tmp_path: Path) -> None:
+    """A job that was only recorded has all its tasks, no application master and no exit code."""
+    folder, record = recorded(Home(tmp_path))
+    report = pending_report(folder, record)
+    assert (report.job, report.state, report.session, report.attempt) == (JOB, JobState.SUBMITTED, 0, 0)
+    assert (report.am, report.exit_code, report.failure) == (None, None, None)
+    assert [(t.task, t.state, t.session) for t in report.tasks] == [
+        ("worker:0", TaskState.PENDING, 0),
+        ("worker:1", TaskState.PENDING, 0),
+    ]
