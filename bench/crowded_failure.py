@@ -35,7 +35,7 @@ from bench.crowded import (
 )
 from bench.harness import CannotRun
 from tony.am.recovery import take_over
-from tony.jobs.master import ask_report
+from tony.jobs.am_client import ask_report
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord

@@ -24,7 +24,7 @@ from bench.process_facts import status_of
 from bench.workshop import PATIENCE, Workshop, interpreter, tony
 from tony.errors import TonyError
 from tony.history.event_log import read, segments
-from tony.jobs import master
+from tony.jobs import am_client
 from tony.model.layout import JobFolder
 from tony.model.report import JobReport
 from tony.model.states import JobState, TaskState
@@ -184,7 +184,7 @@ class LocalJob:
     def report(self) -> JobReport | None:
         """What its application master says; None if none answers."""
         try:
-            return asyncio.run(master.ask_report(self.folder))
+            return asyncio.run(am_client.ask_report(self.folder))
         except (TonyError, OSError):
             return None
 

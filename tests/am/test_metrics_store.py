@@ -20,7 +20,7 @@ from tony.history.goodput import ledger
 from tony.history.json_files import write_json
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import timeline
-from tony.jobs.master import ask_metrics, ask_stacks, tell_log_level, tell_restart
+from tony.jobs.am_client import ask_metrics, ask_stacks, tell_log_level, tell_restart
 from tony.model.codec import to_plain
 from tony.model.exit import ExitStatus
 from tony.model.ids import TaskId

@@ -18,7 +18,7 @@ from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
 from tony.jobs import changing
 from tony.jobs.portal_client import KeptToken, Portal, keep_token
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.report import JobReport

@@ -14,7 +14,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
+from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
 from tony.model.codec import to_plain
 from tony.model.job import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home

@@ -17,7 +17,7 @@ from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.measured import ordered
+from tony.jobs.job_metrics import ordered
 from tony.model.job import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.metrics import Unit

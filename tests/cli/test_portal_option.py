@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.played_master import logged, recorded, succeeded
-from tests.jobs.test_remote_logs import Far, FarScheduler
+from tests.jobs.test_log_fetcher import Far, FarScheduler
 from tests.web.kept import keep
 from tests.web.serving import served
 from tony.cli.main import main
@@ -236,7 +236,7 @@ def test_what_a_portal_cannot_have_is_said(
     """Output of a job on a cluster that has removed it: what is there is shown, and why that is not all."""
     FarScheduler.theirs = Far()
     FarScheduler.theirs.error = SchedulerError("it was removed")
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     home = Home(tmp_path / "there")
     folder = keep(home, JOB, scheduler="far")

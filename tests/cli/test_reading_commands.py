@@ -24,7 +24,7 @@ from tony.cli.main import main
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs import elsewhere
+from tony.jobs import remote_jobs
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
@@ -141,7 +141,7 @@ class TestStatus:
             logged(folder, [ev.SessionOpened(session=2, reason="it failed")])
             return {}
 
-        monkeypatch.setattr(elsewhere, "sessions", bring)
+        monkeypatch.setattr(remote_jobs, "sessions", bring)
         write_summary(folder, replace(failed(folder, record), session=2, session_reason="known"))
         assert "restarted once:\n  session 2: known\n" in tony("status", JOB).out
         write_summary(folder, replace(failed(folder, record), session=3, session_reason="again"))

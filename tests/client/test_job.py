@@ -30,7 +30,7 @@ from tony.client.event_loop_thread import iterate, run
 from tony.core.events import Deadline
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.job_record import write_summary
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks

@@ -18,7 +18,7 @@ from tests.jobs.played_master import JOB, PlayedMaster, recorded, standing, succ
 from tony.client.port_forward import Proxy, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary
-from tony.jobs.tunnels import answers
+from tony.jobs.tunnel_client import answers
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tony.config.convert import convert
-from tony.config.format import canonical
+from tony.config.value_format import canonical
 from tony.config.settings_doc import settings_rows, settings_table_markdown
 from tony.config.settings_table import SETTINGS, Kind, Setting
 from tony.config.settings_tree import find, settings

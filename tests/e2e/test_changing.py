@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.lab import Lab
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ from tony.history.goodput import ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Happened, timeline
-from tony.jobs.master import tell_restart
+from tony.jobs.am_client import tell_restart
 from tony.model.layout import Home
 
 pytestmark = pytest.mark.e2e

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.lab import Lab, until
 from tests.executor.event_records import VERSION, framed, scalar
 from tony.history.metrics_reader import open_metrics
-from tony.jobs.master import ask_metrics, ask_stacks
+from tony.jobs.am_client import ask_metrics, ask_stacks
 from tony.model.layout import Home
 from tony.protocol.messages import Measured, Stacks
 

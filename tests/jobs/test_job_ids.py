@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.played_master import recorded
 from tony.errors import UnknownJobError
-from tony.jobs import elsewhere
+from tony.jobs import remote_jobs
 from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
 from tony.model.ids import JOB_ID
 from tony.model.job import JobSpec, Role
@@ -130,7 +130,7 @@ def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPat
     async def unknown(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(elsewhere, "adopt", unknown)
+    monkeypatch.setattr(remote_jobs, "adopt", unknown)
     said = "there is no job 'application_1_0001': neither .* has it, nor does the cluster know it."
     with pytest.raises(UnknownJobError, match=said):
         resolve(jobs, "application_1_0001")

@@ -14,7 +14,7 @@ from tony.history.job_record import pending_report, write_summary
 from tony.history.kill_request import KillRequest, kept_kill
 from tony.jobs import killing
 from tony.jobs.killing import kill
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import KillJob

@@ -11,16 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from tests.jobs.played_master import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
-from tests.jobs.test_closing import exited, started
+from tests.jobs.test_finalize_lost import exited, started
 from tony.core.events import Event, UserCommand
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
-from tony.jobs import elsewhere, facts, killing, unfinished
+from tony.jobs import remote_jobs, facts, killing, aborted_submissions
 from tony.jobs.killing import kill
-from tony.jobs.master import whereabouts
-from tony.jobs.post_mortem import last_report
+from tony.jobs.am_client import whereabouts
+from tony.jobs.dead_am_report import last_report
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
 from tony.model.job import JobSpec
@@ -115,12 +115,12 @@ async def test_a_job_that_is_being_submitted(home: Home) -> None:
     folder, record = recorded(home)
     folder.secret.mkdir(exist_ok=True)
     submitter = Elsewhere(folder, Sight(alive=False, note="the ResourceManager does not know the application"))
-    with unfinished.marked(home, JOB):
-        report = await elsewhere.look(folder, record, submitter)
+    with aborted_submissions.marked(home, JOB):
+        report = await remote_jobs.look(folder, record, submitter)
         assert report is not None
         assert (report.state, report.waiting) == (JobState.SUBMITTED, "it is being submitted")
         assert (folder.summary.exists(), folder.secret.exists(), submitter.swept) == (False, True, 0)
-    report = await elsewhere.look(folder, record, submitter)
+    report = await remote_jobs.look(folder, record, submitter)
     assert report is not None
     assert (report.state, submitter.swept) == (JobState.FAILED, 1)
 
@@ -130,7 +130,7 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
     folder, _ = recorded(home)
     submitter = Elsewhere(folder, Sight(alive=True))
     monkeypatch.setattr(facts, "submitter_of", lambda *_: submitter)
-    with unfinished.marked(home, JOB):
+    with aborted_submissions.marked(home, JOB):
         killing_it = asyncio.ensure_future(kill(home, JOB))
         await asyncio.sleep(0.2)
         assert (killing_it.done(), submitter.swept) == (False, 0)
@@ -162,7 +162,7 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
     sight = Sight(alive=False, given_up=True, note="node 7 is lost")
-    report = await elsewhere.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    report = await remote_jobs.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
@@ -176,7 +176,7 @@ async def test_its_time_was_over(home: Home) -> None:
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
     sight = Sight(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
-    report = await elsewhere.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    report = await remote_jobs.look(folder, record, Bringing(folder, sight, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 1, "lifetime")
@@ -201,7 +201,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
                 raise SchedulerError("nobody answers")
             return seen.pop(0)
 
-    report = await elsewhere.told_last(folder, Slow(folder), last)
+    report = await remote_jobs.told_last(folder, Slow(folder), last)
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (
         (4, "killed by signal SIGTERM") if away else (1, "longer than 3s")
@@ -215,7 +215,7 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
     folder, record = recorded(home)
     killed = closed(folder, record, JobState.KILLED, "killed by signal SIGTERM")
     submitter = Bringing(folder, Sight(alive=False, result=result, note="by user bob"), {folder.summary: killed})
-    report = await elsewhere.look(folder, record, submitter)
+    report = await remote_jobs.look(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert report.failure.reason == ("by user bob" if result else "killed by signal SIGTERM")
@@ -230,7 +230,7 @@ async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor:
     folder, record = recorded(home)
     logged(folder, [*started(), UserCommand(actor=actor, what="kill-now")])
     submitter = Elsewhere(folder, Sight(alive=False, result=JobState.KILLED, note="by user bob"))
-    report = await elsewhere.look(folder, record, submitter)
+    report = await remote_jobs.look(folder, record, submitter)
     assert report is not None
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (4, told)
@@ -241,10 +241,10 @@ async def test_secrets_that_come_back(home: Home) -> None:
     folder, record = recorded(home)
     ended = closed(folder, record, JobState.KILLED, "killed by user ann")
     brought = {folder.credentials: "{}", folder.summary: ended}
-    elsewhere.forget_secrets(folder)
+    remote_jobs.forget_secrets(folder)
     folder.kill_request.write_text("{}")
     submitter = Bringing(folder, Sight(alive=True, address="tls:far:1", host="far", attempt=1), brought)
-    assert await elsewhere.look(folder, record, submitter) is None
+    assert await remote_jobs.look(folder, record, submitter) is None
     assert not folder.secret.exists()
     assert not folder.kill_request.exists()
 
@@ -277,16 +277,16 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
             raise SchedulerError("nobody answers")
 
     async with PlayedMaster(folder, running) as master:
-        assert await elsewhere.look(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
+        assert await remote_jobs.look(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
         by_signal = Failure(
             failure_class=FailureClass.KILLED, cause="killed", reason="killed by signal SIGTERM", session=1, at=1.0
         )
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
         back.set()
         with pytest.raises(SchedulerError, match="nobody answers"):
-            await elsewhere.look(folder, record, Away(folder))
+            await remote_jobs.look(folder, record, Away(folder))
     with pytest.raises(SchedulerError, match="nobody answers"):
-        await elsewhere.look(folder, record, Away(folder))
+        await remote_jobs.look(folder, record, Away(folder))
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -302,9 +302,9 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
 
     async with PlayedMaster(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
-        elsewhere.forget_secrets(folder)
+        remote_jobs.forget_secrets(folder)
         brings = {folder.summary: failed} if ended else {folder.credentials: secret, folder.am: there}
-        report = await elsewhere.look(folder, record, Away(folder, None, brings))
+        report = await remote_jobs.look(folder, record, Away(folder, None, brings))
         assert report is not None
         assert report.state is (JobState.FAILED if ended else JobState.RUNNING)
         assert folder.am.exists() is not ended
@@ -315,13 +315,13 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     submitter = Elsewhere(folder, Sight(alive=True))
-    pending = await elsewhere.look(folder, record, submitter)
+    pending = await remote_jobs.look(folder, record, submitter)
     assert pending is not None
     assert (pending.state, pending.waiting) == (JobState.SUBMITTED, "waiting for its application master")
     logged(folder, started())
     async with PlayedMaster(folder, running):
-        assert await elsewhere.look(folder, record, submitter) == replace(running, folder=str(folder.path))
-    told = await elsewhere.look(folder, record, submitter)
+        assert await remote_jobs.look(folder, record, submitter) == replace(running, folder=str(folder.path))
+    told = await remote_jobs.look(folder, record, submitter)
     assert told is not None
     assert (told.state, told.waiting) == (
         JobState.RUNNING,
@@ -341,9 +341,9 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     folder, record = recorded(home)
     running = replace(standing(folder, record, JobState.RUNNING, TaskState.RUNNING), session=2, submitted=LONG_AGO + 2)
     async with PlayedMaster(folder, running):
-        await elsewhere.look(folder, record, Elsewhere(folder))
+        await remote_jobs.look(folder, record, Elsewhere(folder))
     gap = Sight(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
-    report = await elsewhere.look(folder, record, WithoutFiles(folder, gap))
+    report = await remote_jobs.look(folder, record, WithoutFiles(folder, gap))
     assert report == replace(
         running,
         folder=str(folder.path),
@@ -356,14 +356,14 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     )
     folder.events(1).unlink()
     logged(folder, started())
-    again = await elsewhere.look(folder, record, Elsewhere(folder, gap))
+    again = await remote_jobs.look(folder, record, Elsewhere(folder, gap))
     assert again is not None
     assert (again.session, again.submitted) == (2, LONG_AGO + 2)
     write_json(folder.heard, to_plain(replace(running, session=1)))
-    newer = await elsewhere.look(folder, record, Elsewhere(folder, gap))
+    newer = await remote_jobs.look(folder, record, Elsewhere(folder, gap))
     assert newer is not None
     assert (newer.session, newer.submitted, newer.tasks[0].pid) == (1, LONG_AGO + 2, 60)
-    elsewhere.keep(folder, replace(newer, state=JobState.SUCCEEDED))
+    remote_jobs.keep(folder, replace(newer, state=JobState.SUCCEEDED))
     assert not folder.heard.exists()
 
 
@@ -373,7 +373,7 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
     place = SimpleNamespace(submitter=lambda _: Bringing(folder, None, {}))
     monkeypatch.setattr(registry, "load", lambda _: place)
     with pytest.raises(SchedulerError, match=f"^{JOB} is ACCEPTED$"):
-        await elsewhere.adopt(home, JOB)
+        await remote_jobs.adopt(home, JOB)
     assert not folder.path.exists()
 
 

@@ -11,7 +11,7 @@ from tests.jobs.played_master import LONG_AGO, recorded, succeeded
 from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
 from tony.jobs import facts
-from tony.jobs.listing import Filter, ended_jobs, list_jobs
+from tony.jobs.job_list import Filter, ended_jobs, list_jobs
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.report import JobReport

@@ -11,7 +11,7 @@ from tests.jobs.played_master import recorded
 from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
-from tony.jobs.elsewhere import refresh
+from tony.jobs.remote_jobs import refresh
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry

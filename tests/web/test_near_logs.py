@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.test_remote_logs import Far as Scheduler
-from tests.jobs.test_remote_logs import FarScheduler
+from tests.jobs.test_log_fetcher import Far as Scheduler
+from tests.jobs.test_log_fetcher import FarScheduler
 from tests.web.kept import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
-from tony.jobs import far
+from tony.jobs import remote_record
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home
 from tony.schedulers import registry
@@ -42,9 +42,9 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """What cannot be had is said with its reason, on the task's page, the log's and in the API; then it is there, whole
     to its last line."""
     cluster = FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
-    monkeypatch.setattr(far, "_AGAIN", 0.0)
+    monkeypatch.setattr(remote_record, "_AGAIN", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     for path in folder.logs.iterdir():
@@ -73,7 +73,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On each page of the job, and of a task those of each container that it had."""
     FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")

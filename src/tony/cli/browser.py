@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 
 
 def has_display(environment: Mapping[str, str]) -> bool:

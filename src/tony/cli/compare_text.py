@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tony.cli.sparkline import NOTHING, number, unit_of
 from tony.cli.terminal_text import cut, safe, width
-from tony.jobs.comparing import Comparison, Setting, Side, Value, change
+from tony.jobs.comparison import Comparison, Setting, Side, Value, change
 from tony.model.metrics import Unit
 from tony.units import format_duration
 

@@ -12,7 +12,7 @@ from tony.cli.log_printer import LogPrinter
 from tony.cli.output import knows_sequences, say
 from tony.cli.story import Story
 from tony.cli.terminal_text import is_terminal
-from tony.jobs.following import Viewer
+from tony.jobs.job_follower import Viewer
 from tony.jobs.log_reader import Line
 from tony.model.report import JobReport
 

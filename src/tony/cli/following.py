@@ -16,8 +16,8 @@ from tony.cli.early import ENDING, EarlyInterrupts
 from tony.cli.follow_view import view_for
 from tony.cli.output import say_all, warn
 from tony.errors import ExitCode, TonyError
-from tony.jobs.failure import page
-from tony.jobs.following import Viewer, first_error, follow
+from tony.jobs.failure_text import page
+from tony.jobs.job_follower import Viewer, first_error, follow
 from tony.jobs.killing import kill
 from tony.model.layout import Home
 from tony.model.report import JobReport

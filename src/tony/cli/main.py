@@ -232,7 +232,7 @@ def _bug(error: BaseException) -> int:
     text = "".join(traceback.format_exception(error))
     warn(f"a bug of ours: {type(error).__name__}: {error}")
     try:
-        from tony.jobs.home import find
+        from tony.jobs.state_dir import find
 
         home = find(os.environ).path
         home.mkdir(mode=0o700, parents=True, exist_ok=True)

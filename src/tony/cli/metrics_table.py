@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tony.cli.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal_text import safe, table
 from tony.history.metrics_reader import Peak, RolePoints
-from tony.jobs.measured import last
+from tony.jobs.job_metrics import last
 from tony.model.metrics import Unit
 from tony.protocol.messages import Points
 

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.errors import TonyError
-from tony.jobs.home import find
+from tony.jobs.state_dir import find
 from tony.jobs.job_ids import LAST, known, resolve
 from tony.model.ids import TaskId
 from tony.model.layout import Home

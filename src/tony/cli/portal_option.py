@@ -14,7 +14,7 @@ from tony.cli.output import warn
 from tony.model.head import JobHead
 
 if TYPE_CHECKING:
-    from tony.jobs.listing import Filter
+    from tony.jobs.job_list import Filter
     from tony.jobs.portal_client import Portal
 
 #: Jobs of a list, unless a number is said: a portal may have a million.

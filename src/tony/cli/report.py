@@ -27,7 +27,7 @@ def record_here(home: Home, job_id: str) -> JobFolder:
     """A job's folder, with all of its record that there is by now, wherever it was written."""
     import asyncio
 
-    from tony.jobs.elsewhere import refresh
+    from tony.jobs.remote_jobs import refresh
 
     asyncio.run(refresh(home, job_id))
     return home.job(job_id)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.status_text import note_of
-from tony.jobs.failure import outcome
+from tony.jobs.failure_text import outcome
 from tony.model.ids import TaskId
 from tony.model.report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState

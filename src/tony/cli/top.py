@@ -15,8 +15,8 @@ from tony.cli.live_status import coloured
 from tony.cli.output import colours
 from tony.cli.terminal_text import knows_unicode, size_of
 from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
-from tony.jobs.following import first_error, reports
-from tony.jobs.measured import measured, newest, read_progress
+from tony.jobs.job_follower import first_error, reports
+from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
 from tony.model.layout import Home
 from tony.model.record import JobRecord

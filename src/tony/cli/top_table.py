@@ -8,7 +8,7 @@ from enum import Enum
 from tony.cli.sparkline import NOTHING, format_progress, number, spark
 from tony.cli.terminal_text import age, clock_time, cut, safe, table
 from tony.dataclass import dataclass
-from tony.jobs.measured import last
+from tony.jobs.job_metrics import last
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job import JobSpec
 from tony.model.metrics import Unit

@@ -19,9 +19,9 @@ from tony import clock
 from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import facts
-from tony.jobs.failure import outcome
+from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
-from tony.jobs.tunnels import opened
+from tony.jobs.tunnel_client import opened
 from tony.linux.peers import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder

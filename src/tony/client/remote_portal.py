@@ -20,8 +20,8 @@ from typing import Any
 from tony import clock
 from tony.client.output_lines import streams_of, text_of
 from tony.jobs import portal_client
-from tony.jobs.failure import error_of
-from tony.jobs.home import find
+from tony.jobs.failure_text import error_of
+from tony.jobs.state_dir import find
 from tony.jobs.log_names import Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs

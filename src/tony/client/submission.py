@@ -23,10 +23,10 @@ from tony.dataclass import dataclass, replace
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
-from tony.jobs import unfinished
-from tony.jobs.home import prepare
+from tony.jobs import aborted_submissions
+from tony.jobs.state_dir import prepare
 from tony.jobs.job_ids import new_job_id, remember
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
@@ -122,10 +122,10 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         notice(sentence)
     prepare(home)
-    unfinished.sweep(home)
+    aborted_submissions.sweep(home)
     now = clock.wall()
     folder = _new_folder(home, resolved.spec.scheduler, submitter.own_id(), now)
-    with unfinished.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
+    with aborted_submissions.marked(home, folder.job_id), _complete_or_gone(folder) as accepted:
         staged = stage(
             resolved.spec,
             home,
@@ -214,7 +214,7 @@ def _complete_or_gone(folder: JobFolder) -> Iterator[asyncio.Event]:
         yield accepted
     except BaseException:
         if not accepted.is_set():
-            unfinished.remove(folder)
+            aborted_submissions.remove(folder)
         raise
 
 

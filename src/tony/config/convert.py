@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.config import paths
-from tony.config.format import canonical
+from tony.config.value_format import canonical
 from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.settings_table import Kind, Setting
 from tony.config.suggest import did_you_mean

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tony.config import format, paths, start_order
+from tony.config import value_format, paths, start_order
 from tony.config.convert import MAX_ARGUMENT
 from tony.config.elastic_roles import check_sizes
 from tony.config.layers import quoted
@@ -340,7 +340,7 @@ def _files(spec: JobSpec, sheet: Sheet) -> None:
             if mistake:
                 sheet.blame((*place, "files"), mistake, item=number)
         for number, name in paths.same_names(files):
-            message = f"two files would be called {format.name(name)}. Rename one: path::other-name."
+            message = f"two files would be called {value_format.name(name)}. Rename one: path::other-name."
             sheet.blame((*place, "files"), message, item=number)
     _blame_if(sheet, ("source",), spec.source and paths.source_mistake(spec.source))
 

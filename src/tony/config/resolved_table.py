@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tony.config.call_settings import from_spec
-from tony.config.format import canonical
+from tony.config.value_format import canonical
 from tony.config.layers import Layer, dotted, merge
 from tony.config.load import Resolved
 from tony.config.secret_names import build_mask, hidden, masked

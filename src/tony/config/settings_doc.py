@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.config.format import canonical
+from tony.config.value_format import canonical
 from tony.config.layers import quoted
 from tony.config.settings_table import Kind, Setting
 from tony.config.settings_tree import settings

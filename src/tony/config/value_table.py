@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tony.config.convert import WrongValue, convert
-from tony.config.format import as_written
+from tony.config.value_format import as_written
 from tony.config.layers import Branch, Layer, Leaf, Written, dotted
 from tony.config.secret_names import MASK, hidden, masked
 from tony.config.settings_table import Key, Setting

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tony.core.application import Application
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
 from tony.model.states import (
@@ -194,8 +194,8 @@ def _timers(state: State) -> list[str]:
         for name in _OF_SHORTAGE
         if name in state.timers and not short
     ]
-    if not (state.active and gang_size.is_elastic(state)):
-        wrong += [f"{name} is set and no gang waits for more" for name in gang_size.TIMERS if name in state.timers]
+    if not (state.active and gang_size_policy.is_elastic(state)):
+        wrong += [f"{name} is set and no gang waits for more" for name in gang_size_policy.TIMERS if name in state.timers]
     if state.pausing and "gang-patience" in state.timers:
         wrong.append("the gang pauses and waits for another container")
     return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core.application import Application
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import counting
 from tony.core.silent_peers import describe_silent_peers
 from tony.core.state import RoleState, State, Task
@@ -193,11 +193,11 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
 
 def _for_how_long(state: State, now: float) -> str:
     """When a gang that may go without those who have no container does so."""
-    name, _ = gang_size.wait(state)
+    name, _ = gang_size_policy.wait(state)
     if (
         name not in state.timers
-        or not gang_size.enough(state)
-        or not any(len(r.waiting) for r in gang_size.forming(state))
+        or not gang_size_policy.enough(state)
+        or not any(len(r.waiting) for r in gang_size_policy.forming(state))
     ):
         return ""
     left = format_duration(max(0.0, state.timers.all[name] - now))

@@ -13,10 +13,10 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import facts
-from tony.jobs.failure import outcome
+from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
-from tony.jobs.master import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
-from tony.jobs.user import user_name
+from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
+from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 from tony.model.report import JobReport
 from tony.model.states import LIVING_TASK_STATES, JobState

@@ -12,9 +12,9 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
-from tony.jobs import elsewhere
-from tony.jobs.closing import close_lost
-from tony.jobs.master import PATIENCE, ask_report, held_up
+from tony.jobs import remote_jobs
+from tony.jobs.finalize_lost import close_lost
+from tony.jobs.am_client import PATIENCE, ask_report, held_up
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -83,7 +83,7 @@ async def report(home: Home, job_id: str, patience: float | None = None) -> JobR
             return found
         if clock.monotonic() > give_up:
             if not submitter.capabilities.same_host:
-                return await elsewhere.unanswered(folder, record, submitter)
+                return await remote_jobs.unanswered(folder, record, submitter)
             raise ConnectionFailed(
                 f"the application master of {job_id} lives, but nobody answers for it; see {folder.am_log}", gone=True
             )
@@ -94,7 +94,7 @@ async def report(home: Home, job_id: str, patience: float | None = None) -> JobR
 async def _look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport | None:
     """One look; None if things are changing right now and the next look will tell."""
     if not submitter.capabilities.same_host:
-        return await elsewhere.look(folder, record, submitter)
+        return await remote_jobs.look(folder, record, submitter)
     if _is_being_submitted(folder, record):
         return pending_report(folder, record)
     if submitter.am_alive(folder) is False:

@@ -81,7 +81,7 @@ def _adopted(home: Home, text: str) -> bool:
     """Whether it is a job of the cluster that was submitted from another machine, or another home."""
     import asyncio
 
-    from tony.jobs.elsewhere import adopt
+    from tony.jobs.remote_jobs import adopt
 
     return asyncio.run(adopt(home, text))
 

@@ -9,9 +9,9 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, keep_kill
-from tony.jobs import facts, unfinished
-from tony.jobs.master import PATIENCE, tell_kill, whereabouts
-from tony.jobs.user import user_name
+from tony.jobs import facts, aborted_submissions
+from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
+from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport
@@ -63,7 +63,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
             hangs = not error.gone and (broken or clock.monotonic() - began > facts.PROMPT)
             if (hangs or clock.monotonic() > give_up) and await _ended_by_scheduler(home, job_id):
                 return pending_report(folder, record_of(home, job_id))
-            lives = submitter.am_alive(folder) if here else not unfinished.is_under_way(home, job_id)
+            lives = submitter.am_alive(folder) if here else not aborted_submissions.is_under_way(home, job_id)
             if kept is None and lives and (error.gone or (here and hangs)):
                 keep_kill(folder, KillRequest(actor=user_name(), now=now))
                 with contextlib.suppress(InfraError):  # then it counts as long as we are here
@@ -83,7 +83,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False) -> JobReport:
 
 async def _end_from_here(home: Home, job_id: str) -> JobReport:
     """Ends what runs of a job of this machine of which no application master can be found, alive as it may seem."""
-    from tony.jobs.post_mortem import as_logged  # late: it loads the whole machine
+    from tony.jobs.dead_am_report import as_logged  # late: it loads the whole machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await beside(as_logged, folder, record)
@@ -97,7 +97,7 @@ async def _ended_by_scheduler(home: Home, job_id: str) -> bool:
     Not while it is being submitted: the scheduler would know of nothing that it could end.
     """
     submitter = facts.submitter_of(home, record_of(home, job_id))
-    if submitter.capabilities.same_host or unfinished.is_under_way(home, job_id):
+    if submitter.capabilities.same_host or aborted_submissions.is_under_way(home, job_id):
         return False
     await submitter.withdraw(home.job(job_id), f"killed by {user_name()}")
     return True

@@ -10,7 +10,7 @@ from typing import Self
 
 from tony import clock
 from tony.jobs.inotify import FolderWatch
-from tony.jobs.live_reader import LiveReader
+from tony.jobs.partial_lines import LiveReader
 from tony.jobs.log_names import LogName, Selection, find
 from tony.jobs.log_reader import Line, Reader, readers
 

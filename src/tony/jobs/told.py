@@ -10,7 +10,7 @@ from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import facts
-from tony.jobs.elsewhere import refresh
+from tony.jobs.remote_jobs import refresh
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

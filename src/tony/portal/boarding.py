@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
-from tony.jobs.tunnels import opened
+from tony.jobs.tunnel_client import opened
 from tony.linux.threads import Slots
 from tony.model.head import JobHead
 from tony.model.ids import JOB_ID, TaskId

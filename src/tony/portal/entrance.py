@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass
 from tony.errors import UserError
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 from tony.portal.tokens import TokenFile
 from tony.web.door import PERSON, Proxy, Terms
 

@@ -20,7 +20,7 @@ from tony.dataclass import replace
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts
-from tony.jobs.far import Far, bringing_slots
+from tony.jobs.remote_record import Far, bringing_slots
 from tony.linux.threads import beside, lock_held
 from tony.model.head import JobHead
 from tony.model.ids import JOB_ID

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from tony import clock
 from tony.bootstrap import settle
 from tony.errors import InfraError
-from tony.jobs.portals import noted
+from tony.jobs.portal_address import noted
 from tony.linux.peers import peer_uid
 from tony.model.layout import Home
 from tony.portal.boarding import Boarding

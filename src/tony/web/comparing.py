@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from tony.errors import TonyError
-from tony.jobs.comparing import Comparison, Seen, compared
+from tony.jobs.comparison import Comparison, Seen, compared
 from tony.linux.threads import beside
 from tony.model.report import JobReport
 from tony.web.source import JobView

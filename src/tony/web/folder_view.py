@@ -24,8 +24,8 @@ from tony.history.goodput import Ledger, ledger
 from tony.history.job_record import read_job, read_summary
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Chronicle, Timeline, with_checkpoints
-from tony.jobs import master
-from tony.jobs.far import Far
+from tony.jobs import am_client
+from tony.jobs.remote_record import Far
 from tony.linux.threads import USUAL, Lane, beside, current_user, lock_held
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
@@ -249,19 +249,19 @@ class FolderView:
     async def stop(self, actor: str) -> None:
         """As `JobView`."""
         self._check_own()
-        await master.tell_kill(self._folder, actor, now=False)
+        await am_client.tell_kill(self._folder, actor, now=False)
         self._forget()
 
     async def restart(self, actor: str) -> None:
         """As `JobView`."""
         self._check_own()
-        await master.tell_restart(self._folder, actor)
+        await am_client.tell_restart(self._folder, actor)
         self._forget()
 
     async def stacks(self, task: str, actor: str) -> Stacks:
         """As `JobView`."""
         self._check_own()
-        told = await master.ask_stacks(self._folder, actor, task)
+        told = await am_client.ask_stacks(self._folder, actor, task)
         if not told.text:
             raise InfraError(told.problem)
         return told
@@ -269,7 +269,7 @@ class FolderView:
     async def log_level(self, level: str, actor: str) -> None:
         """As `JobView`."""
         self._check_own()
-        await master.tell_log_level(self._folder, level, actor)
+        await am_client.tell_log_level(self._folder, level, actor)
 
     def _check_own(self) -> None:
         if not self.can_change:

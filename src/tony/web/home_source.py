@@ -10,7 +10,7 @@ from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_listing import scan
 from tony.jobs import facts
-from tony.jobs.far import Far
+from tony.jobs.remote_record import Far
 from tony.linux.threads import beside
 from tony.model.head import JobHead
 from tony.model.ids import JOB_ID

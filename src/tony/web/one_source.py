@@ -12,9 +12,9 @@ from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
-from tony.jobs import master
+from tony.jobs import am_client
 from tony.jobs.log_names import Selection
-from tony.jobs.remote_logs import RemoteLogs
+from tony.jobs.log_fetcher import RemoteLogs
 from tony.linux.threads import beside
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
@@ -55,7 +55,7 @@ class MasterView(FolderView):
     """As `JobView`. What is not in the folder here, the master is asked for."""
 
     def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder, lambda: master.ask_report(folder), is_own=True)
+        super().__init__(folder, lambda: am_client.ask_report(folder), is_own=True)
         self._place = folder
         self._known: JobRecord | None = None
         self._brought: dict[str, _Brought] = {}

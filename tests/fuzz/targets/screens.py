@@ -19,7 +19,7 @@ from tony.cli.story import Story
 from tony.cli.terminal_text import cut, safe, safe_line, table, width
 from tony.executor.log_file import LogFile
 from tony.executor.output_exports import Exports
-from tony.jobs.live_reader import LiveReader
+from tony.jobs.partial_lines import LiveReader
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, Reader, readers
 from tony.jobs.log_tail import LogTail

@@ -86,7 +86,7 @@ def _facts(home: Home, name: str) -> Facts:
     import asyncio
 
     from tony.advice.facts_loader import facts_of
-    from tony.jobs.elsewhere import refresh
+    from tony.jobs.remote_jobs import refresh
 
     asyncio.run(refresh(home, name))
     return facts_of(home, name)

@@ -26,7 +26,7 @@ def command(job: str, follow: bool, as_json: bool) -> None:
 
 
 async def _print(home: Home, job: str, follow: bool, as_json: bool) -> None:
-    from tony.jobs.events import events
+    from tony.jobs.job_events import events
 
     teller = EventTeller()
     async with aclosing(events(home, job, follow=follow)) as stream:

@@ -10,7 +10,7 @@ from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
 from tony.errors import UnrecordedJobError
-from tony.jobs.failure import outcome
+from tony.jobs.failure_text import outcome
 from tony.model.states import JobState
 
 
@@ -46,6 +46,6 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
 def _ended_by_scheduler(job: str) -> bool:
     """A job of another machine that has not begun: only its scheduler knows it."""
-    from tony.jobs.elsewhere import end_unrecorded
+    from tony.jobs.remote_jobs import end_unrecorded
 
     return asyncio.run(end_unrecorded(own_home(), job))

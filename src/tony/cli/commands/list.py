@@ -16,7 +16,7 @@ from tony.cli.portal_option import heads as heads_at
 from tony.cli.terminal_text import clock_time, columns_of, cut, safe, table
 from tony.history.ended_jobs_index import JobHead
 from tony.jobs.job_ids import ending, known
-from tony.jobs.listing import Filter, Jobs, ended_jobs
+from tony.jobs.job_list import Filter, Jobs, ended_jobs
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
@@ -123,7 +123,7 @@ def _known(scheduler: str) -> str:
 def _ask(place: Home, wanted: Filter) -> Jobs:
     import asyncio
 
-    from tony.jobs.listing import list_jobs
+    from tony.jobs.job_list import list_jobs
 
     return asyncio.run(list_jobs(place, wanted))
 

@@ -98,8 +98,8 @@ def _at_portal(
 def _follow(home: Home, job: str, viewer: _Printing, selection: Selection, tail: int | None, *, live: bool) -> None:
     import asyncio
 
-    from tony.jobs.failure import outcome, page
-    from tony.jobs.following import follow
+    from tony.jobs.failure_text import outcome, page
+    from tony.jobs.job_follower import follow
 
     report = asyncio.run(follow(home, job, viewer, selection, tail, live=live))
     warn((page(report) or [outcome(report)])[0])
@@ -111,7 +111,7 @@ def _bring(home: Home, record: JobRecord, selection: Selection) -> None:
         return
     import asyncio
 
-    from tony.jobs.remote_logs import bring
+    from tony.jobs.log_fetcher import bring
 
     asyncio.run(bring(home, record, selection, warn))
 

@@ -10,7 +10,7 @@ from tony.cli.legacy_commands import RawCommand, run
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
-    from tony.jobs.following import Viewer
+    from tony.jobs.job_follower import Viewer
     from tony.model.layout import Home
 
 #: How long a notebook may run unless its settings say otherwise.
@@ -53,7 +53,7 @@ async def _open(home: Home, job: str, view: Viewer) -> None:
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of
-    from tony.jobs.tunnels import answers
+    from tony.jobs.tunnel_client import answers
 
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None

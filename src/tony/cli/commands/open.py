@@ -14,7 +14,7 @@ from tony.cli.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.facts import submitter_of
-from tony.jobs.portals import running
+from tony.jobs.portal_address import running
 from tony.model.layout import Home
 
 

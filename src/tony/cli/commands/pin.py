@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
-from tony.jobs.user import user_name
+from tony.jobs.whoami import user_name
 
 
 @click.command("pin")

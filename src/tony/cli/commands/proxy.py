@@ -40,8 +40,8 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
     from tony.cli.following import exit_code
     from tony.client.port_forward import open_proxy
-    from tony.jobs.failure import outcome
-    from tony.jobs.following import reports
+    from tony.jobs.failure_text import outcome
+    from tony.jobs.job_follower import reports
 
     word, far = split_target(target)
     async with await open_proxy(home, name, word, far, warn, address=address, port=port) as proxy:

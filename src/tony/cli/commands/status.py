@@ -74,7 +74,7 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
         return None
     import asyncio
 
-    from tony.jobs.measured import read_progress
+    from tony.jobs.job_metrics import read_progress
     from tony.jobs.progress import find_job_progress
 
     tasks = [task.task for task in report.tasks]
@@ -121,7 +121,7 @@ def _without_master(home: Home, name: str, error: ConnectionFailed, *, shown: bo
     """Shows how a job stood whose application master does not answer; answers the error that says what to do."""
     import asyncio
 
-    from tony.jobs.last_known import last_known, with_way_out
+    from tony.jobs.cached_status import last_known, with_way_out
 
     if shown:
         _show(asyncio.run(last_known(home, name)), home.job(name))
@@ -132,7 +132,7 @@ def _bring_reasons(home: Home, name: str, report: JobReport) -> None:
     """Why its sessions began is in the log of a job that runs elsewhere; of one that has ended, if it can be had."""
     import asyncio
 
-    from tony.jobs.elsewhere import sessions
+    from tony.jobs.remote_jobs import sessions
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler need not be known here

@@ -14,7 +14,7 @@ from tony.cli.report import report_of
 from tony.cli.terminal_text import columns_of, is_terminal, knows_unicode
 from tony.cli.top_table import Row, Sort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import record_of
-from tony.jobs.measured import measured, read_progress
+from tony.jobs.job_metrics import measured, read_progress
 from tony.jobs.progress import find_job_progress
 from tony.model.codec import Json
 

@@ -31,7 +31,7 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from tony.errors import UserError
-    from tony.jobs.otlp import ENDPOINT, HEADERS, address, headers_of, send
+    from tony.jobs.otlp_export import ENDPOINT, HEADERS, address, headers_of, send
 
     home, name = job_id(job)
     url = otlp or os.environ.get(ENDPOINT, "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.format import as_written, name
+from tony.config.value_format import as_written, name
 from tony.config.hints import Note
 from tony.config.layers import Layer, put
 from tony.config.legacy.settings import Part, Settings, Value

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from tony.config import format
+from tony.config import value_format
 from tony.config.suggest import did_you_mean
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
@@ -167,14 +167,14 @@ def _mistake(row: FlagRow, value: str | None, found: dict[str, list[str]]) -> st
 
 
 def _unknown(word: str, name: str, *, explain: bool) -> Problem:
-    shown = format.name(word)
+    shown = value_format.name(word)
     if not name:
         message = f"`{shown}` belongs to no flag. A value with blanks stands in quotes: --task_params '--epochs 3'."
         return Problem(key="", message=message, source=SOURCE)
     known = "known are " + ", ".join(f"--{row.name}" for row in FLAGS) + "."
     near = did_you_mean(name, _BY_NAME) if explain else ""
     hint = near.replace("`", "`--", 1) if near else known
-    return Problem(key=format.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE)
+    return Problem(key=value_format.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE)
 
 
 def _unquoted(value: str) -> str:

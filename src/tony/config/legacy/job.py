@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.config.format import name as shown
+from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
 from tony.config.legacy.flags import Flags

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tony.config.format import name as shown
+from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
 from tony.config.legacy.settings import Value

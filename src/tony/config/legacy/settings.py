@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config.format import name
+from tony.config.value_format import name
 from tony.config.layers import quoted
 from tony.config.legacy.flags import Flags
 from tony.dataclass import dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.config.format import name as shown
+from tony.config.value_format import name as shown
 from tony.config.hints import Note
 from tony.config.legacy.draft_job import Draft
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of

@@ -6,7 +6,7 @@ import posixpath
 import stat
 from pathlib import Path
 
-from tony.config.format import name
+from tony.config.value_format import name
 from tony.config.hints import Note
 from tony.config.layers import quoted
 from tony.config.legacy.draft_job import Draft

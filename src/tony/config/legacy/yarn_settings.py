@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony.config.format import name as shown
+from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import Draft, Origin
 from tony.config.legacy.settings import Value

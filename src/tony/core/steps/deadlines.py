@@ -7,7 +7,7 @@ from functools import partial
 
 from tony.core import events as ev
 from tony.core import failure_text
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.step_context import Turn
 from tony.core.steps import (
     am_attempts,
@@ -131,9 +131,9 @@ _DUE: Mapping[str, Callable[[Turn, str], None]] = {
     "job": partial(_job_is_late, "job"),
     "gang-patience": _no_other_came,
     "gang-pause": _gang_asks_again,
-    gang_size.FIRST: _no_more_came,
-    gang_size.LATER: _no_more_came,
-    gang_size.SOON: _no_more_came,
+    gang_size_policy.FIRST: _no_more_came,
+    gang_size_policy.LATER: _no_more_came,
+    gang_size_policy.SOON: _no_more_came,
     "restart": _next_session_is_due,
     "stop-limit": _stop_was_not_proved,
     "force-limit": _force_was_not_proved,

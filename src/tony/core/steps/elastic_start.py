@@ -7,7 +7,7 @@ again. Programs see those that take part only, counted from 0 (`model/cluster.py
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState
 from tony.core.step_context import Turn
 from tony.core.steps import containers, gang_start
@@ -22,8 +22,8 @@ ROOM_WAIT = 10.0
 
 def begin(turn: Turn) -> None:
     """Roles have become ready, or are asked for again: begins the time in which all of their containers may come."""
-    name, limit = gang_size.wait(turn.state)
-    if limit is not None and gang_size.is_elastic(turn.state):
+    name, limit = gang_size_policy.wait(turn.state)
+    if limit is not None and gang_size_policy.is_elastic(turn.state):
         turn.state.timers.set(name, turn.now + limit)
 
 
@@ -36,26 +36,26 @@ def granted(turn: Turn, event: ev.Granted) -> None:
 def settle(turn: Turn) -> None:
     """After anything that changes who has a container: has the gang go soon, if the others had their time."""
     state = turn.state
-    if gang_size.wait(state)[0] not in state.timers and state.active and not state.pausing and gang_size.enough(state):
-        state.timers.set(gang_size.SOON, turn.now + TOGETHER)
+    if gang_size_policy.wait(state)[0] not in state.timers and state.active and not state.pausing and gang_size_policy.enough(state):
+        state.timers.set(gang_size_policy.SOON, turn.now + TOGETHER)
 
 
 def waited(turn: Turn) -> None:
     """The time is over: goes without the others. If some roles have more than the least and others not all, the former
     make room."""
     state = turn.state
-    name, limit = gang_size.wait(state)
+    name, limit = gang_size_policy.wait(state)
     make_do(turn, f"within {format_duration(limit or 0)} ({name.replace('-', '_')})")
-    roles = gang_size.forming(state)
-    lacking = sum(max(0, -gang_size.surplus(role)) for role in roles)
-    if not lacking or limit is None or not gang_size.is_elastic(state) or state.pausing:
+    roles = gang_size_policy.forming(state)
+    lacking = sum(max(0, -gang_size_policy.surplus(role)) for role in roles)
+    if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
         return
     for role in roles:
-        spare = min(lacking, gang_size.surplus(role)) if role.spec.min_instances is not None else 0
+        spare = min(lacking, gang_size_policy.surplus(role)) if role.spec.min_instances is not None else 0
         if spare > 0:
             lacking -= spare
             _give_up(turn, role, spare)
-            state.timers.set(gang_size.SOON, turn.now + ROOM_WAIT)
+            state.timers.set(gang_size_policy.SOON, turn.now + ROOM_WAIT)
     state.chief = state.first_chief()
 
 
@@ -81,9 +81,9 @@ def make_do(turn: Turn, why: str) -> bool:
         why: in which time, and by which setting, none has come for them.
     """
     state = turn.state
-    if not gang_size.enough(state):
+    if not gang_size_policy.enough(state):
         return False
-    missing = [role for role in gang_size.forming(state) if len(role.waiting)]
+    missing = [role for role in gang_size_policy.forming(state) if len(role.waiting)]
     for role in missing:
         _leave_out(turn, role, why)
     if not missing:

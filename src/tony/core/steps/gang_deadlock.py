@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tony.core import pending_reason
-from tony.core.policies import gang_backoff, gang_size
+from tony.core.policies import gang_backoff, gang_size_policy
 from tony.core.state import Container, State
 from tony.core.step_context import Turn
 from tony.core.steps import containers, elastic_start
@@ -26,7 +26,7 @@ def give_way(turn: Turn) -> None:
     Whoever has none to give back is in nobody's way, and goes on waiting. So does whoever has enough to start soon.
     """
     state = turn.state
-    if gang_size.enough(state):
+    if gang_size_policy.enough(state):
         return
     idle = [container for container in state.containers.values() if _is_idle(state, container)]
     if not idle:

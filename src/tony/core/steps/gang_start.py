@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
 from tony.core.step_context import Turn
 from tony.core.steps import task_attempts
@@ -72,7 +72,7 @@ def form(turn: Turn) -> None:
         state.version += 1
         for role in new:
             role.version = state.version
-        for name in gang_size.TIMERS:
+        for name in gang_size_policy.TIMERS:
             state.timers.cancel(name)
         state.specs[state.version] = spec = _cluster_spec(state, gang)
         turn.ask(act.Publish(spec=spec))

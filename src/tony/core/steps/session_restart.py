@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
-from tony.core.policies import gang_size
+from tony.core.policies import gang_size_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.state import Restart, State, Task
@@ -20,7 +20,7 @@ FIRST = "the job begins"
 _OF_A_SESSION = frozenset(
     {
         *("registration", "group", "startup", "execution", "allocation", "gang-patience", "gang-pause", "again"),
-        *gang_size.TIMERS,
+        *gang_size_policy.TIMERS,
     }
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony import __version__, clock
 from tony.dataclass import replace
-from tony.jobs.comparing import Comparison, Side
+from tony.jobs.comparison import Comparison, Side
 from tony.model.query import from_words
 from tony.model.report import JobReport, TaskReport
 from tony.web.api.operations import ApiError, Call

@@ -8,7 +8,7 @@ from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
 from tony.history.goodput import Ledger
 from tony.history.metrics_reader import RolePoints
-from tony.jobs.comparing import Comparison
+from tony.jobs.comparison import Comparison
 from tony.model.codec import Json
 from tony.model.query import DAMAGED, GROUPS, MOST, PAGE, Sort
 from tony.model.report import FailureClass, JobReport, TaskReport

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from tony.dataclass import dataclass, replace
-from tony.jobs.comparing import Comparison, Measure, Setting, Side, change
+from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
 from tony.model.head import JobHead
 from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.model.query import Query

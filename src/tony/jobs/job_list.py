@@ -75,7 +75,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     import asyncio
 
     from tony.jobs import facts
-    from tony.jobs.last_known import last_known
+    from tony.jobs.cached_status import last_known
     from tony.linux.threads import beside
 
     elsewhere = await _jobs_of(home, wanted.scheduler) if wanted.scheduler else {}

@@ -45,7 +45,7 @@ def known(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
     Args:
         fresh: the log here is as new as the one that it is a copy of.
     """
-    from tony.jobs.post_mortem import as_logged  # late: it loads the whole machine
+    from tony.jobs.dead_am_report import as_logged  # late: it loads the whole machine
 
     logged, heard = as_logged(folder, record), _heard(folder)
     if heard is None:

@@ -13,8 +13,8 @@ from tony.dataclass import replace
 from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, write_summary
-from tony.jobs.closing import only_one
-from tony.jobs.elsewhere import forget_secrets
+from tony.jobs.finalize_lost import only_one
+from tony.jobs.remote_jobs import forget_secrets
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import Failure, FailureClass, JobReport

@@ -14,7 +14,7 @@ import pytest
 from tests.history.test_goodput import SAID, trained
 from tests.history.test_otlp_trace import spans_of, traced
 from tony.errors import ConnectionFailed, InfraError, UserError
-from tony.jobs.otlp import address, headers_of, send
+from tony.jobs.otlp_export import address, headers_of, send
 
 
 class Collector:

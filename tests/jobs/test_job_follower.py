@@ -26,8 +26,8 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import elsewhere, facts
-from tony.jobs.following import follow
+from tony.jobs import remote_jobs, facts
+from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line
 from tony.model.layout import Home, JobFolder
@@ -105,7 +105,7 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
 
 async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long lines might gather, the job's end does not wait for it, and none is missing."""
-    monkeypatch.setattr("tony.jobs.following._GATHER", 3600.0)
+    monkeypatch.setattr("tony.jobs.job_follower._GATHER", 3600.0)
     folder, record = job
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
@@ -339,7 +339,7 @@ async def test_the_report_says_why_where_the_log_cannot(
     async def away(*_: object) -> dict[int, str]:
         raise AssertionError("nobody needs the log")
 
-    monkeypatch.setattr(elsewhere, "sessions", away)
+    monkeypatch.setattr(remote_jobs, "sessions", away)
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await until(lambda: master.watched)

@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.played_master import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs.listing import Filter, ended_jobs, list_jobs
+from tony.jobs.job_list import Filter, ended_jobs, list_jobs
 from tony.model.job import JobSpec
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

@@ -16,11 +16,11 @@ from tony.dataclass import replace
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs import remote_logs
-from tony.jobs.following import follow
+from tony.jobs import log_fetcher
+from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
-from tony.jobs.mirror import Mirror, complete
-from tony.jobs.remote_logs import RemoteLogs, bring, bringing
+from tony.jobs.log_mirror import Mirror, complete
+from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
 from tony.model.codec import Json, to_plain
 from tony.model.job import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -413,7 +413,7 @@ async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pyte
 async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each asks for little; who prints much gets large pieces, as long as there is credit."""
     folder, record, _ = played
-    monkeypatch.setattr(remote_logs, "_CREDIT", 4 * 1000)
+    monkeypatch.setattr(log_fetcher, "_CREDIT", 4 * 1000)
     everything = bringing(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, everything:
         await until(lambda: len(master.asked_logs) == 4)

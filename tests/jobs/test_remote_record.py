@@ -8,16 +8,16 @@ from collections.abc import Mapping
 import pytest
 
 from tests.jobs.played_master import logged, recorded, succeeded, until
-from tests.jobs.test_remote_logs import Far as Scheduler
-from tests.jobs.test_remote_logs import FarScheduler, Played, TalkingMaster, read, running
+from tests.jobs.test_log_fetcher import Far as Scheduler
+from tests.jobs.test_log_fetcher import FarScheduler, Played, TalkingMaster, read, running
 from tony.core.events import Granted
 from tony.dataclass import replace
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs import far as far_module
-from tony.jobs import remote_logs
-from tony.jobs.far import Far
+from tony.jobs import remote_record as far_module
+from tony.jobs import log_fetcher
+from tony.jobs.remote_record import Far
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.record import ORIGINAL
@@ -31,7 +31,7 @@ OUT = "worker-0.s1.t1.out"
 def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     """A recorded job that went far away; what fails may be tried again at once."""
     FarScheduler.theirs = Scheduler()
-    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_remote_logs:FarScheduler")
+    monkeypatch.setitem(registry._HOMES, "far", "tests.jobs.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(registry, "_ELSEWHERE", frozenset({"far"}))
     monkeypatch.setattr(far_module, "_AGAIN", 0.0)
     monkeypatch.setattr(far_module, "_FRESH", 0.0)
@@ -167,7 +167,7 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     assert await Far(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
-    monkeypatch.setattr(remote_logs, "_MOST_OF_OTHERS", 4)
+    monkeypatch.setattr(log_fetcher, "_MOST_OF_OTHERS", 4)
     assert await Far(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")

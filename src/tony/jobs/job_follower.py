@@ -13,14 +13,14 @@ from typing import Protocol
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
-from tony.jobs import elsewhere, facts, last_known
+from tony.jobs import remote_jobs, facts, cached_status
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line, portions
 from tony.jobs.log_tail import LogTail
-from tony.jobs.master import watch
-from tony.jobs.queue_limit import QueueLimit
-from tony.jobs.remote_logs import RemoteLogs, bring, bringing
+from tony.jobs.am_client import watch
+from tony.jobs.queue_timeout import QueueLimit
+from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
 from tony.model.layout import Home
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -127,7 +127,7 @@ class _Sessions:
         reasons = {session: report.session_reason}
         if session > self._told + 1 or not report.session_reason:
             known = reasons if report.session_reason else {}
-            reasons = {**await elsewhere.sessions(self._home, self._job_id, session), **known}
+            reasons = {**await remote_jobs.sessions(self._home, self._job_id, session), **known}
         for number in range(self._told + 1, session + 1):
             self._viewer.opened(number, reasons.get(number, ""))
         self._told = session
@@ -151,7 +151,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     record = record_of(home, job_id)
     submitter = facts.submitter_of(home, record)
     far = not submitter.capabilities.same_host
-    with FolderWatch() as changes, last_known.Heard(folder if far else None) as heard:
+    with FolderWatch() as changes, cached_status.Heard(folder if far else None) as heard:
         changes.add(folder.path)
         pause = _SOON
         asker = _Asker(home, record, notice)
@@ -165,7 +165,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                         asker.heard()
                         attempts.tell(message.report)
                         if message.final and far:
-                            yield await elsewhere.told_last(folder, submitter, message.report)
+                            yield await remote_jobs.told_last(folder, submitter, message.report)
                         else:
                             yield message.report
                         if message.final:

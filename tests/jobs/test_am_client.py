@@ -10,8 +10,8 @@ import pytest
 from tests.jobs.played_master import PlayedMaster, recorded, standing
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
-from tony.jobs import master
-from tony.jobs.master import Whereabouts, ask_report, tell_kill, watch, whereabouts
+from tony.jobs import am_client
+from tony.jobs.am_client import Whereabouts, ask_report, tell_kill, watch, whereabouts
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import JobReport
@@ -107,7 +107,7 @@ async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord])
 async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch) -> None:
     """The waiting has an end; that nobody is there is not concluded from it."""
     folder, _ = job
-    monkeypatch.setattr(master, "PATIENCE", 0.1)
+    monkeypatch.setattr(am_client, "PATIENCE", 0.1)
 
     class Deaf(PlayedMaster):
         def received(self, connection: Connection, message: Message) -> None:

@@ -16,8 +16,8 @@ from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import event_log
 from tony.history.job_record import pending_report
 from tony.history.replay import replay
-from tony.jobs.closing import over_time
-from tony.jobs.master import whereabouts
+from tony.jobs.finalize_lost import over_time
+from tony.jobs.am_client import whereabouts
 from tony.model.layout import JobFolder
 from tony.model.record import JobRecord
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standing, until
-from tests.jobs.test_closing import started
+from tests.jobs.test_finalize_lost import started
 from tests.jobs.test_last_word import Elsewhere
 from tony import clock
 from tony.cli.main import main
@@ -21,10 +21,10 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
 from tony.jobs import facts
-from tony.jobs.following import _Asker
-from tony.jobs.last_known import Heard, known, with_way_out
-from tony.jobs.listing import Filter, list_jobs
-from tony.jobs.master import PATIENCE
+from tony.jobs.job_follower import _Asker
+from tony.jobs.cached_status import Heard, known, with_way_out
+from tony.jobs.job_list import Filter, list_jobs
+from tony.jobs.am_client import PATIENCE
 from tony.linux import process
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

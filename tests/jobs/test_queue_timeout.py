@@ -15,8 +15,8 @@ from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
 from tony.jobs import facts
-from tony.jobs.following import reports
-from tony.jobs.queue_limit import QueueLimit
+from tony.jobs.job_follower import reports
+from tony.jobs.queue_timeout import QueueLimit
 from tony.model.job import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
 from tony.model.report import JobReport

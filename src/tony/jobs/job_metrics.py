@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history import event_log
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.jobs.master import ask_metrics
+from tony.jobs.am_client import ask_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder

@@ -18,10 +18,10 @@ from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
-from tony.jobs import last_known, unfinished
-from tony.jobs.closing import by_a_signal, close_lost, whose_signal
-from tony.jobs.home import prepare
-from tony.jobs.master import Whereabouts, ask_report, whereabouts
+from tony.jobs import cached_status, aborted_submissions
+from tony.jobs.finalize_lost import by_a_signal, close_lost, whose_signal
+from tony.jobs.state_dir import prepare
+from tony.jobs.am_client import Whereabouts, ask_report, whereabouts
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
@@ -46,7 +46,7 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
         SchedulerError: the scheduler cannot be asked, nor the master without it.
         ConnectionFailed: the master is there, but cannot be reached.
     """
-    submitting = unfinished.is_under_way(Home(folder.path.parent.parent), folder.job_id)
+    submitting = aborted_submissions.is_under_way(Home(folder.path.parent.parent), folder.job_id)
     sight = await _sight(folder, submitter)
     if isinstance(sight, JobReport):
         return sight
@@ -70,7 +70,7 @@ async def look(folder: JobFolder, record: JobRecord, submitter: Submitter) -> Jo
         return None
     if by_a_signal(report):  # the master is about to be gone; then its scheduler tells whose it was
         return None
-    last_known.note(folder, report)
+    cached_status.note(folder, report)
     return replace(report, folder=str(folder.path))
 
 
@@ -126,7 +126,7 @@ async def _unregistered(folder: JobFolder, record: JobRecord, submitter: Submitt
         return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
     report = await _from_itself(folder)
     if report is None:
-        report = await beside(last_known.known, folder, record, fresh=not trouble)
+        report = await beside(cached_status.known, folder, record, fresh=not trouble)
         before = max(1, report.attempt, there.attempt if there else 0)
         waiting = sight.note
         if sight.attempt > before:
@@ -160,7 +160,7 @@ async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter)
     there = whereabouts(folder)
     where = f" at {there.address.removeprefix('tls:')}" if there else ""
     waiting = f"its application master does not listen{where} any more, and its end has not been told yet{trouble}"
-    return replace(await beside(last_known.known, folder, record, fresh=not trouble), waiting=waiting)
+    return replace(await beside(cached_status.known, folder, record, fresh=not trouble), waiting=waiting)
 
 
 def note_master(folder: JobFolder, sight: Sight) -> None:

@@ -20,8 +20,8 @@ from tony.history import event_log
 from tony.jobs import facts
 from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.master import reach
-from tony.jobs.mirror import Mirror, complete, note_complete
+from tony.jobs.am_client import reach
+from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder

@@ -11,7 +11,7 @@ from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.history.goodput import Bucket, Ledger
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.jobs.measured import ordered
+from tony.jobs.job_metrics import ordered
 from tony.jobs.told import Told, tell
 from tony.linux.threads import beside
 from tony.model.layout import Home

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
-from tony.jobs.master import reach
+from tony.jobs.am_client import reach
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.protocol.messages import OpenTunnel, TunnelFailed, TunnelOpened

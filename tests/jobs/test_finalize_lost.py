@@ -17,9 +17,9 @@ from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.history.kill_request import KillRequest, keep_kill
-from tony.jobs.closing import close_lost
+from tony.jobs.finalize_lost import close_lost
 from tony.jobs.facts import submitter_of
-from tony.jobs.post_mortem import last_report
+from tony.jobs.dead_am_report import last_report
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder

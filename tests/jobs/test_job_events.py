@@ -11,7 +11,7 @@ from tests.jobs.played_master import JOB, PlayedMaster, logged, recorded, standi
 from tony.core.events import Deadline
 from tony.errors import UnknownJobError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
-from tony.jobs.events import events
+from tony.jobs.job_events import events
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 

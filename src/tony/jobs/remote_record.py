@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import read_job
-from tony.jobs import elsewhere, remote_logs
+from tony.jobs import remote_jobs, log_fetcher
 from tony.jobs.log_names import STREAMS, Selection
-from tony.jobs.mirror import complete
+from tony.jobs.log_mirror import complete
 from tony.linux.threads import Slots, beside
 from tony.model.layout import Home, JobFolder
 from tony.model.record import ORIGINAL, JobRecord
@@ -117,12 +117,12 @@ class Far:
         selection = Selection(tasks=frozenset({task}))
         async with self._slots.taken():
             if self._owner is None:
-                await remote_logs.bring(self._home, record, selection, note)
+                await log_fetcher.bring(self._home, record, selection, note)
             elif not ended:
                 note("the job runs: what it prints is shown by its own pages, and by `tony logs` of its user")
             else:
                 owner = await self._owner()
-                await remote_logs.bring_ended(self._folder, record, submitter, selection, note, owner)
+                await log_fetcher.bring_ended(self._folder, record, submitter, selection, note, owner)
 
     async def refresh(self) -> None:
         """Brings what the running job has logged and measured, if that was not just done; in our own home alone."""
@@ -136,7 +136,7 @@ class Far:
 
     async def _refresh(self) -> None:
         try:
-            await elsewhere.refresh(self._home, self._folder.job_id)
+            await remote_jobs.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
             _log.info("the event log of %s cannot be brought now: %s", self._folder.job_id, error)
         finally:
@@ -173,7 +173,7 @@ class Far:
             record = await beside(read_job, self._folder, own=self._owner is None)
             if record is None:
                 return None
-            submitter = await beside(remote_logs.far_submitter, self._home, record)
+            submitter = await beside(log_fetcher.far_submitter, self._home, record)
             if submitter is None:
                 self._near = True
             else:

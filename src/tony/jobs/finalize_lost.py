@@ -41,7 +41,7 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Seldom needed, and it loads the whole machine: those who only ask how a job stands do without.
-        from tony.jobs.post_mortem import ended_with_the_job, last_report
+        from tony.jobs.dead_am_report import ended_with_the_job, last_report
 
         report = await beside(last_report, folder, record, sight)
         report = whose_signal(report, sight) if sight else _as_asked(folder, report)

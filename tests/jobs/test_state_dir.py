@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tony.errors import StorageError, UserError
-from tony.jobs.home import find, prepare
+from tony.jobs.state_dir import find, prepare
 from tony.model.layout import Home
 
 
