@@ -28,7 +28,7 @@ from tony.history import metrics_schema
 from tony.history.event_log import LONGEST_LOG_OF_OTHERS
 from tony.history.job_record import MOST_TASKS_OF_OTHERS
 from tony.history.json_files import LONGEST_OF_OTHERS, write_json
-from tony.linux.peers import peer_uid
+from tony.linux.peer_credentials import peer_uid
 from tony.model.codec import to_plain
 from tony.model.head import JobHead
 from tony.model.job import JobSpec, Role

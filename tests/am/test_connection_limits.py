@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.specs import workers
 from tony.bootstrap import command
-from tony.linux.limits import allow_open_files
+from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import to_plain
 from tony.model.job import JobSpec, Role
 from tony.model.layout import JobFolder

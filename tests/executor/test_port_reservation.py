@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tony.executor.port_reservation import TaskPorts
-from tony.linux.ports import PortsExhausted
+from tony.linux.port_reservation import PortsExhausted
 from tony.model.states import ReservedPort
 
 

@@ -17,7 +17,7 @@ from tony.executor.metrics_sampler import Measuring, Outbox
 from tony.executor.output_capture import Stream
 from tony.executor.progress_listener import Progress
 from tony.executor.writer_thread import Pen
-from tony.linux.usage import Usage
+from tony.linux.process_usage import Usage
 from tony.protocol.messages import Sample, Saved
 
 

@@ -17,7 +17,7 @@ import pytest
 from tony.executor.python_hooks import variables as companions
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.registry import home_of, load
-from tony.linux.ports import Reservation, reserve
+from tony.linux.port_reservation import Reservation, reserve
 from tony.model.cluster import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId

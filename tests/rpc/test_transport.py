@@ -19,7 +19,7 @@ import pytest
 from tests.rpc.places import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, until, with_token_of
 from tony import bootstrap
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.linux import refusals
+from tony.linux import resource_limits
 from tony.model.codec import to_plain
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, encode
@@ -535,7 +535,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
     monkeypatch.setattr("tony.rpc.server._NO_ROOM_PAUSE", 0.001)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         assert connection.is_open
-    said = f"cannot take another connection: too many: {refusals.open_files()}"
+    said = f"cannot take another connection: too many: {resource_limits.open_files()}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 

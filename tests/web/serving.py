@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from tony.linux.peers import peer_uid
+from tony.linux.peer_credentials import peer_uid
 from tony.web.serve import listen, server
 
 

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from tests.web.kept import keep
 from tests.web.serving import served
-from tony.linux.limits import allow_open_files
-from tony.linux.peers import peer_uid
+from tony.linux.open_file_limit import allow_open_files
+from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.web import serve
 from tony.web.app import create

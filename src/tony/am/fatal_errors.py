@@ -16,7 +16,7 @@ from tony.errors import (
     TonyError,
     UserError,
 )
-from tony.linux import refusals
+from tony.linux import resource_limits
 from tony.model.report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
@@ -69,16 +69,16 @@ def _judge(error: Exception) -> tuple[FailureClass, str, ExitCode]:
     if isinstance(error, InfraError):
         cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), "refused")
         return FailureClass.INFRASTRUCTURE, cause, error.exit_code
-    if refusals.explain(error):
+    if resource_limits.explain(error):
         return FailureClass.INFRASTRUCTURE, "limit", ExitCode.INFRASTRUCTURE
     return FailureClass.PLATFORM, "bug", ExitCode.BUG
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TonyError):
-        return refusals.said(error)
-    if refusals.explain(error):
-        return f"the application master cannot go on: {refusals.said(error)}"
+        return resource_limits.said(error)
+    if resource_limits.explain(error):
+        return f"the application master cannot go on: {resource_limits.said(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 

@@ -36,8 +36,8 @@ from tony.frameworks.base import Framework
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.linux import life_lock
-from tony.linux.limits import allow_open_files
+from tony.linux import liveness_lock
+from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
 from tony.linux.threads import beside
 from tony.model.codec import from_plain
@@ -79,7 +79,7 @@ def run(source: Callable[[PreparedJob], ContainerSource]) -> int:
     set_not_dumpable()  # token and keys are in our memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
-    if not life_lock.take(folder.am_lock):
+    if not liveness_lock.take(folder.am_lock):
         log.error("another application master of %s lives", folder.job_id)
         return ExitCode.BUG
     if folder.summary.exists():
@@ -348,7 +348,7 @@ async def _show_page(parts: _Parts, source: ContainerSource, master: Master) -> 
 
 def _announce(folder: JobFolder, attempt: int, address: str) -> None:
     facts = {"pid": os.getpid(), "host": socket.gethostname(), "attempt": attempt, "address": address}
-    supervisor = life_lock.taken_by(folder.am_lock)
+    supervisor = liveness_lock.taken_by(folder.am_lock)
     if supervisor is not None and supervisor != os.getpid():
         facts["supervisor"] = supervisor
     write_json(folder.am, facts)

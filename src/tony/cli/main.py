@@ -21,8 +21,8 @@ from tony.cli.help import FittingContext
 from tony.cli.output import explain, print_json, warn
 from tony.cli.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
-from tony.linux import refusals
-from tony.linux.limits import allow_open_files
+from tony.linux import resource_limits
+from tony.linux.open_file_limit import allow_open_files
 
 #: Command -> what it is for, in the order of the help page.
 COMMANDS = {
@@ -211,10 +211,10 @@ def _refused(message: str, code: ExitCode, as_json: bool) -> ExitCode:
 
 def _limit(error: BaseException) -> str:
     """The limit of the machine that stands behind an error, and what we need of it; empty if there is none."""
-    limit = refusals.explain(error)
+    limit = resource_limits.explain(error)
     if limit in str(error):
         return ""
-    return f"{limit}; a command of tony takes up to {_OPEN_FILES}" if limit == refusals.open_files() else limit
+    return f"{limit}; a command of tony takes up to {_OPEN_FILES}" if limit == resource_limits.open_files() else limit
 
 
 def _is_homeless() -> bool:

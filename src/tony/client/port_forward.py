@@ -22,7 +22,7 @@ from tony.jobs import facts
 from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
 from tony.jobs.tunnel_client import opened
-from tony.linux.peers import is_ours, peer_uid
+from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.record import JobRecord

@@ -39,7 +39,7 @@ from tony.executor.session_protocol import (
 from tony.executor.task_run import Surroundings, Trial
 from tony.executor.watchdog import Watchdog
 from tony.executor.writer_thread import Pen
-from tony.linux.ports import PortsExhausted
+from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Attach, DialTunnel, DropLog, Heartbeat, ReadLog, Stacks, Summon

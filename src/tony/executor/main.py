@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.watchdog import Watchdog
-from tony.linux import oom, process, refusals
+from tony.linux import oom_score, process, resource_limits
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
 from tony.protocol.launch import LaunchContext
@@ -58,7 +58,7 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
         read: finds out what to do, as long as nothing else is loaded; may raise TonyError.
     """
     process.hear_signals()
-    score = oom.own()
+    score = oom_score.own()
     process.set_not_dumpable()
     try:
         context = read()
@@ -70,9 +70,9 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
     try:
         watchdog.fork()
     except OSError as error:
-        print(f"the watchdog cannot be started: {refusals.said(error)}", file=sys.stderr)
+        print(f"the watchdog cannot be started: {resource_limits.said(error)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
-    score.settle(oom.Share.EXECUTOR)
+    score.settle(oom_score.Share.EXECUTOR)
     _open_log(context)
     return _load_life(context)(context, watchdog, wrap)
 

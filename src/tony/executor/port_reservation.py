@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Sequence
 
-from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
+from tony.linux.port_reservation import PortsExhausted, Reservation, listeners, reserve
 from tony.model.states import ReservedPort
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from tony.bootstrap import command
 from tony.errors import InfraError
 from tony.executor.reaper import Reaper
 from tony.frameworks.base import meeting_folder
-from tony.linux import oom, process, refusals
+from tony.linux import oom_score, process, resource_limits
 from tony.model.states import Meeting
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class MeetingPoint:
         """
         self.close()
         try:
-            with listening, oom.own().children(oom.Share.KEEPER):
+            with listening, oom_score.own().children(oom_score.Share.KEEPER):
                 child = subprocess.Popen(
                     self._command(session),
                     stdin=listening.fileno(),
@@ -67,7 +67,7 @@ class MeetingPoint:
                     preexec_fn=_die_with(os.getpid()),
                 )
         except (OSError, subprocess.SubprocessError) as error:
-            raise NoMeeting(f"the meeting point of the task cannot be started: {refusals.said(error)}") from error
+            raise NoMeeting(f"the meeting point of the task cannot be started: {resource_limits.said(error)}") from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid
         self._reaper.watch(child.pid, lambda status, usage: self._ended(child.pid, status, usage))

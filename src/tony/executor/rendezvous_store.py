@@ -17,7 +17,7 @@ import contextlib
 import re
 import socket
 
-from tony.linux.limits import allow_open_files
+from tony.linux.open_file_limit import allow_open_files
 
 #: Bytes of one value, and of all with their keys. A rank's value has some 150 bytes for each of its peers.
 MOST_VALUE = 16 << 20

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tony.executor.program_environment import LaunchFailed, check_sizes
 from tony.executor.spawn_errors import explain
-from tony.linux import cgroup, oom, process
+from tony.linux import cgroup, oom_score, process
 
 
 def spawn(
@@ -36,7 +36,7 @@ def spawn(
         cgroup.enter(groups, 0)
 
     try:
-        with oom.own().children(oom.Share.PROGRAM):
+        with oom_score.own().children(oom_score.Share.PROGRAM):
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

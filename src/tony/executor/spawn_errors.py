@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from tony.linux import refusals
+from tony.linux import resource_limits
 
 #: Characters of a program's name that are shown; nobody needs more to know which it is.
 _SHOWN = 200
@@ -28,7 +28,7 @@ def explain(program: str, error: Exception, folder: str, path: str) -> str:
     if number == errno.ENAMETOOLONG:
         return f"command not found: {program} (the name is too long for the file system)"
     if number not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG):
-        return f"cannot start {program}: {refusals.said(error)}"
+        return f"cannot start {program}: {resource_limits.said(error)}"
     if number == errno.E2BIG:
         return f"cannot start {program}: command and environment are too long together for Linux"
     if place is None:

@@ -22,7 +22,7 @@ from tony.executor.reaper import Reaper
 from tony.executor.run_command import said
 from tony.linux.ownership import only_root_can_change
 from tony.linux.threads import beside
-from tony.linux.waiting import command_of, waiting
+from tony.linux.wait_channel import command_of, waiting
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
 from tony.protocol.messages import LONGEST_STACKS

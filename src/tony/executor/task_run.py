@@ -41,9 +41,9 @@ from tony.executor.reaper import Reaper
 from tony.executor.spawn import spawn
 from tony.executor.writer_thread import Pen
 from tony.frameworks.base import TaskView
-from tony.linux import process, refusals
+from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
-from tony.linux.usage import Usage
+from tony.linux.process_usage import Usage
 from tony.model.exit import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.model.masking import SecretMask
@@ -193,7 +193,7 @@ class Trial:
             log.error("the program was not started: %s", message)
             await self._family.end()
             self.ended = clock.monotonic()
-            reason = ExitReason.REFUSED if refusals.explain(error) else ExitReason.LAUNCH_FAILED
+            reason = ExitReason.REFUSED if resource_limits.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_LONGEST_MESSAGE])
         finally:
             if self._ranks:
@@ -255,7 +255,7 @@ class Trial:
             container = self._around.context.container
             return Progress(Trusted(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent)
         except OSError as error:
-            log.warning("no socket for what the program tells of its progress: %s", refusals.said(error))
+            log.warning("no socket for what the program tells of its progress: %s", resource_limits.said(error))
             return None
 
     def _measure(self, output: Output) -> Measuring:
@@ -290,7 +290,7 @@ class Trial:
             readers, began = self._around.readers, self._first_output
             output = self._output = Output(folder, name, task.log_limit, pen, began, readers, self._exports, self._mask)
         except OSError as error:
-            raise LaunchFailed(f"no pipes for its output: {refusals.said(error)}") from error
+            raise LaunchFailed(f"no pipes for its output: {resource_limits.said(error)}") from error
         self._around.ports.before_start()
         self._around.reaper.adopt(self._stranger_ended)
         self._launched = clock.monotonic()
@@ -314,7 +314,7 @@ class Trial:
         try:
             return RankOutput(output, count)
         except OSError as error:
-            log.warning("the output of its processes is not labelled: %s", refusals.said(error))
+            log.warning("the output of its processes is not labelled: %s", resource_limits.said(error))
             return None
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:

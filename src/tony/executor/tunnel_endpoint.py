@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.am_connection import Reach
-from tony.linux import refusals
+from tony.linux import resource_limits
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.sockets import said
@@ -100,7 +100,7 @@ class Tunnels:
                 failures.append(f"{place} does not answer")
             except OSError as error:
                 if error.errno not in _NOBODY:
-                    failures.append(f"{place}: {refusals.explain(error) or said(error)}")
+                    failures.append(f"{place}: {resource_limits.explain(error) or said(error)}")
             else:
                 if not _is_itself(streams[1]):
                     return streams, f"[{place}]:{port}" if ":" in place else f"{place}:{port}"

@@ -21,7 +21,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from tony.bootstrap import command
-from tony.linux import cgroup, oom, process
+from tony.linux import cgroup, oom_score, process
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Watchdog:
         self._tell(told)  # it waits in the pipe: the new one knows all from its first moment
         self._write(self._lease)
         try:
-            with oom.own().children(oom.Share.KEEPER):
+            with oom_score.own().children(oom_score.Share.KEEPER):
                 self._process = subprocess.Popen(
                     command("tony.executor.watchdog", self._marker, *self._folders),
                     stdin=reading,

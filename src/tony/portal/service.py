@@ -16,7 +16,7 @@ from tony import clock
 from tony.bootstrap import settle
 from tony.errors import InfraError
 from tony.jobs.portal_address import noted
-from tony.linux.peers import peer_uid
+from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.boarding import Boarding
 from tony.portal.entrance import Entrance

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tony.dataclass import dataclass
 from tony.errors import ProtocolError
-from tony.linux import refusals
-from tony.linux.limits import allow_open_files
+from tony.linux import resource_limits
+from tony.linux.open_file_limit import allow_open_files
 from tony.protocol.errors import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
@@ -258,7 +258,7 @@ class _ListeningSide(Side):
                 continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._say("no-room", f"cannot take another connection: {refusals.said(error)}")
+                    self._say("no-room", f"cannot take another connection: {resource_limits.said(error)}")
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
                 continue  # or that connection was gone before we took it
             sock.setblocking(False)

@@ -34,7 +34,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from tony.dataclass import dataclass
-from tony.linux.limits import allow_open_files
+from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import from_plain, to_plain
 from tony.model.exit import ExitReason, ExitStatus
 from tony.protocol import messages as msg

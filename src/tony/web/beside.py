@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tony import clock
 from tony.dataclass import dataclass, field
-from tony.linux.peers import peer_uid
+from tony.linux.peer_credentials import peer_uid
 from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder

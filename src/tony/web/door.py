@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 from tony import clock
 from tony.dataclass import dataclass, field
-from tony.linux.peers import is_ours
+from tony.linux.peer_credentials import is_ours
 from tony.linux.threads import set_user
 from tony.web.failures import Failures
 from tony.web.gate import Refusal, Visitor

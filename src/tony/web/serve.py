@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tony.linux.limits import allow_open_files
+from tony.linux.open_file_limit import allow_open_files
 
 #: Seconds in which a request must be there as a whole, and after which something of an answer must have been taken.
 _SLOW, _UNREAD = 15.0, 60.0

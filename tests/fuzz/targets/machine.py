@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
-from tony.linux import cgroup, listening
+from tony.linux import cgroup, listening_sockets
 from tony.linux.inotify import Change, Inotify
 from tony.linux.process import parse_stat
 from tony.schedulers.local.machine import gpus_listed, measure
@@ -22,10 +22,10 @@ def process_status(data: bytes) -> None:
     """`/proc/<pid>/stat`, and the kernel's answer about sockets."""
     parse_stat(data)
     try:
-        listening.read_packet(data, 80, {})
+        listening_sockets.read_packet(data, 80, {})
     except OSError:
         pass
-    listening.read_table(data.decode("ascii", "replace").splitlines(), 80)
+    listening_sockets.read_table(data.decode("ascii", "replace").splitlines(), 80)
 
 
 def groups(data: bytes) -> None:

@@ -6,7 +6,7 @@ import resource
 from collections.abc import Sequence
 
 from tony.errors import Problem
-from tony.linux import refusals
+from tony.linux import resource_limits
 from tony.model.job import JobSpec
 from tony.schedulers.local.peak import coexisting
 
@@ -46,7 +46,7 @@ def too_much(spec: JobSpec) -> Sequence[Problem]:
     if most != resource.RLIM_INFINITY and most < wanted:
         text = f"{job} {wanted} open files in one process, and the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
-    allowed = refusals.process_limit()
+    allowed = resource_limits.process_limit()
     wanted = processes(spec)
     if allowed is not None and allowed < wanted:
         text = f"{job} {wanted} processes and threads or more, and the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"

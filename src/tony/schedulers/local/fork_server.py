@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tony import bootstrap
-from tony.linux import identity
-from tony.linux.descriptors import close_others
+from tony.linux import process_title
+from tony.linux.inherited_fds import close_others
 from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
@@ -177,7 +177,7 @@ def _be_server(connection: socket.socket) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         close_others({connection.fileno()})
-        identity.assume(f"{__name__} of {os.getppid()}")
+        process_title.assume(f"{__name__} of {os.getppid()}")
         _serve(connection)
     except BaseException:  # the outermost place of a program
         sys.excepthook(*sys.exc_info())
@@ -206,7 +206,7 @@ def _obey(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}
-    if bootstrap.module_of(request["argv"]) is None or not identity.has_room(request["env"]):
+    if bootstrap.module_of(request["argv"]) is None or not process_title.has_room(request["env"]):
         return {"pid": _execute(request["argv"], request["folder"], env, files)}
     pid = os.fork()
     if pid == 0:
@@ -232,7 +232,7 @@ def _become(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Seq
         close_others(kept)
         os.chdir(folder)
         module = bootstrap.module_of(argv)
-        identity.assume(f"{module} in {folder}", env)
+        process_title.assume(f"{module} in {folder}", env)
         bootstrap.enter(argv)
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import SchedulerError
-from tony.linux.peers import is_ours
+from tony.linux.peer_credentials import is_ours
 from tony.schedulers.local.claims import MAX_BYTES, Claim, decode, encode, ticket_of
 
 _SUFFIX = ".claim"

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tony.dataclass import dataclass
-from tony.linux.numbers import whole
+from tony.linux.number_parsing import whole
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 

@@ -14,8 +14,8 @@ from collections.abc import Coroutine, Sequence
 from tony.bootstrap import command
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
-from tony.linux import cgroup, process, refusals
-from tony.linux.limits import allow_open_files
+from tony.linux import cgroup, process, resource_limits
+from tony.linux.open_file_limit import allow_open_files
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.protocol.launch import Credentials, TaskPart
@@ -102,7 +102,7 @@ class LocalSource(ContainerSource):
             self._server.open()  # early, as long as this process has one thread
         except OSError as error:
             raise SchedulerError(
-                f"the fork server of the executors cannot be started: {refusals.said(error)}"
+                f"the fork server of the executors cannot be started: {resource_limits.said(error)}"
             ) from error
         self._recovered = not self._adoption.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
@@ -217,7 +217,7 @@ class LocalSource(ContainerSource):
             cgroup.remove(held.groups)
             self._forget(held)
             raise SchedulerError(
-                f"the executor of {task.role}:{task.index} cannot be started: {refusals.said(error)}"
+                f"the executor of {task.role}:{task.index} cannot be started: {resource_limits.said(error)}"
             ) from error
 
     async def _start(self, held: Container, task: TaskPart, credentials: Credentials, laid: Interpreter) -> None:

@@ -178,7 +178,7 @@ def _wait(orders: int, ready: int, masked: set[int | signal.Signals]) -> NoRetur
 def _forget_client(kept: Collection[int]) -> None:
     """Lets go of all that is the client's: its streams, and files that somebody gave to it (a shell's `9>lock`)."""
     from tony import bootstrap
-    from tony.linux.descriptors import close_others
+    from tony.linux.inherited_fds import close_others
 
     nothing = os.open(os.devnull, os.O_RDWR)
     for target in range(3):
@@ -189,7 +189,7 @@ def _forget_client(kept: Collection[int]) -> None:
 
 def _obey(content: bytes, ready: int) -> NoReturn:
     from tony import bootstrap
-    from tony.linux import identity
+    from tony.linux import process_title
 
     folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -197,6 +197,6 @@ def _obey(content: bytes, ready: int) -> NoReturn:
         os.dup2(output, target)
     os.close(output)
     os.chdir(folder)
-    identity.assume(f"tony.schedulers.local.supervisor {folder}")
+    process_title.assume(f"tony.schedulers.local.supervisor {folder}")
     bootstrap.settle()
     bootstrap.enter([*argv, str(ready)])

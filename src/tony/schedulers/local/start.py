@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tony.bootstrap import command
 from tony.errors import SchedulerError
-from tony.linux import refusals
+from tony.linux import resource_limits
 from tony.model.layout import JobFolder
 from tony.schedulers.local import standby
 from tony.schedulers.local.executors import describe_end
@@ -99,7 +99,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
         )
     except OSError as error:
         os.close(ready)
-        raise SchedulerError(f"the application master cannot be started: {refusals.said(error)}") from error
+        raise SchedulerError(f"the application master cannot be started: {resource_limits.said(error)}") from error
     finally:
         os.close(up)
         os.close(log)

@@ -28,8 +28,8 @@ from typing import Any
 
 from tony import bootstrap, clock
 from tony.errors import ExitCode
-from tony.linux import identity, life_lock, process, refusals
-from tony.linux.box import Box
+from tony.linux import process_title, liveness_lock, process, resource_limits
+from tony.linux.fd_store import Box
 from tony.model.layout import JobFolder
 
 #: What a master is made of.
@@ -124,7 +124,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         pipe: that the first attempt closes, and nobody else has.
     """
     global _present
-    if not life_lock.take(folder.am_lock):
+    if not liveness_lock.take(folder.am_lock):
         print(f"another application master of {folder.job_id} lives", file=sys.stderr)
         return ExitCode.BUG
     _present = Supervision()
@@ -137,16 +137,16 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         try:
             master = _fork(deaths)
         except OSError as error:
-            print(f"the application master cannot be started: {refusals.said(error)}", file=sys.stderr)
+            print(f"the application master cannot be started: {resource_limits.said(error)}", file=sys.stderr)
             return ExitCode.INFRASTRUCTURE
         if master == 0:
             for number, handler in usual.items():
                 signal.signal(number, handler)
-            identity.assume(f"tony.am.main {folder.path}")
+            process_title.assume(f"tony.am.main {folder.path}")
             return attempt(not deaths)
         if not usual:
             usual.update({number: signal.signal(number, signal.SIG_IGN) for number in _IGNORED})
-            identity.assume(f"{__name__} {folder.path}")
+            process_title.assume(f"{__name__} {folder.path}")
             os.close(pipe)
         code = os.waitstatus_to_exitcode(_wait(master))
         if folder.summary.exists():
@@ -230,7 +230,7 @@ def _give_up(folder: JobFolder) -> None:
     if _present:
         _present.let_go()  # first: whoever closes the record removes what nobody holds
     _sign_off(folder)
-    life_lock.let_go(folder.am_lock)
+    liveness_lock.let_go(folder.am_lock)
     own = os.getsid(0)
     told: set[int] = set()
     signal.alarm(_LAST_WAIT)  # which ends us

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from tony import clock
 from tony.dataclass import dataclass
 from tony.linux import cgroup, process
-from tony.linux.numbers import whole
+from tony.linux.number_parsing import whole
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tony.linux.waiting import command_of, waiting
+from tony.linux.wait_channel import command_of, waiting
 
 
 def test_a_process_that_sleeps_says_so() -> None:

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from tony.linux.box import Box
+from tony.linux.fd_store import Box
 
 
 def locked(path: Path) -> bool:

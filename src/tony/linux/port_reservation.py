@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from tony.dataclass import dataclass
 from tony.errors import InfraError
-from tony.linux.listening import listening_inodes
+from tony.linux.listening_sockets import listening_inodes
 
 
 class PortsExhausted(InfraError):  # noqa: N818 - a noun reads better where it is raised

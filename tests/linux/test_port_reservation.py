@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tony.linux.ports import PortsExhausted, Reservation, listeners, reserve
+from tony.linux.port_reservation import PortsExhausted, Reservation, listeners, reserve
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tony.linux.peers import is_ours, peer_uid
+from tony.linux.peer_credentials import is_ours, peer_uid
 
 #: Some user that is not us.
 STRANGER = 12345

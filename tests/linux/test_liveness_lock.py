@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.linux import life_lock
+from tony.linux import liveness_lock
 
 #: Takes the lock and says whether it could; holds it until its input ends.
 OTHER = """
@@ -33,42 +33,42 @@ def could_take(path: Path) -> bool:
 def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
     """Who has it has it; somebody else does not get it before it is given back."""
     path = tmp_path / "lock"
-    assert life_lock.taken_by(path) is None
-    assert life_lock.take(path)
-    assert life_lock.take(path)
-    assert life_lock.taken_by(path) == os.getpid()
+    assert liveness_lock.taken_by(path) is None
+    assert liveness_lock.take(path)
+    assert liveness_lock.take(path)
+    assert liveness_lock.taken_by(path) == os.getpid()
     assert not could_take(path)
-    life_lock.let_go(path)
-    life_lock.let_go(path)
-    assert life_lock.taken_by(path) is None
+    liveness_lock.let_go(path)
+    liveness_lock.let_go(path)
+    assert liveness_lock.taken_by(path) is None
     assert could_take(path)
 
 
 def test_held_by_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is said, after some tries."""
-    monkeypatch.setattr(life_lock, "_TRIES", 2)
+    monkeypatch.setattr(liveness_lock, "_TRIES", 2)
     holder = other(tmp_path / "lock")
     assert holder.stdout
     assert holder.stdout.readline() == "True\n"
-    assert not life_lock.take(tmp_path / "lock")
+    assert not liveness_lock.take(tmp_path / "lock")
     holder.communicate("")
-    assert life_lock.take(tmp_path / "lock")
-    life_lock.let_go(tmp_path / "lock")
+    assert liveness_lock.take(tmp_path / "lock")
+    liveness_lock.let_go(tmp_path / "lock")
 
 
 def test_it_lives_as_long_as_a_fork(tmp_path: Path) -> None:
     """A fork has it as well, knows who took it, and keeps it when that one has given it back."""
     path = tmp_path / "lock"
-    assert life_lock.take(path)
+    assert liveness_lock.take(path)
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        right = life_lock.take(path) and life_lock.taken_by(path) == os.getppid()
+        right = liveness_lock.take(path) and liveness_lock.taken_by(path) == os.getppid()
         os.close(theirs)
         os.read(ours, 1)
         os._exit(0 if right else 1)
     os.close(ours)
-    life_lock.let_go(path)
+    liveness_lock.let_go(path)
     assert not could_take(path)
     os.close(theirs)
     assert os.waitpid(pid, 0)[1] == 0

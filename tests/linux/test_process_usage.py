@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tony import clock
-from tony.linux import cgroup, usage
-from tony.linux.usage import Usage
+from tony.linux import cgroup, process_usage
+from tony.linux.process_usage import Usage
 
 #: Seconds until what must happen counts as never happening.
 PATIENCE = 60.0
@@ -249,8 +249,8 @@ def test_our_own_groups_are_found() -> None:
 
 def test_the_network_is_that_of_the_namespace() -> None:
     """Whole numbers that never run backwards; none where the kernel does not tell."""
-    before, after = usage._network(os.getpid()), usage._network(os.getpid())
+    before, after = process_usage._network(os.getpid()), process_usage._network(os.getpid())
     if before is not None:
         assert after is not None
         assert all(now >= then >= 0 for then, now in zip(before, after, strict=True))
-    assert usage._network((1 << 22) + 1) is None
+    assert process_usage._network((1 << 22) + 1) is None

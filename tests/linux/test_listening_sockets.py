@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tony.linux import listening
-from tony.linux.listening import listening_inodes
+from tony.linux import listening_sockets
+from tony.linux.listening_sockets import listening_inodes
 
 
 @pytest.fixture(params=["netlink", "tables"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The usual way, and that of a kernel which refuses the usual one."""
     if request.param == "tables":
-        monkeypatch.setattr(listening, "_NETLINK_SOCK_DIAG", 31)  # a protocol that no kernel has
+        monkeypatch.setattr(listening_sockets, "_NETLINK_SOCK_DIAG", 31)  # a protocol that no kernel has
     return str(request.param)
 
 
