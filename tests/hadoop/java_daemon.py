@@ -15,7 +15,7 @@ from tony.errors import TonyError
 from tony.hadoop.address import Address
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.tokens.url_string import from_url_string
-from tony.mini.artifacts import fetch
+from tony.mini.hadoop_download import fetch
 from tony.mini.java import find_java
 
 HADOOP = "3.4.2"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tony.dataclass import dataclass
-from tony.mini.artifacts import POM, cache_folder, find_folder
+from tony.mini.hadoop_download import POM, cache_folder, find_folder
 from tony.mini.options import DEFAULT_HADOOP
 
 _JAVA = """\

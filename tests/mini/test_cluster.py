@@ -20,7 +20,7 @@ from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
 from tony.mini.cluster import Cluster
 from tony.mini.daemons import MARKER
-from tony.mini.preparing import user_name
+from tony.mini.disk_setup import user_name
 from tony.mini.readiness import send
 from tony.model.layout import Home
 

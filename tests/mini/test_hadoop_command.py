@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tony.mini.hadoop_command import write
-from tony.mini.places import Places
+from tony.mini.layout import Places
 
 
 def hadoop(folder: Path, *words: str, name: str = "hadoop") -> subprocess.CompletedProcess[str]:

@@ -19,13 +19,13 @@ from tests.mini.conftest import Machine
 from tony.cli.commands import mini
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
-from tony.mini import conf_dir, state
+from tony.mini import conf_dir, cluster_state
 from tony.mini.cluster import Cluster
 from tony.mini.daemons import MARKER
 from tony.mini.options import Label, Options, Setting
-from tony.mini.places import Places
+from tony.mini.layout import Places
 from tony.mini.processes import last_words
-from tony.mini.state import Process, State
+from tony.mini.cluster_state import Process, State
 from tony.model.layout import Home
 
 
@@ -135,12 +135,12 @@ def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
         ready=True,
     )
     places = Places(tmp_path)
-    state.save(places, written)
-    assert written == state.load(places)
+    cluster_state.save(places, written)
+    assert written == cluster_state.load(places)
     assert [places.state] == list(tmp_path.iterdir())
     places.state.write_text("{}")
     with pytest.raises(RecordError, match=r"state.json is damaged \(.*\); end the cluster with: tony mini stop"):
-        state.load(places)
+        cluster_state.load(places)
 
 
 def test_a_later_process_of_the_same_pid_is_another(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from tony.mini import ports
 from tony.mini.cluster import Cluster
 from tony.mini.daemons import Daemon
 from tony.mini.options import Options, Setting
-from tony.mini.places import Places
-from tony.mini.state import State
+from tony.mini.layout import Places
+from tony.mini.cluster_state import State
 from tony.model.layout import Home
 
 #: The members of each pair, as the cluster's daemons are called.

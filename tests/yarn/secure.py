@@ -24,8 +24,8 @@ from tony.mini.cluster import Cluster
 from tony.mini.daemons import Daemon
 from tony.mini.java import find_java
 from tony.mini.options import DEFAULT_HADOOP, Options
-from tony.mini.sites import to_xml
-from tony.mini.state import State
+from tony.mini.site_xml import to_xml
+from tony.mini.cluster_state import State
 from tony.model.layout import Home
 
 T = TypeVar("T")

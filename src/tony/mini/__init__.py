@@ -3,16 +3,16 @@
 NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
 started again. `tony mini` is its command line; everything of it lies in `mini/` of the user's home.
 
-    cluster                  the door: started, looked at, harmed, mended, ended
-    guard                    one that never outlives whoever wanted it
+    cluster              the door: started, looked at, harmed, mended, ended
+    ephemeral_cluster    one that never outlives whoever wanted it
     options, state, places   what it is to be, what runs, where everything lies
     daemons, sites           the daemons' command lines and settings
     java, artifacts          what has to be on the machine: Java, Hadoop's archives
     ports, preparing         what is chosen and written before the start
     processes, readiness     started and ended; whether it can be used
-    after_start              what HDFS and YARN have to be told then
-    farewell                 applications that still run when the cluster is to end
-    hadoop_command           what nodes find as `hadoop`
+    initial_setup        what HDFS and YARN have to be told then
+    kill_applications    applications that still run when the cluster is to end
+    hadoop_command       what nodes find as `hadoop`
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def conf_dir(home: Home) -> Path | None:
 
     Answers from files and the process table, in a millisecond: the cluster itself is not asked.
     """
-    from tony.mini.places import Places
+    from tony.mini.layout import Places
 
     places = Places(home.mini)
     if not places.state.exists():  # nearly always: nothing more is imported then
         return None
-    from tony.mini.state import load
+    from tony.mini.cluster_state import load
 
     state = load(places)
     return places.conf if state is not None and state.ready and state.living() else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import UserError
-from tony.mini.places import Places
+from tony.mini.layout import Places
 
 #: Where what there is once listens. Only loopback: a cluster without security runs programs for whoever reaches it.
 HOST = "127.0.0.1"

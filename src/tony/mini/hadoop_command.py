@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from tony.mini.daemons import tool_command
-from tony.mini.places import Places
+from tony.mini.layout import Places
 
 #: Word -> the class behind it, as in Hadoop's own script.
 _CLASSES = {

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tony.errors import InfraError
 from tony.mini.daemons import Daemon, Kind
-from tony.mini.state import State
+from tony.mini.cluster_state import State
 
 #: Seconds for one answer; a daemon that is just starting may accept and say nothing.
 _PATIENCE = 5.0

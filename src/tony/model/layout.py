@@ -4,7 +4,7 @@
   cache/                staged objects by digest; trees/ holds them unpacked, unpacked/ interpreters
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   last                  the id of the job that was submitted last; may be deleted
-  mini/                 the small Hadoop of `tony mini`, while it is there: see mini/places.py
+  mini/                 the small Hadoop of `tony mini`, while it is there: see mini/layout.py
   portal.json           where `tony portal` shows these jobs now
   portal/               what `tony portal` keeps: an index of jobs, tokens (their digests), its key, event files for
                         TensorBoards that run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tony.mini import PROPERTY
-from tony.mini.sites import to_xml
+from tony.mini.site_xml import to_xml
 from tony.model.layout import Home
 from tony.schedulers.yarn.finding import find_cluster
 from tony.schedulers.yarn.settings import YarnSettings

@@ -35,7 +35,7 @@ def _go(flags: Flags) -> int:
     from tony.cli.output import warn
     from tony.cli.submission import Manner, ending_in_order, submit_and_follow
     from tony.config.legacy.job_loader import load
-    from tony.mini.guard import guarded
+    from tony.mini.ephemeral_cluster import guarded
     from tony.mini.options import Options
 
     overrides = {"scheduler": "yarn"}

@@ -11,7 +11,7 @@ from typing import Any
 from tony.errors import InfraError
 from tony.linux.process import is_stopped
 from tony.mini.readiness import send
-from tony.mini.state import State
+from tony.mini.cluster_state import State
 
 _ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _WHY = "its cluster was ended: tony mini stop"

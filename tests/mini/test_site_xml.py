@@ -12,9 +12,9 @@ from tony.errors import UserError
 from tony.mini import PROPERTY, ports
 from tony.mini.daemons import Daemon, command, daemons, parse
 from tony.mini.options import Label, Options, Setting
-from tony.mini.places import Places
-from tony.mini.sites import file_of, hosts, render
-from tony.mini.state import State
+from tony.mini.layout import Places
+from tony.mini.site_xml import file_of, hosts, render
+from tony.mini.cluster_state import State
 
 PLACES = Places(Path("/home/me/.tony/mini"))
 

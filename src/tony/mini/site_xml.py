@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape
 
 from tony.mini import PROPERTY
 from tony.mini.daemons import HOST, MARKER, Daemon, Kind
-from tony.mini.places import Places
-from tony.mini.state import State
+from tony.mini.layout import Places
+from tony.mini.cluster_state import State
 
 Properties = dict[str, str]
 

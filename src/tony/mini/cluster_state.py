@@ -12,7 +12,7 @@ from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
 from tony.mini.daemons import Daemon, daemons
 from tony.mini.options import Options
-from tony.mini.places import Places
+from tony.mini.layout import Places
 from tony.model.codec import DecodeError, from_plain, to_plain
 
 

@@ -17,14 +17,14 @@ from tests.mini.conftest import Machine
 from tony.errors import InfraError
 from tony.linux.process import with_marker
 from tony.mini.daemons import MARKER
-from tony.mini.guard import guarded
+from tony.mini.ephemeral_cluster import guarded
 from tony.mini.options import Options
 
 #: Starts one that never becomes ready.
 _CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from tony.mini.guard import guarded
+from tony.mini.ephemeral_cluster import guarded
 from tony.mini.options import Options
 with guarded(Options(nodes=1), os.environ, print) as cluster:
     raise AssertionError

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 from tony.errors import InfraError, UserError
-from tony.mini import hadoop_command, sites
+from tony.mini import hadoop_command, site_xml
 from tony.mini.daemons import Daemon, command
-from tony.mini.places import Places
+from tony.mini.layout import Places
 from tony.mini.processes import last_words
-from tony.mini.state import State
+from tony.mini.cluster_state import State
 
 #: Without these folders, which Hadoop's archives in Maven lack, NameNode and DataNode refuse to start.
 _WEB = ("hdfs", "datanode", "secondary", "static")
@@ -51,9 +51,9 @@ def write_files(state: State, places: Places) -> None:
     for daemon in state.daemons:
         places.own_conf(daemon.name).mkdir(parents=True, exist_ok=True)
     places.conf.mkdir(exist_ok=True)
-    for name, text in sites.render(state, places, user_name()).items():
+    for name, text in site_xml.render(state, places, user_name()).items():
         (places.path / name).write_text(text, encoding="utf-8")
-    places.hosts.write_text(sites.hosts(state, socket.gethostname()), encoding="utf-8")
+    places.hosts.write_text(site_xml.hosts(state, socket.gethostname()), encoding="utf-8")
     python = places.bin / "python3"
     python.unlink(missing_ok=True)
     python.symlink_to(_interpreter())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.mini.conftest import Machine
 from tony.errors import InfraError, StorageError, UserError
-from tony.mini.artifacts import POM, cache_folder, fetch
+from tony.mini.hadoop_download import POM, cache_folder, fetch
 from tony.mini.java import Java
 
 
