@@ -21,7 +21,7 @@ from tony.core.application import Application
 from tony.core.events import Snapshot
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import JobState
 
 #: The application master logs a digest so often, or as often as it has tasks if they are more.
@@ -36,7 +36,7 @@ from pathlib import Path
 from tony.history.event_log import read, segments
 from tony.history.replay import replay
 from tony.model.codec import from_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 folder = Path(sys.argv[1])
 spec = from_plain(JobSpec, json.loads((folder / "spec.json").read_text()))
 done = replay("bench", spec, read(segments(folder)))

@@ -28,7 +28,7 @@ from tony.bootstrap import command
 from tony.client.credentials import make_credentials
 from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState, TlsMode
 from tony.protocol.hello import PeerKind

@@ -38,7 +38,7 @@ from tony.am.recovery import take_over
 from tony.jobs.am_client import ask_report
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.states import TaskState
 from tony.testing.crowd import container_of
 

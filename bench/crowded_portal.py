@@ -30,8 +30,8 @@ from tony.history.job_record import MOST_TASKS_OF_OTHERS
 from tony.history.json_files import LONGEST_OF_OTHERS, write_json
 from tony.linux.peer_credentials import peer_uid
 from tony.model.codec import to_plain
-from tony.model.head import JobHead
-from tony.model.job import JobSpec, Role
+from tony.model.job_summary import JobHead
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.boarding import Boarding

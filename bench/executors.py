@@ -30,7 +30,7 @@ from bench.harness import (
     main,
 )
 from tony.am.executor_connections import HEARTBEATS_PER_SECOND
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 #: Tasks -> rounds, and seconds in steady state, several intervals of heartbeats.
 _SIZES: Mapping[int, tuple[int, float]] = {100: (3, 10.0), 1_000: (3, 10.0), 10_000: (1, 20.0)}

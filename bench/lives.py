@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role, Timeouts
+from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import FailurePolicy
 
 _ROLE = "worker"

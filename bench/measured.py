@@ -26,7 +26,7 @@ from tony.am.metrics_store import SAMPLES_PER_SECOND, Measurements
 from tony.core.state import State, Task
 from tony.history.metrics_reader import open_metrics
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Resources, Role
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.metrics import PROGRAM
 from tony.protocol.messages import Sample, Saved
 

@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
-from tony.model.head import JobHead
-from tony.model.query import Query, Sort, to_words
-from tony.model.report import FailureClass
+from tony.model.job_summary import JobHead
+from tony.model.job_query import Query, Sort, to_words
+from tony.model.job_report import FailureClass
 from tony.model.states import JobState
 from tony.portal.entry import Entry
 from tony.portal.index import Index
@@ -51,7 +51,7 @@ QUESTIONS = {
 _CHILD = """
 import json, sys, time
 from pathlib import Path
-from tony.model.query import from_words
+from tony.model.job_query import from_words
 from tony.portal.index import Index
 index, query = Index(Path(sys.argv[1])), from_words(json.loads(sys.argv[2]))
 began = time.perf_counter()

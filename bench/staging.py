@@ -24,7 +24,7 @@ _STAGE = """\
 import sys, time
 from pathlib import Path
 from tony.client.staging import stage
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 home, job, source = Home(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
 folder = home.job(job)

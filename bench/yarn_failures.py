@@ -44,7 +44,7 @@ from bench.yarn import running
 from tony.errors import TonyError
 from tony.jobs import facts
 from tony.model.layout import Home, JobFolder
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 _JOB = f"""\
 name = "bench"

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
         UnknownJobError,
         UserError,
     )
-    from tony.model.head import JobHead
-    from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
-    from tony.model.report import JobReport, TaskReport
+    from tony.model.job_summary import JobHead
+    from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+    from tony.model.job_report import JobReport, TaskReport
     from tony.model.states import (
         AfterCondition,
         DistributedMode,
@@ -63,15 +63,15 @@ _HOMES = {
     "TonyError": "tony.errors",
     "UnknownJobError": "tony.errors",
     "UserError": "tony.errors",
-    "JobHead": "tony.model.head",
-    "JobSpec": "tony.model.job",
-    "Notify": "tony.model.job",
-    "Resources": "tony.model.job",
-    "Role": "tony.model.job",
-    "TimeoutAfter": "tony.model.job",
-    "Timeouts": "tony.model.job",
-    "JobReport": "tony.model.report",
-    "TaskReport": "tony.model.report",
+    "JobHead": "tony.model.job_summary",
+    "JobSpec": "tony.model.job_spec",
+    "Notify": "tony.model.job_spec",
+    "Resources": "tony.model.job_spec",
+    "Role": "tony.model.job_spec",
+    "TimeoutAfter": "tony.model.job_spec",
+    "Timeouts": "tony.model.job_spec",
+    "JobReport": "tony.model.job_report",
+    "TaskReport": "tony.model.job_report",
     "JobState": "tony.model.states",
     "TaskState": "tony.model.states",
     "AfterCondition": "tony.model.states",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from tests.advice.fleet import Plan, Use, spec, workers
-from tony.model.job import GIB, JobSpec
+from tony.model.job_spec import GIB, JobSpec
 from tony.model.states import JobState, RoleKind
 
 

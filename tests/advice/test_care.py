@@ -17,7 +17,7 @@ from tony.advice.recommendation import Finding, Saving
 from tony.advice.unused_resources import waste_of
 from tony.history.metrics_reader import Peak
 from tony.history.progress_records import Checkpoint
-from tony.model.job import MIB
+from tony.model.job_spec import MIB
 from tony.model.states import JobState
 
 

@@ -15,7 +15,7 @@ from tony.advice.facts import Facts
 from tony.advice.failure_rate import overhead
 from tony.advice.recommendation import Advice, Change
 from tony.advice.registry import ours
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState
 from tony.units import parse_duration, parse_size
 

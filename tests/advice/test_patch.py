@@ -13,7 +13,7 @@ from tests.config.specs import as_tables, jobs
 from tony.advice.patch import as_diff, parts_of, rewritten
 from tony.advice.recommendation import Change
 from tony.errors import UserError
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 FILE = """\
 # what we train

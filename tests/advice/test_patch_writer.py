@@ -15,7 +15,7 @@ from tony.advice.recommendation import Change
 from tony.config.load import Resolved, load
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem, UserError
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 
 FILE = """\
 # ours

@@ -10,7 +10,7 @@ import pytest
 from tests.advice.fleet import facts
 from tests.advice.jobs import gpus_idle, healthy, idle_after_end, memory_over_asked
 from tony.advice.unused_resources import Hours, Waste, by_week, waste_of, week_of
-from tony.model.job import GIB
+from tony.model.job_spec import GIB
 
 
 def test_memory_that_is_never_used() -> None:

@@ -17,8 +17,8 @@ from tony.core.events import AttemptStarted
 from tony.frameworks import registry
 from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
-from tony.model.job import JobSpec
-from tony.model.report import JobReport
+from tony.model.job_spec import JobSpec
+from tony.model.job_report import JobReport
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.server import Server
 from tony.schedulers.base import Journal

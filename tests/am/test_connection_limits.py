@@ -13,7 +13,7 @@ from tests.core.specs import workers
 from tony.bootstrap import command
 from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
 from tony.testing.jobs import prepared_job
@@ -26,7 +26,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[3]), int(sys.argv[4])))
 from tony.am.connection_limits import allow_connections
 from tony.errors import InfraError
 from tony.model.codec import from_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 try:
     allow_connections(from_plain(JobSpec, json.loads(sys.argv[2])))
 except InfraError as error:

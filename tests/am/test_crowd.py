@@ -20,7 +20,7 @@ from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
 from tony.history.replay import replay
 from tony.model.codec import to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TlsMode
 from tony.protocol.launch import JobCredentials

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import OK, workers
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind

@@ -11,7 +11,7 @@ from tony import clock
 from tony.am.executor_connections import Executors
 from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 from tony.rpc.connection import Connection

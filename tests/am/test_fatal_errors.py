@@ -18,7 +18,7 @@ from tony.errors import (
     SchedulerLost,
     StorageError,
 )
-from tony.model.report import AmReport, Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import AmReport, Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 USER, INFRASTRUCTURE, PLATFORM = FailureClass.USER, FailureClass.INFRASTRUCTURE, FailureClass.PLATFORM

@@ -12,7 +12,7 @@ import pytest
 from tests.am.played_job import PlayedJob, PlayedJournal, play, succeed, until
 from tony.core.events import AttemptStarted, Started
 from tony.dataclass import replace
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
 from tony.testing.played_executor import OK, PlayedExecutor
 

@@ -14,7 +14,7 @@ from tony.errors import PlatformError
 from tony.frameworks.no_framework import NoFramework
 from tony.frameworks.registry import home_of, load
 from tony.model.ids import TaskId
-from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.states import DistributedMode, Meeting, ReservedPort, RoleKind
 from tony.protocol.launch import TaskPart

@@ -13,8 +13,8 @@ from tests.am.played_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK, roles, workers
 from tony.core.events import ContainerEnded
 from tony.errors import ProtocolError
-from tony.model.exit import ExitStatus
-from tony.model.job import Role
+from tony.model.exit_status import ExitStatus
+from tony.model.job_spec import Role
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind

@@ -22,9 +22,9 @@ from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import timeline
 from tony.jobs.am_client import ask_metrics, ask_stacks, tell_log_level, tell_restart
 from tony.model.codec import to_plain
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.progress import Progress, measure_task
 from tony.protocol import messages as msg
 from tony.protocol.launch import TaskPart

@@ -24,10 +24,10 @@ from tony.am.http_post import NotTakenError, Target, post
 from tony.am.notifications import Notices
 from tony.client.credentials import _Authority
 from tony.dataclass import dataclass, field, replace
-from tony.model.exit import ExitStatus
-from tony.model.job import NOTICES, JobSpec, Notify, Role
+from tony.model.exit_status import ExitStatus
+from tony.model.job_spec import NOTICES, JobSpec, Notify, Role
 from tony.model.layout import Home
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.launch import TaskPart
 from tony.protocol.messages import StartProgram

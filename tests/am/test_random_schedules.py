@@ -20,7 +20,7 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.actions import Action
 from tony.core.report_builder import Surroundings, report
-from tony.model.job import JobSpec, Timeouts
+from tony.model.job_spec import JobSpec, Timeouts
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,

@@ -13,9 +13,9 @@ from tony.am.start_messages import Starts
 from tony.core.actions import Start
 from tony.errors import PlatformError, UserError
 from tony.frameworks.base import Framework, TaskView
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import Message, StartProgram
 from tony.testing.jobs import prepared_job

@@ -10,7 +10,7 @@ import pytest
 
 from tony.am import status_page as page_module
 from tony.am.status_page import Page, rendered
-from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 HOST = "127.0.0.1"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.am.played_job import until
 from tony.am.subscribers import Watchers
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.protocol import messages as msg
 from tony.protocol.framing import MAX_FROM_AM, Decoder

@@ -8,7 +8,7 @@ from tony.cli.event_text import EventTeller
 from tony.core import events as ev
 from tony.history.event_log import Entry
 from tony.jobs.event_text import describe
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 
 TASK = TaskId("worker", 1)

@@ -27,7 +27,7 @@ from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.progress import Progress, measure_job
-from tony.model.report import Restarts
+from tony.model.job_report import Restarts
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create

@@ -13,7 +13,7 @@ from tests.jobs.played_master import FAILURE
 from tony import clock
 from tony.cli.live_table import live_table
 from tony.cli.status_text import status_page
-from tony.model.report import FailureClass, JobReport, RoleSize
+from tony.model.job_report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 
 #: 2026-01-31, 12:00:00 UTC.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.played_master import FAILURE
 from tony.cli.story import Story, ranges
-from tony.model.report import JobReport, RoleSize, TaskReport
+from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
 

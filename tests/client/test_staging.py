@@ -11,7 +11,7 @@ from tests.storage.samples import Node, make_venv, pack_tree, snapshot, tar_of, 
 from tony.client import staging
 from tony.client.staging import stage
 from tony.errors import ConfigError, Problem
-from tony.model.job import MIB, JobSpec, Role
+from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.layout import Home
 from tony.model.staged import Placement, StagedJob
 from tony.storage.localize import localize

@@ -11,7 +11,7 @@ import pytest
 from tests.client.test_staging import FILE, Desk
 from tests.storage.samples import tar_of, zip_of
 from tony.dataclass import dataclass, field
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import InPlace, Placement
 from tony.storage.remote import NotThere, RemoteFile, RemoteFiles, RemoteFolder
 

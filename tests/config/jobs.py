@@ -10,7 +10,7 @@ import pytest
 
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 def write(folder: Path, text: str, name: str) -> Path:

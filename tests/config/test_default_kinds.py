@@ -10,7 +10,7 @@ import pytest
 from tests.config.jobs import resolve
 from tony.config.load import from_spec
 from tony.config.resolved_table import resolved_rows
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
 
 ALL = ("chief", "worker", "ps", "evaluator")

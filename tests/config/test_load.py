@@ -15,7 +15,7 @@ import pytest
 from tests.config.jobs import resolve, write
 from tony.config.load import from_spec, load, with_sources
 from tony.errors import ConfigError, Problem
-from tony.model.job import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
     AfterCondition,
     DistributedMode,

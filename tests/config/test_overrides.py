@@ -10,7 +10,7 @@ import pytest
 from tests.config.jobs import mistakes, resolve
 from tony.config.layers import Garbled, Written, merge
 from tony.config.overrides import from_environment, written
-from tony.model.job import GIB
+from tony.model.job_spec import GIB
 from tony.model.states import TlsMode
 
 JOB = """

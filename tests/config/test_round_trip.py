@@ -19,7 +19,7 @@ from tony.config.settings_tree import settings as known_settings
 from tony.config.site_policy import check_again
 from tony.errors import ConfigError
 from tony.model.codec import from_plain, to_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 @pytest.fixture(scope="module")

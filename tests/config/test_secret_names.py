@@ -12,7 +12,7 @@ from tony.config.resolved_table import resolved_rows
 from tony.config.secret_names import masked, redact
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 
 @pytest.mark.parametrize(

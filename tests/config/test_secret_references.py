@@ -15,7 +15,7 @@ from tony.config.secret_references import followed, webhook_mistake
 from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
-from tony.model.job import JobSpec, Notify
+from tony.model.job_spec import JobSpec, Notify
 
 HOOK = "https://hooks.example.com/services/T0/XYZZY"
 JOB = """command = "true"

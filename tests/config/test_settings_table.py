@@ -13,7 +13,7 @@ from tony.config.value_format import canonical
 from tony.config.settings_doc import settings_rows, settings_table_markdown
 from tony.config.settings_table import SETTINGS, Kind, Setting
 from tony.config.settings_tree import find, settings
-from tony.model.job import JobSpec, Notify, Resources, Role, Timeouts
+from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.
 ASSEMBLED = {

@@ -15,7 +15,7 @@ import tony
 from tests.config.jobs import mistakes, resolve, write
 from tony.config.site_files import default_site_files
 from tony.config.site_policy import check_again
-from tony.model.job import GIB, JobSpec, Resources, Role, Timeouts
+from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.states import TlsMode
 
 JOB = 'command = "x"\n'
@@ -321,7 +321,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from tony.config.site_policy import check_again
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 assert 1 == len(check_again(JobSpec(command="x"), [Path(sys.argv[2])]))
 assert not any("site-packages" in path for path in sys.path)
 """

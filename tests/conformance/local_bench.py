@@ -13,7 +13,7 @@ from typing import Any
 
 from tony.linux import process
 from tony.model.codec import from_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, LaunchContext, TaskPart
 from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
 from tony.schedulers.local.source import LocalSource

@@ -14,9 +14,9 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tony.core import events as ev
 from tony.core.state_digest import fingerprint
 from tony.dataclass import replace
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import GIB, JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
     AfterCondition,
     DistributedMode,

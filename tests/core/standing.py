@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tony.core.state import RoleState, State
 from tony.core.transitions import TaskMove
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import TaskState
 
 _UP = (TaskMove.REQUEST, TaskMove.PLACE, TaskMove.REGISTER, TaskMove.START)

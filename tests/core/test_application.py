@@ -14,10 +14,10 @@ from tony.core.policies.restart_policy import LAUNCH_RESTARTS
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.core.steps.containers import LAUNCHES
 from tony.errors import InvalidTransition
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.report import FailureClass
+from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.job_report import FailureClass
 from tony.model.states import (
     AfterCondition,
     DistributedMode,

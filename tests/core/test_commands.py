@@ -8,7 +8,7 @@ from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tony.core import events as ev
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.report_builder import Surroundings, report
-from tony.model.report import JobReport, Restarts
+from tony.model.job_report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 from tony.testing.simulation import Simulation
 
@@ -92,7 +92,7 @@ def test_what_fails_while_it_is_stopped_for_an_order_is_no_failure_of_the_job() 
     """A sidecar as little as a worker, whatever their exit codes."""
     from dataclasses import replace
 
-    from tony.model.job import Role
+    from tony.model.job_spec import Role
     from tony.model.states import RoleKind
 
     spec = workers(1, no_retry_on=(1,))

@@ -9,9 +9,9 @@ from tests.core.standing import standing
 from tony.core import failure_text
 from tony.core.state import State
 from tony.errors import ExitCode
-from tony.model.exit import ExitReason, ExitStatus
-from tony.model.job import Timeouts
-from tony.model.report import Failure, FailureClass
+from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.job_spec import Timeouts
+from tony.model.job_report import Failure, FailureClass
 
 USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE
 

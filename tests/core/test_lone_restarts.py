@@ -14,8 +14,8 @@ from tony.core.policies import node_exclusion
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.steps.containers import LAUNCHES
 from tony.core.steps.executor_reports import WORD_WAIT
-from tony.model.exit import ExitReason, ExitStatus
-from tony.model.job import JobSpec, Role, Timeouts
+from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
 from tony.testing.simulation import Simulation
 

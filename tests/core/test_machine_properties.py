@@ -24,7 +24,7 @@ from tony.core.application import Application
 from tony.core.report_builder import Surroundings, report
 from tony.history.event_log import VERSION, Entry, Header, LogWriter, read, settings_digest
 from tony.history.replay import replay
-from tony.model.job import Timeouts
+from tony.model.job_spec import Timeouts
 from tony.testing.simulation import Simulation
 
 #: Events between two digests in the logs of these jobs.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.specs import OK, roles, task
 from tests.core.test_report_builder import begun, seen
-from tony.model.job import JobSpec, Role, TimeoutAfter
+from tony.model.job_spec import JobSpec, Role, TimeoutAfter
 from tony.model.states import AfterCondition, RoleKind, TaskState
 
 

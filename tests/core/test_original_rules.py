@@ -12,8 +12,8 @@ import pytest
 
 from tests.core.specs import FAILED, OK, SEGV, roles, task
 from tony.core import actions as act
-from tony.model.exit import ExitStatus
-from tony.model.job import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.exit_status import ExitStatus
+from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import FailurePolicy, OnTimeout, RoleKind
 from tony.testing.simulation import Simulation
 

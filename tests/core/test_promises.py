@@ -11,8 +11,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.state import State
 from tony.core.transitions import TaskMove
-from tony.model.cluster import ClusterSpec
-from tony.model.report import Failure, FailureClass
+from tony.model.cluster_spec import ClusterSpec
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState
 from tony.testing.promises import BrokenPromiseError
 from tony.testing.simulation import Simulation

@@ -10,10 +10,10 @@ from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tony.core import events as ev
 from tony.core.report_builder import Live, Surroundings, report
 from tony.model.codec import to_plain
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
-from tony.model.report import AmReport, JobReport, TaskReport
+from tony.model.job_spec import JobSpec, Role
+from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 from tony.testing.simulation import Simulation
 

@@ -12,8 +12,8 @@ from tests.core.specs import FAILED, OK, roles, task, with_restarts
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.reattach import wanted
-from tony.model.exit import ExitReason, ExitStatus
-from tony.model.job import JobSpec, Role
+from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind
 from tony.testing.simulation import Simulation
 

@@ -11,7 +11,7 @@ from tests.core.test_report_builder import begun, seen
 from tony.core.report_builder import Live
 from tony.dataclass import replace
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, FailurePolicy
 from tony.testing.simulation import Simulation
 

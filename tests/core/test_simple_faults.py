@@ -16,8 +16,8 @@ from tests.core.lives import MEMORY, OUTSIDE, Life, random_job
 from tests.core.specs import COLLISION, FAILED, SEGV
 from tony.core import events as ev
 from tony.core.steps.containers import LAUNCHES
-from tony.model.exit import ExitStatus
-from tony.model.job import JobSpec, Timeouts
+from tony.model.exit_status import ExitStatus
+from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
 from tony.testing.simulation import Executor, Simulation
 

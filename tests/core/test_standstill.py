@@ -11,7 +11,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies import gang_backoff
 from tony.core.report_builder import Surroundings, report
-from tony.model.job import JobSpec, Role, Timeouts
+from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
 from tony.testing.simulation import Simulation
 

@@ -12,7 +12,7 @@ from tony.core.state import Container, Final, Hold, Restart, RoleState, State, T
 from tony.core.state_digest import MACHINE, digest
 from tony.core.timers import Timers
 from tony.dataclass import fields
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.testing.simulation import Simulation
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tony.core.events import UserCommand
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind
 from tony.testing.simulation import Program, Simulation
 

@@ -6,7 +6,7 @@ from tests.core.specs import roles, workers
 from tests.core.standing import standing
 from tony.core.state import State
 from tony.core.unfinished import describe_unfinished
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind
 
 

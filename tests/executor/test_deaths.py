@@ -10,7 +10,7 @@ from tests.executor.conftest import Start
 from tests.executor.master import Guest, Master, wait_until
 from tests.executor.test_stopping import DAEMON, started
 from tony.linux import process
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 

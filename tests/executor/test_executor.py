@@ -10,7 +10,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.master import Guest, Master, context, wait_until
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 
 pytestmark = pytest.mark.slow

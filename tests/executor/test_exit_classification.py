@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tony.executor.exit_classification import End, Seen, judge, signal_name
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 
 GOOD = End(process=0, code=0, signum=None, at=1.0)
 BAD = End(process=1, code=3, signum=None, at=2.0)

@@ -19,7 +19,7 @@ from tony.executor import hadoop_classpath
 from tony.executor.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
 from tony.executor.reaper import Reaper
 from tony.linux.process import is_alive
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
 from tony.protocol.launch import ContainerPart
 

@@ -13,7 +13,7 @@ from tests.executor.master import Master
 from tony.executor.memory_monitor import Meter
 from tony.executor.process_tree import Family
 from tony.linux import cgroup
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ from tony.executor.program_environment import (
 )
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.no_framework import NoFramework
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.protocol.messages import StartProgram

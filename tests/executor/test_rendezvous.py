@@ -13,7 +13,7 @@ from tests.executor.conftest import Start
 from tests.executor.horovod_client import ask
 from tests.executor.master import Guest, Master, wait_until
 from tony.linux import process
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 from tony.model.states import Meeting
 from tony.protocol import messages as msg
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.executor.session_protocol import Dialog, EndExecutor, PrepareSession, Stance, StartTry, StopTry, TalkAs, Wish
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 
 DONE = ExitStatus(reason=ExitReason.EXITED, code=0)

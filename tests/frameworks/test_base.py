@@ -9,7 +9,7 @@ import pytest
 
 from tony.frameworks.base import common_environment
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import DistributedMode, RoleKind
 
 if TYPE_CHECKING:

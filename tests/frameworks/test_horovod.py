@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.frameworks.conftest import Gang
 from tony.errors import UserError
 from tony.frameworks.horovod import Horovod
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, Meeting, RoleKind
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from tony.frameworks.jax import Jax
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Resources, Role
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:

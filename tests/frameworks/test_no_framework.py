@@ -8,7 +8,7 @@ import pytest
 
 from tony.frameworks.no_framework import NoFramework
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tony.frameworks.pytorch import PyTorch
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tony.frameworks.rank_order import Place, place_of, places, to_shared, told_apart
 from tony.frameworks.role_gangs import computing, roles_together
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 if TYPE_CHECKING:

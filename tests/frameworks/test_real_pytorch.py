@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import RealGang

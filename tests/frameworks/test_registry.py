@@ -13,7 +13,7 @@ import pytest
 from tony.frameworks import registry
 from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -73,7 +73,7 @@ def test_plug_in_cannot_replace_a_built_in_adapter() -> None:
 def test_something_else_is_refused() -> None:
     """A class that is no adapter is named."""
     with pytest.raises(TypeError, match=r"tony\.model\.job:JobSpec is not a"):
-        registry.load("tony.model.job:JobSpec")
+        registry.load("tony.model.job_spec:JobSpec")
 
 
 def test_unknown_name() -> None:

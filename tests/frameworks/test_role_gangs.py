@@ -1,7 +1,7 @@
 """Which roles start together, and which of them compute."""
 
 from tony.frameworks.role_gangs import computing, roles_together
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 AFTER_WORKER = {"worker": AfterCondition.SUCCEEDED}

@@ -8,7 +8,7 @@ import pytest
 
 from tony.frameworks.standalone import Standalone
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tony.errors import UserError
 from tony.frameworks.tensorflow import ASSUMED_HOST, TensorFlow
 from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, RoleKind
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from tony.history.event_log import (
     segments,
     settings_digest,
 )
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
 
 CLASSES: list[Any] = list(ev.EVENTS.values())

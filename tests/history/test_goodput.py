@@ -14,7 +14,7 @@ from tony.errors import PlatformError
 from tony.history.goodput import TOLD, Ledger, check, ledger
 from tony.history.progress_records import Checkpoint
 from tony.history.timeline import Timeline, What, timeline
-from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.progress import Progress
 from tony.model.states import AfterCondition, RoleKind
 from tony.testing.simulation import Simulation

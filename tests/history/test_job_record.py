@@ -12,7 +12,7 @@ from tony.errors import RecordError
 from tony.history.job_record import pending_report, read_job, read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.model.layout import Home
-from tony.model.record import RECORD_VERSION
+from tony.model.job_record import RECORD_VERSION
 from tony.model.states import JobState, TaskState
 
 

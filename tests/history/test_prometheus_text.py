@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.history.prometheus_text import MOST_TASKS, Seen, exposition
-from tony.model.report import JobReport, Restarts, TaskReport, Used
+from tony.model.job_report import JobReport, Restarts, TaskReport, Used
 from tony.model.states import JobState, TaskState
 
 _LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (\S+)')

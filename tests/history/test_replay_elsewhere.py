@@ -19,8 +19,8 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
-from tony.model.exit import ExitReason, ExitStatus
-from tony.model.job import JobSpec, Role, Timeouts
+from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import RoleKind
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
@@ -31,7 +31,7 @@ import json, pathlib, sys
 from tony.history.event_log import read
 from tony.history.replay import replay
 from tony.model.codec import from_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 for folder in map(pathlib.Path, sys.argv[1:]):
     spec = from_plain(JobSpec, json.loads((folder / "spec.json").read_text()))
     done = replay("sim", spec, read([folder / "events.1.jsonl"]))

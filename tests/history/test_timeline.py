@@ -14,7 +14,7 @@ from tony.history import timeline as module
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_job
 from tony.history.timeline import Chronicle, Happened, Timeline, What, timeline, with_checkpoints
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
 from tony.testing.simulation import Simulation

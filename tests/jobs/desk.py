@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tony.errors import Problem
 from tony.model.codec import Json
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES

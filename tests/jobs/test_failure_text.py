@@ -10,7 +10,7 @@ from tests.jobs.played_master import FAILURE, JOB, failed, recorded, succeeded, 
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import error_of, outcome, page
 from tony.model.layout import Home
-from tony.model.report import Failure, FailureClass, JobReport
+from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
 
 

@@ -20,11 +20,11 @@ from tony.history.kill_request import KillRequest, keep_kill
 from tony.jobs.finalize_lost import close_lost
 from tony.jobs.facts import submitter_of
 from tony.jobs.dead_am_report import last_report
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import FailureClass, JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState, TaskState
 from tony.schedulers.base import Submitter
 

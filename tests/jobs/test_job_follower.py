@@ -31,8 +31,8 @@ from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 
 Recorded = tuple[JobFolder, JobRecord]

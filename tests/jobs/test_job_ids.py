@@ -12,7 +12,7 @@ from tony.errors import UnknownJobError
 from tony.jobs import remote_jobs
 from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
 from tony.model.ids import JOB_ID
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 
 A = "local-20260101-000000-aaaaaa"

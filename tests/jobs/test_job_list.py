@@ -10,7 +10,7 @@ from tests.jobs.played_master import LONG_AGO, PlayedMaster, failed, job_of, rec
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_list import Filter, ended_jobs, list_jobs
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 

@@ -23,10 +23,10 @@ from tony.jobs.am_client import whereabouts
 from tony.jobs.dead_am_report import last_report
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import Failure, FailureClass
+from tony.model.job_record import JobRecord
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 from tony.schedulers.base import PreparedJob, Sight, Submitter

@@ -22,10 +22,10 @@ from tony.jobs.log_names import Selection
 from tony.jobs.log_mirror import Mirror, complete
 from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
 from tony.model.codec import Json, to_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.errors import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog

@@ -12,7 +12,7 @@ from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
 from tony.jobs.remote_jobs import refresh
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.base import Sight

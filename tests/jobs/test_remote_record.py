@@ -20,7 +20,7 @@ from tony.jobs import log_fetcher
 from tony.jobs.remote_record import Far
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
-from tony.model.record import ORIGINAL
+from tony.model.job_record import ORIGINAL
 from tony.schedulers import registry
 from tony.schedulers.base import Link, LogSink
 

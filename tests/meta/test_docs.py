@@ -17,7 +17,7 @@ from tony.cli.main import COMMANDS
 from tony.config.load import load
 from tony.config.site_policy import read_sites
 from tony.frameworks.registry import names
-from tony.model.report import Failure, JobReport, TaskReport
+from tony.model.job_report import Failure, JobReport, TaskReport
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -27,7 +27,7 @@ from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.portal.boarding import Boarding
 from tony.portal.locations import open_location

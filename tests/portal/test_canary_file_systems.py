@@ -17,7 +17,7 @@ from fsspec.registry import known_implementations  # type: ignore[import-untyped
 from tests.portal.hostile_jobs import Neighbourhood, build_neighbourhood, portal_of_victim, wait_for
 from tony.config.remote_paths import is_address
 from tony.errors import UserError
-from tony.model.job import Role
+from tony.model.job_spec import Role
 from tony.model.layout import Home
 from tony.portal.locations import SCHEMES, open_location
 from tony.portal.portal import Portal

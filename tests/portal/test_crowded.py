@@ -24,7 +24,7 @@ from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
 from tony.linux import threads
 from tony.linux.threads import acting_for, beside
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import portal as module

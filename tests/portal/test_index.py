@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.portal.entries import NOW, entry, head, heads, key, queries, wanted
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.model.head import JobHead
-from tony.model.query import Facet, JobsPage, Query, Sort
+from tony.model.job_summary import JobHead
+from tony.model.job_query import Facet, JobsPage, Query, Sort
 from tony.model.states import JobState
 from tony.portal import asking
 from tony.portal.entry import Entry

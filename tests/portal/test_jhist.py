@@ -9,7 +9,7 @@ import pytest
 from tests.portal import original as of
 from tony import clock
 from tony.history.timeline import timeline
-from tony.model.report import FailureClass
+from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal import jhist
 from tony.portal.jhist import Original

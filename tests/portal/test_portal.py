@@ -20,7 +20,7 @@ from tony.dataclass import replace
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.layout import Home
-from tony.model.query import JobsPage, Query
+from tony.model.job_query import JobsPage, Query
 from tony.model.states import JobState, TaskState
 from tony.portal.locations import absences, open_location
 from tony.portal.portal import Portal

@@ -20,7 +20,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.query import Query
+from tony.model.job_query import Query
 from tony.model.states import JobState
 from tony.portal import record, scanner
 from tony.portal.index import Index

@@ -12,7 +12,7 @@ from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.states import JobState
 from tony.portal.standing import Standing
 

@@ -11,7 +11,7 @@ import pytest
 from tony.config.load import load
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectError
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry

@@ -20,7 +20,7 @@ from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.codec import to_plain
 from tony.model.ids import log_file_name
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.testing.jobs import prepared_job

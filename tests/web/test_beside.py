@@ -19,8 +19,8 @@ from tony.am.page_server import _CODE
 from tony.dataclass import replace
 from tony.history.job_record import read_summary
 from tony.model.layout import Home, JobFolder
-from tony.model.query import JobsPage, Query
-from tony.model.report import JobReport
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.web import beside
 from tony.web.app import create

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.door import Door, Known, Proxy, Terms
 from tony.web.gate import Action, Refusal

@@ -22,7 +22,7 @@ from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 from tony.web.api.table import OPERATIONS
 from tony.web.app import create
 from tony.web.door import Door, Terms

@@ -14,7 +14,7 @@ from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
 from tony.model.layout import Home
-from tony.model.query import JobsPage, Query
+from tony.model.job_query import JobsPage, Query
 from tony.web.app import create
 from tony.web.door import Door, Terms
 from tony.web.folder_view import FolderView

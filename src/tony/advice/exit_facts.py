@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tony.core import events as ev
 from tony.dataclass import dataclass, field
 from tony.history.event_log import Entry
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity
 from tony.dataclass import dataclass
-from tony.model.job import GIB, MIB
+from tony.model.job_spec import GIB, MIB
 from tony.units import exact_size
 
 #: Runs that prove what a job needs, and how long its programs must have run in each: less is silent.

@@ -13,7 +13,7 @@ from tony.advice.recommendation import Change
 from tony.config.load import Resolved, load
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, StorageError, UserError
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

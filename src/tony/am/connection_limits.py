@@ -7,7 +7,7 @@ import socket
 from tony.errors import InfraError
 from tony.frameworks.role_gangs import roles_together
 from tony.linux.open_file_limit import allow_open_files
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 #: What this program needs besides: log, sockets, modules being loaded; its scheduler may take more for its containers.
 OWN = 40

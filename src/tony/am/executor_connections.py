@@ -19,7 +19,7 @@ from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Sta
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.dataclass import dataclass, replace
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code

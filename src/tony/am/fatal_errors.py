@@ -17,7 +17,7 @@ from tony.errors import (
     UserError,
 )
 from tony.linux import resource_limits
-from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 _CAUSES: Mapping[type[InfraError], str] = {

@@ -32,9 +32,9 @@ from tony.dataclass import replace
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.protocol import messages as msg
 from tony.protocol.errors import Code
 from tony.protocol.hello import PeerKind

@@ -10,7 +10,7 @@ from tony.errors import InvalidTransition, PlatformError, RecordError
 from tony.history.event_log import read, segments
 from tony.history.replay import replay
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.schedulers.base import KnownContainer
 
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 
 from tony import clock
 from tony.am.page_server import PageProcess
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.units import format_duration
 
 #: Bytes of a request, and seconds that it may take.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tony import clock
 from tony.dataclass import dataclass
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.protocol import messages as msg
 from tony.protocol.framing import encode_for_many
 from tony.rpc.connection import Connection

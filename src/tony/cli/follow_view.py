@@ -14,7 +14,7 @@ from tony.cli.story import Story
 from tony.cli.terminal_text import is_terminal
 from tony.jobs.job_follower import Viewer
 from tony.jobs.log_reader import Line
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 
 class PlainView:

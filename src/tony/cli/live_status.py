@@ -20,7 +20,7 @@ from tony.cli.output import colours
 from tony.cli.story import Story
 from tony.cli.terminal_text import safe, size_of
 from tony.jobs.log_reader import Line
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.states import TaskState
 
 _COLOURS = {

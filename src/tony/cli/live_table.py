@@ -6,7 +6,7 @@ from collections import Counter
 
 from tony.cli.status_text import note_of
 from tony.cli.terminal_text import age, cut, safe, table
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 

@@ -11,7 +11,7 @@ import click
 
 from tony.cli.options import F, home
 from tony.cli.output import warn
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 
 if TYPE_CHECKING:
     from tony.jobs.job_list import Filter

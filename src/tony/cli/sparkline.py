@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tony.cli.terminal_text import safe
-from tony.model.amounts import Style, amount
+from tony.model.format_metrics import Style, amount
 from tony.model.metrics import Unit, series_of
 from tony.model.progress import JobProgress
 from tony.units import format_bytes, format_duration

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tony.cli.status_text import note_of
 from tony.jobs.failure_text import outcome
 from tony.model.ids import TaskId
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.model.task_ranges import format_task_ranges
 

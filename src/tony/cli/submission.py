@@ -20,7 +20,7 @@ from tony.config.load import Resolved
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 
 if TYPE_CHECKING:

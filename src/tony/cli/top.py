@@ -19,8 +19,8 @@ from tony.jobs.job_follower import first_error, reports
 from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
 from tony.model.layout import Home
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.protocol.messages import Points
 
 #: Tasks up to which the last points of each are asked for, and not the very last one only.

@@ -36,9 +36,9 @@ from tony.jobs.killing import kill
 from tony.jobs.log_names import Selection, named_tasks
 from tony.jobs.log_stream import lines
 from tony.linux.threads import beside
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.protocol.messages import LOG_LEVELS, Stacks
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from tony.jobs.tunnel_client import opened
 from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.rpc.sockets import said
 from tony.rpc.tunnel import carry, reset
 

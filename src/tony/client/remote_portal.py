@@ -26,9 +26,9 @@ from tony.jobs.log_names import Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs
 from tony.jobs.portal_stacks import stacks
-from tony.model.head import JobHead
-from tony.model.query import from_words
-from tony.model.report import JobReport
+from tony.model.job_summary import JobHead
+from tony.model.job_query import from_words
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.protocol.messages import Stacks
 

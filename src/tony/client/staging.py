@@ -11,7 +11,7 @@ from tony.config.paths import split_entry
 from tony.config.remote_paths import is_address
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, ConfigError, Problem
-from tony.model.job import MIB, JobSpec
+from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import entries, wishes

@@ -30,7 +30,7 @@ from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
-from tony.model.record import RECORD_VERSION, JobRecord
+from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials

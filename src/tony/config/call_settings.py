@@ -13,7 +13,7 @@ from typing import Any
 
 from tony.config.layers import Canonical, Layer, put
 from tony.config.settings_table import SETTINGS, Kind, Setting
-from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 
 #: Where the values of a call come from.
 SOURCE = "argument"

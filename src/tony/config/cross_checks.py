@@ -17,7 +17,7 @@ from tony.config.secret_references import webhook_mistake
 from tony.config.settings_table import MAX_INSTANCES, Key
 from tony.config.suggest import did_you_mean, known_are, nearest
 from tony.config.value_table import ENV_NAME, Sheet
-from tony.model.job import NOTICES, Command, JobSpec
+from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.placeholders import check as placeholder_mistakes
 from tony.model.placeholders import find_addressed_roles, near_misses
 from tony.model.states import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn

@@ -10,7 +10,7 @@ from tony.config.hints import Note
 from tony.config.layers import Layer
 from tony.config.value_table import Sheet
 from tony.errors import Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, RoleKind
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tony.config.spec_builder import build
 from tony.config.value_table import read
 from tony.dataclass import dataclass, field, replace
 from tony.errors import ConfigError, Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 if TYPE_CHECKING:
     from tony.config.legacy.draft_job import Draft

@@ -12,7 +12,7 @@ from tony.config.suggest import did_you_mean, known_are
 from tony.config.value_table import Sheet
 from tony.dataclass import replace
 from tony.errors import Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import RestartScope, RoleKind
 
 if TYPE_CHECKING:

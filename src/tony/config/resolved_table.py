@@ -14,7 +14,7 @@ from tony.config.settings_table import Key, Kind
 from tony.config.settings_tree import find
 from tony.config.value_table import read
 from tony.dataclass import dataclass, replace
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

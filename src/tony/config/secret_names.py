@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from tony.dataclass import replace
-from tony.model.job import Command, JobSpec, Notify
+from tony.model.job_spec import Command, JobSpec, Notify
 from tony.model.masking import PASSWORD_IN_URL, SecretMask, find_secrets, is_secret
 
 #: What is shown instead of a secret.

@@ -10,7 +10,7 @@ from tony.config.file_reader import Refused, read_text
 from tony.config.secret_names import is_reference
 from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 #: Bytes of a secret: more is another file than the one that was meant.
 _LONGEST = 4096

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 
 from tony.dataclass import dataclass
-from tony.model.job import MIB, JobSpec, Role
+from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.states import (
     DistributedMode,
     FailurePolicy,

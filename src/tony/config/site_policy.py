@@ -32,7 +32,7 @@ from tony.config.suggest import did_you_mean, known_are
 from tony.config.value_table import Sheet, read, shown
 from tony.dataclass import dataclass, replace
 from tony.errors import Problem
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.units import exact_size
 
 #: What `[limits]` may hold: totals of one job.

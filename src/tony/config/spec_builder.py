@@ -11,7 +11,7 @@ from tony.config.settings_tree import find
 from tony.config.start_order import conditions
 from tony.config.value_table import Sheet
 from tony.dataclass import replace
-from tony.model.job import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.states import OnTimeout
 
 _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tony.config.settings_table import Key
 from tony.config.value_table import Sheet
-from tony.model.job import Role
+from tony.model.job_spec import Role
 from tony.model.states import AfterCondition
 
 #: Roles at each end of a ring that are named, however long it is.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tony.dataclass import dataclass, field
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.report import Failure
+from tony.model.job_report import Failure
 from tony.model.states import JobState
 
 

@@ -35,7 +35,7 @@ from tony.core.steps import (
 )
 from tony.errors import ExitCode
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 def _nothing(turn: Turn, event: ev.Event) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tony.dataclass import dataclass, field
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.core.events import Gathered
-from tony.model.cluster import ClusterSpec
-from tony.model.job import JobSpec
+from tony.model.cluster_spec import ClusterSpec
+from tony.model.job_spec import JobSpec
 
 #: Tasks that are named one by one.
 _NAMED = 5

@@ -9,11 +9,11 @@ from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, next_job_state, next_task_state
 from tony.core.waiting_set import Line
 from tony.dataclass import dataclass, field
-from tony.model.cluster import ClusterSpec
-from tony.model.exit import ExitStatus
+from tony.model.cluster_spec import ClusterSpec
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
-from tony.model.report import Failure
+from tony.model.job_spec import JobSpec, Role
+from tony.model.job_report import Failure
 from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
 
 #: States of a job in which programs may be started.

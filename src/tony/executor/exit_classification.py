@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from tony.dataclass import dataclass
-from tony.model.exit import ExitReason
+from tony.model.exit_status import ExitReason
 from tony.units import format_duration
 
 #: As many names of processes are told.

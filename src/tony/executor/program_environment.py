@@ -18,7 +18,7 @@ from types import MappingProxyType
 from tony.errors import UserError
 from tony.executor.host_address import ip_of
 from tony.frameworks.base import Framework, TaskView, common_environment
-from tony.model.cluster import place_among
+from tony.model.cluster_spec import place_among
 from tony.model.codec import Json
 from tony.model.container_env import filled
 from tony.model.ids import TaskId

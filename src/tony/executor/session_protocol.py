@@ -16,7 +16,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from tony.dataclass import dataclass, replace
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 
 

@@ -44,7 +44,7 @@ from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
 from tony.linux.process_usage import Usage
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart

@@ -17,10 +17,10 @@ from tony.frameworks.horovod_slots import Slot, count_slots, slots_of
 from tony.frameworks.rank_order import told_apart
 from tony.frameworks.role_gangs import computing, lone_rank, roles_together
 from tony.frameworks.variable_limits import MAX_STRING, string_size
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import Meeting, RoleKind
 
 #: The role that is a rendezvous server of the user's own.

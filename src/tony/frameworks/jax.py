@@ -13,9 +13,9 @@ from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import whole_gang
 from tony.frameworks.rank_order import place_of, places, to_shared, told_apart
 from tony.frameworks.role_gangs import lone_rank
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 
 class Jax(Framework):

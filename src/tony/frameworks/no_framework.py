@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.rank_order import told_apart
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 class NoFramework(Framework):

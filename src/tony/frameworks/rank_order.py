@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from tony.dataclass import dataclass
 from tony.frameworks.base import TaskView
 from tony.frameworks.role_gangs import computing, roles_together
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json, from_plain, to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

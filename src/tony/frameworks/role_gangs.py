@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 #: Roles of these names stand beside a computation, under every framework: they watch what the others write.

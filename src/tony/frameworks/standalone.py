@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import one_process_per_task
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import RoleKind
 
 

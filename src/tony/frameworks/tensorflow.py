@@ -11,10 +11,10 @@ from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.framework_checks import one_process_per_task
 from tony.frameworks.role_gangs import computing, lone_rank, roles_together
 from tony.frameworks.variable_limits import MAX_STRING, string_size
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode, RoleKind
 
 #: Characters that a host's name is taken to have before it is known: between `localhost` and a cloud's full names.

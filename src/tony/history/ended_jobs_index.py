@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from tony.dataclass import replace
 from tony.model.codec import from_plain, to_plain
-from tony.model.head import JobHead as JobHead
-from tony.model.head import head_of_report as head_of_report
+from tony.model.job_summary import JobHead as JobHead
+from tony.model.job_summary import head_of_report as head_of_report
 from tony.model.json_text import loads
 from tony.model.layout import Home
 

@@ -31,7 +31,7 @@ from tony.dataclass import dataclass, replace
 from tony.errors import NewerRecordError, RecordError, StorageError
 from tony.history.json_files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.json_text import loads
 from tony.storage.failures import build_storage_error
 

@@ -18,7 +18,7 @@ from tony.dataclass import dataclass, field
 from tony.errors import PlatformError
 from tony.history.progress_records import Checkpoint, Marks
 from tony.history.timeline import Shape, Span, Timeline, What
-from tony.model.job import GIB
+from tony.model.job_spec import GIB
 from tony.model.progress import Progress, is_repeating, is_stalled
 from tony.model.states import RoleKind
 

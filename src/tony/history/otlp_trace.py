@@ -16,7 +16,7 @@ from tony.history.goodput import Piece, Told
 from tony.history.progress_records import Marks
 from tony.history.timeline import Span, Timeline, What
 from tony.model.codec import Json
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 
 #: Spans of one request.

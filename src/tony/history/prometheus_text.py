@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass, field
 from tony.model.metrics import DEVICE, OF_PROGRAMS, PROGRAM, Unit
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 #: What the answer is.

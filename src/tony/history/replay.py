@@ -10,7 +10,7 @@ from tony.core.state_digest import MACHINE
 from tony.dataclass import dataclass
 from tony.errors import InvalidTransition
 from tony.history.event_log import Entry, settings_digest
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

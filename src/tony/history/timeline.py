@@ -16,7 +16,7 @@ from tony.core.state import Task
 from tony.dataclass import dataclass, field, fields, replace
 from tony.errors import InvalidTransition
 from tony.history.event_log import Entry
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.states import JobState, RoleKind, TaskState
 
 

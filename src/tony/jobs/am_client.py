@@ -14,7 +14,7 @@ from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.layout import JobFolder
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, JobCredentials
 from tony.protocol.messages import (

@@ -18,7 +18,7 @@ from tony.jobs.log_names import named_tasks
 from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
 from tony.jobs.whoami import user_name
 from tony.model.layout import Home
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.errors import Code
 from tony.protocol.messages import Stacks

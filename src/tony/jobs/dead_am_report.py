@@ -19,8 +19,8 @@ from tony.history.replay import replay
 from tony.jobs.finalize_lost import over_time
 from tony.jobs.am_client import whereabouts
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.schedulers.base import Sight
 

@@ -16,8 +16,8 @@ from tony.jobs import remote_jobs
 from tony.jobs.finalize_lost import close_lost
 from tony.jobs.am_client import PATIENCE, ask_report, held_up
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.schedulers import registry
 from tony.schedulers.base import Submitter
 

@@ -14,8 +14,8 @@ from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import kept_kill
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import FailureClass, JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState
 from tony.schedulers.base import Sight, Submitter
 

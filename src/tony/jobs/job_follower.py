@@ -22,8 +22,8 @@ from tony.jobs.am_client import watch
 from tony.jobs.queue_timeout import QueueLimit
 from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
 from tony.model.layout import Home
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 
 #: Seconds for which more lines gather before they are read: who was silent is heard at once, and eight tasks with two
 #: hundred lines a second each are read fifty times a second and not fifteen hundred.

@@ -14,7 +14,7 @@ from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
 from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 _LOOK_AGAIN = 0.05
 #: Seconds in which one of this machine should answer, before what is asked of it is kept; and in which one should come

@@ -25,7 +25,7 @@ from tony.jobs.log_mirror import Mirror, complete, note_complete
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.protocol.errors import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import Connection

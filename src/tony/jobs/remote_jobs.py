@@ -25,8 +25,8 @@ from tony.jobs.am_client import Whereabouts, ask_report, whereabouts
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.schedulers import registry
 from tony.schedulers.base import Sight, Submitter
 

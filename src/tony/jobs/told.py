@@ -13,8 +13,8 @@ from tony.jobs import facts
 from tony.jobs.remote_jobs import refresh
 from tony.linux.threads import beside
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from tony.dataclass import dataclass
-from tony.model.query import Facet, Facets, JobsPage, Query, Sort
+from tony.model.job_query import Facet, Facets, JobsPage, Query, Sort
 from tony.portal.filters import Filters, of_query
 from tony.portal.marks import mark
 from tony.portal.writing import read_entry

@@ -27,12 +27,12 @@ from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
 from tony.jobs.tunnel_client import opened
 from tony.linux.threads import Slots
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.layout import Home, JobFolder
-from tony.model.query import Query
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_query import Query
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.portal.boards import Boards, NotInstalled
 from tony.portal.locations import open_location
 from tony.portal.passing import TooLong, passed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.dataclass import dataclass
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

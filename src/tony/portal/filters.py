@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from tony.dataclass import dataclass
-from tony.model.query import GROUPS, Query
+from tony.model.job_query import GROUPS, Query
 from tony.portal.marks import expression, mark
 
 #: Larger than any row id, and smaller than any.

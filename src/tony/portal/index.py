@@ -20,7 +20,7 @@ from typing import TypeVar
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import StorageError
-from tony.model.query import JobsPage, Query
+from tony.model.job_query import JobsPage, Query
 from tony.portal import schema
 from tony.portal.asking import Asker
 from tony.portal.entry import Entry

@@ -22,11 +22,11 @@ from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts
 from tony.jobs.remote_record import Far, bringing_slots
 from tony.linux.threads import beside, lock_held
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home, JobFolder
-from tony.model.query import JobsPage, Query
-from tony.model.report import JobReport
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_report import JobReport
 from tony.portal.brought import Brought
 from tony.portal.entry import Entry
 from tony.portal.index import Index

@@ -12,7 +12,7 @@ from tony.errors import RecordError
 from tony.history.job_listing import head_from
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
 from tony.model.codec import Json
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.model.states import JobState

@@ -14,7 +14,7 @@ from pathlib import Path
 from tony import clock
 from tony.dataclass import dataclass, field
 from tony.errors import StorageError, TonyError
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.portal import layouts
 from tony.portal.layouts import Place
 from tony.portal.record import damaged, read

@@ -14,8 +14,8 @@ from tony.history.event_tail import EventTail
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.linux.threads import lock_held
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 
 
 class Standing:

@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from tony.dataclass import replace
-from tony.model.head import JobHead
-from tony.model.report import FailureClass
+from tony.model.job_summary import JobHead
+from tony.model.job_report import FailureClass
 from tony.model.states import JobState
 from tony.portal.entry import Entry
 from tony.portal.marks import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of

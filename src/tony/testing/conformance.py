@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.base import ContainerSource
 from tony.testing.faults import (

@@ -36,7 +36,7 @@ from collections.abc import Callable
 from tony.dataclass import dataclass
 from tony.linux.open_file_limit import allow_open_files
 from tony.model.codec import from_plain, to_plain
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart

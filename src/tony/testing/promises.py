@@ -10,7 +10,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.invariants import broken
-from tony.model.exit import ExitStatus
+from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState
 

@@ -14,9 +14,9 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.gang_size import gathered
 from tony.dataclass import dataclass, field
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.testing.promises import BrokenPromiseError, Promises
 
 #: What an executor is told.

@@ -12,8 +12,8 @@ from tony.advice.recommendation import Advice
 from tony.errors import RecordError, TonyError
 from tony.history.event_log import Entry
 from tony.linux.threads import Slots, beside
-from tony.model.query import Query
-from tony.model.record import JobRecord
+from tony.model.job_query import Query
+from tony.model.job_record import JobRecord
 from tony.web.gate import Action, Visitor, jobs_for
 from tony.web.source import JobView, Source
 

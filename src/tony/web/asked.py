@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.query import LONGEST
-from tony.model.report import JobReport
+from tony.model.job_query import LONGEST
+from tony.model.job_report import JobReport
 from tony.web.gate import Visitor, find_job
 from tony.web.links import Links
 from tony.web.source import JobView, Source

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tony.errors import TonyError
 from tony.jobs.comparison import Comparison, Seen, compared
 from tony.linux.threads import beside
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.web.source import JobView
 
 T = TypeVar("T")

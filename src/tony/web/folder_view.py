@@ -28,8 +28,8 @@ from tony.jobs import am_client
 from tony.jobs.remote_record import Far
 from tony.linux.threads import USUAL, Lane, beside, current_user, lock_held
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
 from tony.schedulers.base import Link
 from tony.storage.local_store import LocalStore

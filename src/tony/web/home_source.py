@@ -12,10 +12,10 @@ from tony.history.job_listing import scan
 from tony.jobs import facts
 from tony.jobs.remote_record import Far
 from tony.linux.threads import beside
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
-from tony.model.query import JobsPage, Query
+from tony.model.job_query import JobsPage, Query
 from tony.model.states import JobState
 from tony.web.choosing import choose
 from tony.web.folder_view import FolderView

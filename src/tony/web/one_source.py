@@ -18,8 +18,8 @@ from tony.jobs.log_fetcher import RemoteLogs
 from tony.linux.threads import beside
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
-from tony.model.query import JobsPage, Query
-from tony.model.record import JobRecord
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_record import JobRecord
 from tony.web.choosing import choose
 from tony.web.folder_logs import FolderLogs
 from tony.web.folder_view import FolderView

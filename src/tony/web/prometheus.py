@@ -15,7 +15,7 @@ from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics
 from tony.history.prometheus_text import CONTENT_TYPE, Seen, exposition
 from tony.linux.threads import beside
-from tony.model.query import Query
+from tony.model.job_query import Query
 from tony.web.gate import Action, Gate, Refusal, Visitor
 from tony.web.source import Source
 

@@ -14,9 +14,9 @@ from tony.history.event_log import Entry
 from tony.history.goodput import Ledger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
-from tony.model.query import JobsPage, Query
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
 from tony.schedulers.base import Link
 

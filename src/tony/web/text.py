@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from tony.model import amounts
+from tony.model import format_metrics
 from tony.model.metrics import Unit
 from tony.units import format_bytes, format_duration
 
@@ -93,12 +93,12 @@ def hours(number: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """A share of 1."""
-    return NOTHING if share is None else amounts.share(share)
+    return NOTHING if share is None else format_metrics.share(share)
 
 
 def measured(value: float | None, unit: Unit) -> str:
     """A number that was measured, with its unit."""
-    return amounts.amount(value, unit, _STYLE)
+    return format_metrics.amount(value, unit, _STYLE)
 
 
 def plural(number: int, word: str) -> str:
@@ -120,4 +120,4 @@ def _datetime(seconds: float | None) -> datetime | None:
         return None
 
 
-_STYLE = amounts.Style(nothing=NOTHING, size=size, whole=count, cores=" cores", degrees=" °C")
+_STYLE = format_metrics.Style(nothing=NOTHING, size=size, whole=count, cores=" cores", degrees=" °C")

@@ -10,8 +10,8 @@ from tony.advice.unused_resources import Waste, WeekOfWaste, by_week, waste_of
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.linux.threads import Slots
-from tony.model.head import JobHead
-from tony.model.query import MOST, Query
+from tony.model.job_summary import JobHead
+from tony.model.job_query import MOST, Query
 from tony.web.advising import run_from
 from tony.web.gate import Visitor, jobs_for
 from tony.web.source import Source

@@ -15,7 +15,7 @@ from tony.config.legacy.job_loader import load
 from tony.config.legacy.translate import translate
 from tony.config.load import Resolved
 from tony.errors import ConfigError
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 #: Says what to run, and where Hadoop's class path is nobody's business.
 COMMAND = {"tony.containers.command": "python train.py"}

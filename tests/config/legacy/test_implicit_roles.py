@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.config.legacy.jobs import mistakes, notes, spec
 from tony.model.ids import TaskId
-from tony.model.job import GIB
+from tony.model.job_spec import GIB
 from tony.model.states import RoleKind
 
 ONE = {"tony.worker.instances": "1"}

@@ -15,7 +15,7 @@ from tony.config.legacy.job_file_writer import job_file
 from tony.config.legacy.job_loader import load as load_flags
 from tony.config.load import load
 from tony.errors import ConfigError
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "convert"
 

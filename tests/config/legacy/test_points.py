@@ -8,7 +8,7 @@ import pytest
 
 from tests.config.legacy.jobs import mistakes, spec
 from tests.frameworks.conftest import Gang
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 
 HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.config.legacy.jobs import spec
 from tests.frameworks.conftest import Gang
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 
 TYPES = {f"tony.{name}.instances": "1" for name in ("worker", "ps", "evaluator")}

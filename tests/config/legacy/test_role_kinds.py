@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.config.legacy.jobs import mistakes, notes, spec
-from tony.model.job import JobSpec, TimeoutAfter
+from tony.model.job_spec import JobSpec, TimeoutAfter
 from tony.model.states import AfterCondition, FailurePolicy, OnTimeout, RoleKind, StopOn
 
 UNTRACKED = "tony.application.untracked.jobtypes"

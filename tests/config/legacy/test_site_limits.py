@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.legacy.jobs import mistakes, notes, spec
-from tony.model.job import MIB
+from tony.model.job_spec import MIB
 
 TOTAL = "tony.task.max-total-"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.core.specs import roles, task
 from tests.core.standing import standing
 from tony.core.policies.failure_policy import Effect, judge
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import FailurePolicy, RoleKind
 
 TOLERATE, SESSION, JOB = Effect.TOLERATE, Effect.FAIL_SESSION, Effect.FAIL_JOB

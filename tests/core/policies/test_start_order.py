@@ -7,7 +7,7 @@ import pytest
 from tests.core.specs import roles
 from tests.core.standing import standing
 from tony.core.policies.start_order import group_done, newly_blocked, newly_ready
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED

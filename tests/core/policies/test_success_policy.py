@@ -9,7 +9,7 @@ import pytest
 from tests.core.specs import roles
 from tests.core.standing import standing
 from tony.core.policies.success_policy import judge
-from tony.model.job import Role
+from tony.model.job_spec import Role
 from tony.model.states import RoleKind, StopOn
 
 SPEC = roles(

@@ -13,9 +13,9 @@ from tony.errors import RecordError
 from tony.history.event_log import Entry
 from tony.history.timeline import timeline
 from tony.model.codec import to_plain
-from tony.model.query import Query, from_words, to_words
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_query import Query, from_words, to_words
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.portal import avro, jhist, record
 from tony.portal.layouts import places
 from tony.portal.marks import expression, searched

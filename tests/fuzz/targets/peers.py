@@ -30,10 +30,10 @@ from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import LONGEST_LINE
 from tony.model.codec import Json, from_plain, to_plain
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Timeouts
-from tony.model.record import JobRecord
+from tony.model.job_spec import JobSpec, Timeouts
+from tony.model.job_record import JobRecord
 from tony.protocol import messages as msg
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart

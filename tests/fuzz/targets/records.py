@@ -32,10 +32,10 @@ from tony.jobs.job_ids import resolve
 from tony.jobs.am_client import Whereabouts, whereabouts
 from tony.jobs.dead_am_report import last_report
 from tony.model.codec import from_plain, to_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
-from tony.model.report import JobReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport
 from tony.testing.simulation import Simulation
 
 _LOGS = Path(__file__).parents[2] / "logs"

@@ -25,7 +25,7 @@ from tony.jobs.log_reader import LONGEST_LINE, Reader, readers
 from tony.jobs.log_tail import LogTail
 from tony.model.codec import DecodeError, from_plain
 from tony.model.json_text import BadJson, loads
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 _MARKS = {"LOSS": "line", "END": "%"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")

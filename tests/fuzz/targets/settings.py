@@ -22,7 +22,7 @@ from tony.history.event_log import settings_digest
 from tony.jobs.log_names import LogName, Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.placeholders import check, fill, near_misses
 from tony.rpc.address import parse as parse_address
 from tony.storage.entries import clashes

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tony.errors import Problem
-from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 from tony.schedulers.local.fit import misfits
 from tony.schedulers.local.machine import Machine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tony.model.job import JobSpec, Resources, Role
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.schedulers.local.grants import Grants
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.model.job import GIB
+from tony.model.job_spec import GIB
 from tony.schedulers.local.machine import Machine, measure
 from tony.schedulers.local.settings import LocalSettings
 

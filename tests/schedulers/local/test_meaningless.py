@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tony.model.job import JobSpec, Resources, Role
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.local.meaningless import meaningless

@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.model.job import GIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition, RoleKind
 from tony.schedulers.local import peak as peak_module
 from tony.schedulers.local.peak import Need, coexisting, exclusions, least, memory_of, needs, peak

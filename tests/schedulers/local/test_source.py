@@ -17,7 +17,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import cgroup, process
 from tony.model.ids import TaskId
-from tony.model.job import MIB, JobSpec, Resources, Role
+from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.base import KnownContainer

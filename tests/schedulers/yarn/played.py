@@ -15,7 +15,7 @@ from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.base import PreparedJob
 from tony.schedulers.yarn.inside import Inside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.asking import ask_of
 from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.settings import YarnSettings

@@ -10,7 +10,7 @@ import pytest
 from tests.schedulers.yarn.samples import record
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.contexts import master_container, submission, task_container
 from tony.schedulers.yarn.settings import YarnSettings

@@ -2,7 +2,7 @@
 
 from tony.dataclass import replace
 from tony.errors import Problem
-from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
 from tony.schedulers.yarn.fit import misfits, notices
 from tony.schedulers.yarn.offer import Node, Offer, Queue

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tony.errors import Problem
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.never_placed import hints, mistakes

@@ -7,7 +7,7 @@ import pytest
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
 from tony.dataclass import replace
 from tony.errors import ConfigError
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.yarn import interpreter
 from tony.schedulers.yarn import parcels as module

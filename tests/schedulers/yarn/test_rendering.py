@@ -8,9 +8,9 @@ import pytest
 from tests.schedulers.yarn.samples import prepared, record
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.yarn_records import Url
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.yarn.contexts import master_container
 from tony.schedulers.yarn.papers import Uploaded

@@ -31,8 +31,8 @@ from tony.hadoop.wire.yarn_records import (
     NodeState,
 )
 from tony.history.job_record import pending_report, write_summary
-from tony.model.job import MIB, JobSpec, Resources, Role
-from tony.model.report import JobReport
+from tony.model.job_spec import MIB, JobSpec, Resources, Role
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.schedulers.yarn import containers, demand, journal, last_word
 from tony.schedulers.yarn import publisher as publishing

@@ -17,7 +17,7 @@ from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ApplicationRejected
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers.base import PreparedJob

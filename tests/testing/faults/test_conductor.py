@@ -5,9 +5,9 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.state import State
 from tony.dataclass import replace
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.text import parse_plan, who, write_strike

@@ -14,7 +14,7 @@ from tony.core.state import State
 from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.connection import StruckConnection, Way, reach

@@ -18,7 +18,7 @@ from tony.bootstrap import command
 from tony.core.state import State
 from tony.linux import process
 from tony.model.ids import TaskId
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import TaskState
 from tony.testing.faults.plan import FillDisk, Kill, Part, Stop, Target
 from tony.testing.faults.processes import NobodyThere, Victim, find, strike, undo

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tony.core.actions import Finish
-from tony.model.exit import ExitStatus
-from tony.model.job import JobSpec, Role
+from tony.model.exit_status import ExitStatus
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, RestartScope, RoleKind
 from tony.testing.faults.chance import random_plan
 from tony.testing.faults.plan import Plan

@@ -9,7 +9,7 @@ from tony.advice.gpus import Device, devices
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role
 from tony.advice.number_format import count
 from tony.advice.recommendation import Change, Evidence, Finding, Measure, Saving, Severity, over
-from tony.model.job import MIB
+from tony.model.job_spec import MIB
 
 
 class GpusIdle(Heuristic):

@@ -8,7 +8,7 @@ from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, of_role, rounded_memory, severity_of_share, size
 from tony.advice.number_format import amount, count
 from tony.advice.recommendation import Evidence, Finding, Measure, Saving, over
-from tony.model.job import MIB
+from tony.model.job_spec import MIB
 
 
 class MemoryOverAsked(Heuristic):

@@ -13,7 +13,7 @@ from tony.cli.report import report_of
 from tony.cli.status_text import further_sessions, lone_restarts, status_page
 from tony.cli.terminal_text import columns_of, table
 from tony.model.layout import JobFolder
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 
 @click.command("history")

@@ -9,7 +9,7 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.output import print_json, say
 from tony.cli.portal_option import asked, portal_option
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 
 @click.command("restart")

@@ -17,7 +17,7 @@ from tony.cli.terminal_text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 
 if TYPE_CHECKING:
     from tony.core.events import Event

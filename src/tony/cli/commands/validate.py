@@ -13,7 +13,7 @@ from tony.cli.submission import setting_options
 from tony.cli.terminal_text import columns_of, safe, table
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, ExitCode
-from tony.model.job import Role
+from tony.model.job_spec import Role
 from tony.model.states import RoleKind
 
 

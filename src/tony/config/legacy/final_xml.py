@@ -9,7 +9,7 @@ from tony.config.secret_names import masked
 from tony.errors import RecordError
 from tony.hadoop.configuration import ConfigurationError, properties_of
 from tony.model.ids import ROLE_NAME
-from tony.model.job import GIB, MIB, JobSpec, Resources, Role
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode, RoleKind
 from tony.units import parse_size
 

@@ -12,7 +12,7 @@ from typing import Any
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import Draft
 from tony.config.legacy.task_types import Shape
-from tony.model.job import MIB
+from tony.model.job_spec import MIB
 from tony.units import parse_size
 
 _TOTAL = "tony.task.max-total-"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 
 #: Failures on one host within the window after which it is excluded.
 FAILURES = 2

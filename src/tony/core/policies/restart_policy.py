@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tony.core.state import Restart, State, Task
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import RestartScope
 from tony.units import format_duration
 

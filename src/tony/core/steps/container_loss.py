@@ -17,7 +17,7 @@ from tony.core.steps import (
 )
 from tony.core.steps.task_retry import is_bound
 from tony.core.transitions import TaskMove
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
 
 #: Seconds that a task's last report may come after its container's end: the two travel on different ways.

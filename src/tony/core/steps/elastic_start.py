@@ -1,7 +1,7 @@
 """A gang that may go without some of its tasks does so when it has waited for them long enough.
 
 Who is left out stays `pending` for this session, and its container is sought no more. The next session asks for all
-again. Programs see those that take part only, counted from 0 (`model/cluster.py`).
+again. Programs see those that take part only, counted from 0 (`model/cluster_spec.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 from tony.core.step_context import Turn
 from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
 from tony.core.transitions import TaskMove
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.states import TaskState
 
 #: Seconds that the end of its container may come after a program's that somebody else had stopped: it says who.

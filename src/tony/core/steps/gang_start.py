@@ -11,7 +11,7 @@ from tony.core.state import RoleState, State, Task
 from tony.core.step_context import Turn
 from tony.core.steps import task_attempts
 from tony.core.transitions import TaskMove
-from tony.model.cluster import ClusterSpec
+from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.states import DistributedMode, RoleKind, TaskState
 

@@ -12,7 +12,7 @@ from tony.core.steps import containers, program_stop, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.dataclass import replace
 from tony.errors import ExitCode
-from tony.model.report import Failure
+from tony.model.job_report import Failure
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {

@@ -9,7 +9,7 @@ from tony.core.state import Container, Hold, State, Task
 from tony.core.step_context import Turn
 from tony.core.steps import containers, elastic_start
 from tony.core.transitions import TaskMove
-from tony.model.report import Failure
+from tony.model.job_report import Failure
 from tony.model.states import TaskState
 
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)

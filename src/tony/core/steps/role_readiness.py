@@ -9,7 +9,7 @@ from tony.core.state import RoleState
 from tony.core.step_context import Turn
 from tony.core.steps import containers, elastic_start, failure_handling, gang_start, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
-from tony.model.report import FailureClass
+from tony.model.job_report import FailureClass
 from tony.model.states import JobState, RoleKind
 
 

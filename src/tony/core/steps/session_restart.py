@@ -11,7 +11,7 @@ from tony.core.step_context import Turn
 from tony.core.steps import containers, program_stop
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
-from tony.model.report import Failure
+from tony.model.job_report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Why the first session opens.

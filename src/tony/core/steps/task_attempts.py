@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 from tony.core.step_context import Turn
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
-from tony.model.report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
 
 

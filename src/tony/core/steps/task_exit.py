@@ -16,8 +16,8 @@ from tony.core.steps import (
     task_retry,
 )
 from tony.core.transitions import TaskMove
-from tony.model.exit import ExitStatus
-from tony.model.report import Failure, FailureClass
+from tony.model.exit_status import ExitStatus
+from tony.model.job_report import Failure, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 

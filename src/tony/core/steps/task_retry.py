@@ -8,7 +8,7 @@ from tony.core.state import State, Task
 from tony.core.step_context import Turn
 from tony.core.steps import containers, gang_start, node_exclusion, session_restart, task_attempts
 from tony.core.transitions import TaskMove
-from tony.model.report import Failure
+from tony.model.job_report import Failure
 from tony.model.states import RestartScope, RoleKind
 
 

@@ -13,7 +13,7 @@ from tony.core.policies.unconfirmed_exit import lives_until
 from tony.core.state import Container, Hold, Task
 from tony.core.step_context import Turn
 from tony.core.steps import containers, task_exit
-from tony.model.report import FailureClass
+from tony.model.job_report import FailureClass
 from tony.model.states import TaskState
 from tony.units import format_duration
 

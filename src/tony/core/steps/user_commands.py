@@ -6,7 +6,7 @@ from tony.core import events as ev
 from tony.core import failure_text
 from tony.core.step_context import Turn
 from tony.core.steps import job_finish, program_stop, session_restart
-from tony.model.report import FailureClass
+from tony.model.job_report import FailureClass
 from tony.model.states import JobState
 
 

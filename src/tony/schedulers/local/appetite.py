@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tony.errors import Problem
 from tony.linux import resource_limits
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.schedulers.local.peak import coexisting
 
 #: Open files of an application master: its own, those of tasks that are laid down and started at this moment, a few

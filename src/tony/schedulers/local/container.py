@@ -6,7 +6,7 @@ import asyncio
 from enum import Enum
 
 from tony.dataclass import dataclass
-from tony.model.job import Resources
+from tony.model.job_spec import Resources
 from tony.schedulers.local.executors import Executor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
-from tony.model.job import JobSpec, Resources
+from tony.model.job_spec import JobSpec, Resources
 from tony.schedulers.local.machine import Machine
 from tony.schedulers.local.peak import coexisting, gpus_of, least, memory_of, total
 from tony.units import format_size

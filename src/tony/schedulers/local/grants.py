@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tony.model.job import JobSpec, Resources
+from tony.model.job_spec import JobSpec, Resources
 from tony.units import format_size
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tony.dataclass import replace
 from tony.errors import SchedulerError
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.schedulers.local.claims import Claim, grown
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.line import obtain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 
 
 def meaningless(spec: JobSpec) -> list[str]:

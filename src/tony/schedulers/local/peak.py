@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from functools import cache
 
 from tony.dataclass import dataclass, replace
-from tony.model.job import JobSpec, Resources, Role
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.states import AfterCondition
 
 #: Up to so many roles in some order the peak is exact; beyond, the plain sum: never too low.

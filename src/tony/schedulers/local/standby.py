@@ -148,7 +148,7 @@ def _load() -> None:
 
     bootstrap.load(*MASTER)
     from tony.model import codec
-    from tony.model.record import JobRecord
+    from tony.model.job_record import JobRecord
     from tony.protocol.launch import JobCredentials
     from tony.schedulers.local.fork_server import load_executor
 

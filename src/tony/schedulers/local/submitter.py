@@ -13,7 +13,7 @@ from tony.bootstrap import command
 from tony.errors import Problem
 from tony.linux.threads import beside
 from tony.model.codec import Json
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.base import Capabilities, PreparedJob, Submitter
 from tony.schedulers.local import places, remains

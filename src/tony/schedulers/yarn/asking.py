@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.hadoop.yarn.request_table import Ask
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.contexts import capability
 from tony.schedulers.yarn.settings import YarnSettings

@@ -16,7 +16,7 @@ from tony.hadoop.wire.placement import (
     apart,
 )
 from tony.hadoop.yarn.constraint_text import SELF, parse
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.settings import YarnSettings
 
 #: The setting for all of the application's containers.

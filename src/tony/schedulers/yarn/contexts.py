@@ -26,8 +26,8 @@ from tony.hadoop.wire.yarn_records import (
     Url,
 )
 from tony.model.container_env import for_shell
-from tony.model.job import JobSpec, Resources
-from tony.model.record import JobRecord
+from tony.model.job_spec import JobSpec, Resources
+from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedRole
 from tony.schedulers.base import ATTEMPTS_WITHIN
 from tony.schedulers.yarn.papers import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.errors import Problem
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode
 from tony.schedulers.yarn.offer import Offer
 from tony.schedulers.yarn.settings import YarnSettings

@@ -15,7 +15,7 @@ from tony.hadoop.wire.placement import (
     all_of,
 )
 from tony.hadoop.yarn.constraint_text import SELF, ConstraintError, parse
-from tony.model.job import JobSpec, Role
+from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.constraints import OF_ALL, named_tags, placed, simple_ones, tags_of, texts
 from tony.schedulers.yarn.settings import YarnSettings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tony.config.remote_paths import parts
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.schedulers.yarn.pages import store_pages
 from tony.schedulers.yarn.papers import Uploaded

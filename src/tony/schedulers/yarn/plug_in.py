@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import ConfigError, Problem
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.schedulers.yarn.made import made_once
 from tony.storage.cache import Cache, Stored
 from tony.units import format_size

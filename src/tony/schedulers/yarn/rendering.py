@@ -8,7 +8,7 @@ from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.proto import Message
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.contexts import capability, master_container, submission, task_container

@@ -31,7 +31,7 @@ from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registratio
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import News
 from tony.linux.threads import beside
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart

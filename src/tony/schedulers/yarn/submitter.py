@@ -22,7 +22,7 @@ from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.threads import beside
 from tony.model.codec import Json, from_plain
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass
 from tony.hadoop.wire.yarn_records import Resource
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.constraints import placed
 from tony.schedulers.yarn.contexts import capability, master_capability
 from tony.schedulers.yarn.offer import Node, Offer

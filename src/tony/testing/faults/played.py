@@ -14,9 +14,9 @@ from typing import Protocol
 from tony.core.application import Application
 from tony.core.events import ReconcileClosed
 from tony.history.event_tail import EventTail
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.layout import JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.plan import Delay, Drop, Duplicate, Kill, Part, Partition, Plan, Stop, Strike

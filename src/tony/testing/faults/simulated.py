@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tony.core import events as ev
 from tony.core.actions import Finish
-from tony.model.exit import ExitReason, ExitStatus
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.plan import (

@@ -27,7 +27,7 @@ from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.linux.inotify import Change, Inotify
 from tony.model.layout import Home, JobFolder
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.testing.faults import processes
 from tony.testing.faults.conductor import Blow, Conductor
 from tony.testing.faults.orders import give

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 
 from tony import clock
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.web.api.operations import ApiError, Call
 from tony.web.api.shapes import Asked, TaskStacks
 from tony.web.gate import Action

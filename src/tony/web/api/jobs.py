@@ -5,8 +5,8 @@ from __future__ import annotations
 from tony import __version__, clock
 from tony.dataclass import replace
 from tony.jobs.comparison import Comparison, Side
-from tony.model.query import from_words
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_query import from_words
+from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operations import ApiError, Call
 from tony.web.api.shapes import JobList, Me, TaskList
 from tony.web.comparing import comparison

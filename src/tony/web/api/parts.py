@@ -20,7 +20,7 @@ from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.metrics import series_of
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.protocol.messages import Points
 from tony.web.advising import advice_about
 from tony.web.api.operations import ApiError, Call

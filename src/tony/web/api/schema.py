@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from tony import __version__
 from tony import dataclass as dataclasses
 from tony.model.codec import Json
-from tony.model.query import LONGEST
+from tony.model.job_query import LONGEST
 from tony.web.api.operations import Kind, Operation, Parameter
 from tony.web.api.shapes import ChangeBody, ErrorAnswer
 

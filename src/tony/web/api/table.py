@@ -10,8 +10,8 @@ from tony.history.goodput import Ledger
 from tony.history.metrics_reader import RolePoints
 from tony.jobs.comparison import Comparison
 from tony.model.codec import Json
-from tony.model.query import DAMAGED, GROUPS, MOST, PAGE, Sort
-from tony.model.report import FailureClass, JobReport, TaskReport
+from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, Sort
+from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.protocol.messages import Points
 from tony.web.api import changes, jobs, logs, parts

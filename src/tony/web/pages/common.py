@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import TonyError
-from tony.model.record import JobRecord
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.web.asked import Asked
 from tony.web.gate import Action

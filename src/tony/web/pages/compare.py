@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from tony.dataclass import dataclass, replace
 from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
-from tony.model.head import JobHead
+from tony.model.job_summary import JobHead
 from tony.model.metrics import OF_PROGRAMS, Unit, series_of
-from tony.model.query import Query
-from tony.model.report import JobReport
+from tony.model.job_query import Query
+from tony.model.job_report import JobReport
 from tony.web.asked import Asked, NotAnswered
 from tony.web.comparing import comparison
 from tony.web.gate import find_job, jobs_for

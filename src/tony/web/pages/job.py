@@ -16,7 +16,7 @@ from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
 from tony.linux.threads import beside
-from tony.model.report import Failure, JobReport, TaskReport
+from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import terminal

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from tony import clock
 from tony.dataclass import dataclass, replace
-from tony.model.head import JobHead
-from tony.model.query import DAMAGED, Facet, Facets, Query, Sort, from_words, to_words
+from tony.model.job_summary import JobHead
+from tony.model.job_query import DAMAGED, Facet, Facets, Query, Sort, from_words, to_words
 from tony.model.states import JobState
 from tony.web.asked import Asked, NotAnswered
 from tony.web.gate import jobs_for

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tony import clock
 from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
-from tony.model.report import JobReport
+from tony.model.job_report import JobReport
 from tony.web import terminal
 from tony.web.asked import Asked, NotAnswered
 from tony.web.pages.common import frame

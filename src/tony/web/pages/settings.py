@@ -8,7 +8,7 @@ from tony.config.load import Resolved
 from tony.config.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
 from tony.linux.threads import beside
-from tony.model.record import JobRecord
+from tony.model.job_record import JobRecord
 from tony.web.asked import Asked
 from tony.web.pages.common import Unknown, frame, known
 from tony.web.rendering import render

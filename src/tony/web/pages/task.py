@@ -12,8 +12,8 @@ from tony.config.secret_names import masked
 from tony.dataclass import dataclass
 from tony.history.timeline import Span, Timeline, What
 from tony.model.ids import TaskId
-from tony.model.record import JobRecord
-from tony.model.report import TaskReport
+from tony.model.job_record import JobRecord
+from tony.model.job_report import TaskReport
 from tony.web import terminal
 from tony.web.asked import Asked
 from tony.web.drawing import LEGEND

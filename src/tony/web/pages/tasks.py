@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from tony.dataclass import dataclass
-from tony.model.report import JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.web.asked import Asked, NotAnswered
 from tony.web.pages.common import counts, frame, steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.dataclass import dataclass
-from tony.model.report import FailureClass, JobReport
+from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState
 
 

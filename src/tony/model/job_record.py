@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.dataclass import dataclass, field
-from tony.model.job import JobSpec
+from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
 
 #: Raised when a reader of an older version could misread a newer record.
