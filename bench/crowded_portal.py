@@ -34,11 +34,11 @@ from tony.model.job_summary import JobHead
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.boarding import Boarding
-from tony.portal.entrance import Entrance
-from tony.portal.entry import Entry
-from tony.portal.login import Login
-from tony.portal.portal import Portal
+from tony.portal.tensorboard_routes import Boarding
+from tony.portal.listen_options import Entrance
+from tony.portal.index_entry import Entry
+from tony.portal.login_routes import Login
+from tony.portal.indexed_jobs import Portal
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore

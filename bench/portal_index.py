@@ -24,7 +24,7 @@ from tony.model.job_summary import JobHead
 from tony.model.job_query import Query, Sort, to_words
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState
-from tony.portal.entry import Entry
+from tony.portal.index_entry import Entry
 from tony.portal.index import Index
 
 _BATCH = 5_000

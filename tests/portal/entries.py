@@ -13,7 +13,7 @@ from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED, GROUPS, Query, Sort
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState
-from tony.portal.entry import Entry
+from tony.portal.index_entry import Entry
 
 NOW = 1_760_000_000.0
 

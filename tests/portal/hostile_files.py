@@ -25,9 +25,9 @@ from tony.history.metrics_reader import open_metrics
 from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.layout import Home, JobFolder
-from tony.portal.layouts import Place
-from tony.portal.record import read
-from tony.portal.standing import Standing
+from tony.portal.history_layouts import Place
+from tony.portal.record_reader import read
+from tony.portal.status_from_log import Standing
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from tests.jobs.played_master import logged, recorded
-from tests.portal.test_boards import until
+from tests.portal.test_tensorboard_manager import until
 from tests.web.kept import ANYBODY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened
@@ -29,9 +29,9 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
-from tony.portal.boarding import Boarding
-from tony.portal.locations import open_location
-from tony.portal.portal import Portal
+from tony.portal.tensorboard_routes import Boarding
+from tony.portal.history_location import open_location
+from tony.portal.indexed_jobs import Portal
 from tony.web.api.table import OPERATIONS
 from tony.web.app import create
 from tony.web.door import Door, Terms

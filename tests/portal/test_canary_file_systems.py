@@ -19,8 +19,8 @@ from tony.config.remote_paths import is_address
 from tony.errors import UserError
 from tony.model.job_spec import Role
 from tony.model.layout import Home
-from tony.portal.locations import SCHEMES, open_location
-from tony.portal.portal import Portal
+from tony.portal.history_location import SCHEMES, open_location
+from tony.portal.indexed_jobs import Portal
 
 #: Runs a command where a template of fsspec's references is filled in without a sandbox (before 2026.6).
 REFERENCES = {

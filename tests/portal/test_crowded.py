@@ -27,11 +27,11 @@ from tony.linux.threads import acting_for, beside
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.portal import portal as module
-from tony.portal.brought import Brought
-from tony.portal.entrance import Entrance
-from tony.portal.entry import Entry
-from tony.portal.portal import Portal
+from tony.portal import indexed_jobs as module
+from tony.portal.record_cache import Brought
+from tony.portal.listen_options import Entrance
+from tony.portal.index_entry import Entry
+from tony.portal.indexed_jobs import Portal
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore

@@ -20,8 +20,8 @@ from tony.errors import StorageError
 from tony.model.job_summary import JobHead
 from tony.model.job_query import Facet, JobsPage, Query, Sort
 from tony.model.states import JobState
-from tony.portal import asking
-from tony.portal.entry import Entry
+from tony.portal import index_query
+from tony.portal.index_entry import Entry
 from tony.portal.index import Index
 
 
@@ -62,15 +62,15 @@ def test_every_query_finds_what_a_look_at_every_job_finds(
     index: Index, made: Sequence[JobHead], asked: Sequence[Query], few: int
 ) -> None:
     """Each job once, over all pages, in the order that was asked for; whether few match or many."""
-    before = asking.FEW, asking.COUNTED
-    asking.FEW = asking.COUNTED = few
+    before = index_query.FEW, index_query.COUNTED
+    index_query.FEW = index_query.COUNTED = few
     try:
         index.remove([*index.ids("/here")])
         index.put(map(as_entry, made))
         for query in asked:
             check(index, made, query)
     finally:
-        asking.FEW, asking.COUNTED = before
+        index_query.FEW, index_query.COUNTED = before
 
 
 def check(index: Index, made: Sequence[JobHead], query: Query) -> None:
@@ -79,7 +79,7 @@ def check(index: Index, made: Sequence[JobHead], query: Query) -> None:
     assert sorted(each.job for each in found) == sorted(each.job for each in expected), query
     assert {each.job: each for each in found} == {each.job: each for each in expected}
     total = index.page(query).total
-    assert total == len(expected) or (total is None and len(expected) > asking.COUNTED)
+    assert total == len(expected) or (total is None and len(expected) > index_query.COUNTED)
     values = [key(each, query.sort) for each in found]
     known = [value for value in values if value is not None]
     assert values == known + [None] * (len(values) - len(known)), "what is not known comes last"

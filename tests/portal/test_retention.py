@@ -17,8 +17,8 @@ from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.layouts import Place
-from tony.portal.pins import pin, unpin
+from tony.portal.history_layouts import Place
+from tony.portal.pin_files import pin, unpin
 from tony.portal.retention import RECENT, Going, Kept, Rules, carry_out, decide, plan
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
@@ -52,7 +52,7 @@ def names(going: tuple[Going, ...]) -> list[int]:
 
 def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that costs too much to read stays."""
-    monkeypatch.setattr("tony.portal.record.LONGEST_OF_OTHERS", 100)
+    monkeypatch.setattr("tony.portal.record_reader.LONGEST_OF_OTHERS", 100)
     store = LocalStore(home.path)
     assert plan(store, Rules(age=60.0)).damaged == 5
     found = plan(store, Rules(age=60.0), own=True)

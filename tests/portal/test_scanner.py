@@ -22,9 +22,9 @@ from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.job_query import Query
 from tony.model.states import JobState
-from tony.portal import record, scanner
+from tony.portal import record_reader, scanner
 from tony.portal.index import Index
-from tony.portal.layouts import dated
+from tony.portal.history_layouts import dated
 from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import JobDirectory, LocalStore
@@ -547,6 +547,6 @@ def test_what_it_reads_is_bounded(home: Home, index: Index, monkeypatch: pytest.
         running,
         [SessionOpened(session=1, reason="x" * 200_000), Started(task=TaskId("a", 0), session=1, try_=1, pid=1)],
     )
-    monkeypatch.setattr(record, "_TAIL", 300)
+    monkeypatch.setattr(record_reader, "_TAIL", 300)
     Scanner(LocalStore(home.path), index).full()
     assert states(index) == {"1": "running"}

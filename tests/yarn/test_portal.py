@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.lab import until
 from tests.e2e.test_boards import fetch, portal_of
 from tests.mini_clusters import Clusters
-from tests.portal.test_boards import write_events
+from tests.portal.test_tensorboard_manager import write_events
 from tests.web.kept import keep
 from tests.yarn.conftest import one_user
 from tests.yarn.lab import YarnLab, user

@@ -1,13 +1,13 @@
 """Many jobs at once: where their histories are, and a page over all of them.
 
-    portal                  the jobs of some locations, as the pages ask for them (`web/source.py`)
-    locations               from what people write to where histories are; `tony.storage` has the stores
+    indexed_jobs               the jobs of some locations, as the pages ask for them (`web/source.py`)
+    history_location           from what people write to where histories are; `tony.storage` has the stores
 
-    service                 the process that `tony portal` is
+    server                     the process that `tony portal` is
 
 Who may come in:
 
-    entrance                where it listens, and on which terms: what its command line says, checked
+    listen_options             where it listens, and on which terms: what its command line says, checked
     tokens, login           tokens of users, and cookies for them
 
 What there is, is found out:
@@ -21,16 +21,16 @@ What there is, is found out:
 
 And found again:
 
-    index                   finds jobs among a million: a file of SQLite
+    index                      finds jobs among a million: a file of SQLite
     schema, marks           its tables; what of a job is searched
-    writing                 puts jobs into it
+    index_update               puts jobs into it
     asking, filters         answers queries from it
-    entry                   one record as the index keeps it
+    index_entry                one record as the index keeps it
 
 TensorBoard on demand:
 
-    boarding                its pages, and who may have them
+    tensorboard_routes         its pages, and who may have them
     boards, board           those that run: few, and not for long; one of them, as a process
-    summaries               where a job's event files are, and which of them may be shown
-    passing                 hands a request on to another server, and its answer back
+    tensorboard_event_files    where a job's event files are, and which of them may be shown
+    reverse_proxy              hands a request on to another server, and its answer back
 """

@@ -6,7 +6,7 @@ import sqlite3
 
 from tony.dataclass import dataclass
 from tony.model.job_query import GROUPS, Query
-from tony.portal.marks import expression, mark
+from tony.portal.index_terms import expression, mark
 
 #: Larger than any row id, and smaller than any.
 _LAST, _FIRST = 2**62, -1

@@ -21,10 +21,10 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.job_query import JobsPage, Query
-from tony.portal import schema
-from tony.portal.asking import Asker
-from tony.portal.entry import Entry
-from tony.portal.writing import Writer, read_entry
+from tony.portal import index_schema
+from tony.portal.index_query import Asker
+from tony.portal.index_entry import Entry
+from tony.portal.index_update import Writer, read_entry
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -237,10 +237,10 @@ class Index:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT}")
-            if not schema.is_made(connection):
-                if schema.is_used(connection):
+            if not index_schema.is_made(connection):
+                if index_schema.is_used(connection):
                     raise _Damaged("it is of another version")
-                schema.make(connection)
+                index_schema.make(connection)
             self._writer = connection, Writer(connection)
             self._inode = self.path.stat().st_ino
         return self._writer[1]
@@ -305,7 +305,7 @@ class Index:
             return None
         connection = self._connect(_READER)
         connection.execute("pragma query_only = 1")
-        if not schema.is_made(connection):
+        if not index_schema.is_made(connection):
             connection.close()
             return None
         reader = _Reader(connection, generation, inode)
@@ -336,7 +336,7 @@ class Index:
         except _Damaged as error:
             damage: BaseException = error
         except StorageError as error:
-            if not schema.is_damage(error.__cause__):
+            if not index_schema.is_damage(error.__cause__):
                 raise
             damage = error.__cause__ or error
         with self._mutex:

@@ -15,9 +15,9 @@ from tony import clock
 from tony.dataclass import dataclass, field
 from tony.errors import StorageError, TonyError
 from tony.model.job_summary import JobHead
-from tony.portal import layouts
-from tony.portal.layouts import Place
-from tony.portal.record import damaged, read
+from tony.portal import history_layouts
+from tony.portal.history_layouts import Place
+from tony.portal.record_reader import damaged, read
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item, Store, joined
 from tony.units import format_duration, format_size
@@ -161,7 +161,7 @@ def carry_out(store: Store, going: Going, to: Store | None = None, *, own: bool 
         return False
     if to is not None:
         assert entry.head.ended is not None
-        target = layouts.dated(entry.head.job, entry.head.ended)
+        target = history_layouts.dated(entry.head.job, entry.head.ended)
         if target == record.place.path and _is_same(store, to, target):
             return False
         move(held, record.place.path, to, target)
@@ -205,8 +205,8 @@ def size_of(store: Store, path: str) -> int:
 
 
 def _places(store: Store) -> Iterator[Place]:
-    for parent in layouts.parents(store):
-        yield from layouts.places(store, parent)
+    for parent in history_layouts.parents(store):
+        yield from history_layouts.places(store, parent)
 
 
 def _may_go(head: JobHead, now: float) -> bool:

@@ -13,13 +13,13 @@ from typing import TypeVar
 from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import TonyError
-from tony.portal import layouts
-from tony.portal.entry import Entry
+from tony.portal import history_layouts
+from tony.portal.index_entry import Entry
 from tony.portal.index import Index, Known
-from tony.portal.layouts import Place
-from tony.portal.listings import Listings
-from tony.portal.readers import Readers
-from tony.portal.record import damaged, open_stamp, read, stamp_of
+from tony.portal.history_layouts import Place
+from tony.portal.folder_cache import Listings
+from tony.portal.bounded_readers import Readers
+from tony.portal.record_reader import damaged, open_stamp, read, stamp_of
 from tony.storage.store import Item, Store, joined
 
 T = TypeVar("T")
@@ -125,9 +125,9 @@ class Scanner:
         seen = array("q")
         listings = Listings(self.store)
         try:
-            for parent in layouts.parents(listings):
+            for parent in history_layouts.parents(listings):
                 self._note(parent)
-                found = layouts.places(listings, parent)
+                found = history_layouts.places(listings, parent)
                 listings.forget(parent)
                 self.there += len(found)
                 seen.extend(_short(place.job) for place in found)
@@ -156,10 +156,10 @@ class Scanner:
         self._days.forget("")
         self._found = array("q")
         self._round += 1
-        parents = [*layouts.recent_parents(self._days)]
+        parents = [*history_layouts.recent_parents(self._days)]
         for parent in parents:
             if self._note(parent):
-                found = layouts.places(self._days, parent)
+                found = history_layouts.places(self._days, parent)
                 self._days.forget(parent)
                 self._take(found if self.store.dated else self._new(parent, found))
                 if not self.store.dated:  # nor before: it may not have answered

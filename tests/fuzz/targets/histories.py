@@ -16,9 +16,9 @@ from tony.model.codec import to_plain
 from tony.model.job_query import Query, from_words, to_words
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
-from tony.portal import avro, jhist, record
-from tony.portal.layouts import places
-from tony.portal.marks import expression, searched
+from tony.portal import avro, jhist_reader, record_reader
+from tony.portal.history_layouts import places
+from tony.portal.index_terms import expression, searched
 from tony.storage.local_store import LocalStore
 
 _PARTS = b"\n---\n"
@@ -39,7 +39,7 @@ def original_record(data: bytes) -> None:
     (folder / original.ended_name(status="FAILED")).write_bytes(events)
     (folder / "tony-final.xml").write_bytes(settings)
     store = LocalStore(folder.parent)
-    found = jhist.read(store, original.APP, store.list(original.APP))
+    found = jhist_reader.read(store, original.APP, store.list(original.APP))
     json.dumps(to_plain(found.report), allow_nan=False)
     json.dumps(to_plain(found.record), allow_nan=False)
     line = timeline(found.record, found.entries)
@@ -66,7 +66,7 @@ def stored_record(data: bytes) -> None:
             (folder / name).write_bytes(content)
     store = LocalStore(folder.parent)
     (place,) = places(store, "")
-    entry = record.read(store, place)
+    entry = record_reader.read(store, place)
     if entry is not None:
         assert isinstance(searched(entry.head), str)
         assert entry.head.damaged.isprintable(), ascii(entry.head.damaged[:200])

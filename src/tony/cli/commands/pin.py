@@ -17,8 +17,8 @@ from tony.jobs.whoami import user_name
 @json_option("Print what was done as JSON.")
 def command(job: str, undo: bool, as_json: bool) -> None:
     """Keep JOB's record: `tony purge` leaves it alone, however old it is."""
-    from tony.portal.locations import open_location
-    from tony.portal.pins import pin, unpin
+    from tony.portal.history_location import open_location
+    from tony.portal.pin_files import pin, unpin
 
     home, name = job_id(job)
     store = open_location(str(home.path), home, os.environ)

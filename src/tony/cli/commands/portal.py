@@ -66,8 +66,8 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     _check_packages()
-    from tony.portal.entrance import Entrance
-    from tony.portal.service import run
+    from tony.portal.listen_options import Entrance
+    from tony.portal.server import run
 
     entrance = Entrance(
         host=address,

@@ -79,7 +79,7 @@ def command(
     """
     if age is None and jobs is None and size is None:
         raise UserError("nothing says which jobs go: give --older-than 90d, --keep 1000 or --keep-size 100g.")
-    from tony.portal.locations import is_own_location, open_location
+    from tony.portal.history_location import is_own_location, open_location
     from tony.portal.retention import Rules, plan
 
     place = home()

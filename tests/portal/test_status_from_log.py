@@ -14,7 +14,7 @@ from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.states import JobState
-from tony.portal.standing import Standing
+from tony.portal.status_from_log import Standing
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.portal.test_boards import JOB, OTHER, write_events
+from tests.portal.test_tensorboard_manager import JOB, OTHER, write_events
 from tests.web.kept import keep
 from tony.dataclass import replace
 from tony.errors import StorageError
@@ -15,8 +15,8 @@ from tony.history.job_record import read_job
 from tony.model.job_spec import Role
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
-from tony.portal import summaries
-from tony.portal.summaries import Record, find, find_owner, gather
+from tony.portal import tensorboard_event_files
+from tony.portal.tensorboard_event_files import Record, find, find_owner, gather
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Store
 
@@ -102,9 +102,9 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [content, content] == [path.read_bytes() for path in copies]
     assert {JOB, OTHER} == {path.relative_to(tmp_path / "both").parts[0] for path in copies}
 
-    monkeypatch.setattr(summaries, "find_owner", lambda store, path: "another")
+    monkeypatch.setattr(tensorboard_event_files, "find_owner", lambda store, path: "another")
     assert () == find(held(folder), job_of(folder), store_of, any_address).files
-    monkeypatch.setattr(summaries, "_MOST_BYTES", 100)
+    monkeypatch.setattr(tensorboard_event_files, "_MOST_BYTES", 100)
     with pytest.raises(StorageError, match="more is not copied"):
         gather({JOB: found}, tmp_path / "bounded")
 
@@ -152,6 +152,6 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """It is said that not all was looked at."""
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
-    monkeypatch.setattr(summaries, "_MOST_NAMES", 0)
+    monkeypatch.setattr(tensorboard_event_files, "_MOST_NAMES", 0)
     found = find(Record(folder=folder, own=True), job_of(folder), no_store, any_address)
     assert "not looked at" in " ".join(found.problems)

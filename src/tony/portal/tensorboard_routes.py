@@ -33,11 +33,11 @@ from tony.model.layout import Home, JobFolder
 from tony.model.job_query import Query
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
-from tony.portal.boards import Boards, NotInstalled
-from tony.portal.locations import open_location
-from tony.portal.passing import TooLong, passed
-from tony.portal.portal import Portal
-from tony.portal.summaries import Record, Summaries, find, gather
+from tony.portal.tensorboard_manager import Boards, NotInstalled
+from tony.portal.history_location import open_location
+from tony.portal.reverse_proxy import TooLong, passed
+from tony.portal.indexed_jobs import Portal
+from tony.portal.tensorboard_event_files import Record, Summaries, find, gather
 from tony.rpc.tunnel import carry
 from tony.storage.store import Store
 from tony.web.app import problem, refused

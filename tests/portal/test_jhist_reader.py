@@ -11,17 +11,17 @@ from tony import clock
 from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
-from tony.portal import jhist
-from tony.portal.jhist import Original
-from tony.portal.layouts import places
-from tony.portal.record import read
+from tony.portal import jhist_reader
+from tony.portal.jhist_reader import Original
+from tony.portal.history_layouts import places
+from tony.portal.record_reader import read
 from tony.storage.local_store import LocalStore
 
 
 def seen(root: Path) -> Original:
     """The one job in a folder of records."""
     store = LocalStore(root)
-    return jhist.read(store, of.APP, store.list(of.APP))
+    return jhist_reader.read(store, of.APP, store.list(of.APP))
 
 
 def listed(root: Path) -> object:

@@ -16,8 +16,8 @@ from tony.model.job_summary import JobHead
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.portal.entry import Entry
-from tony.portal.layouts import Place
+from tony.portal.index_entry import Entry
+from tony.portal.history_layouts import Place
 from tony.storage.store import Item, Store, joined
 
 #: Bytes of the two files: that of a job of a hundred thousand tasks has 40 MiB.
@@ -127,7 +127,7 @@ def _decode(path: str, content: bytes) -> Json:
 
 def _without_job(store: Store, place: Place) -> JobHead | None:
     """The original's, or what is left of one of ours."""
-    from tony.portal.jhist import head as original
+    from tony.portal.jhist_reader import head as original
 
     there = store.list(place.path)
     names = {item.name for item in there if not item.folder}

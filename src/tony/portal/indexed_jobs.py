@@ -27,13 +27,13 @@ from tony.model.ids import JOB_ID
 from tony.model.layout import Home, JobFolder
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
-from tony.portal.brought import Brought
-from tony.portal.entry import Entry
+from tony.portal.record_cache import Brought
+from tony.portal.index_entry import Entry
 from tony.portal.index import Index
-from tony.portal.locations import file_system_of, is_own_location, is_state_directory
-from tony.portal.standing import Standing
-from tony.portal.summaries import Record, find_owner
-from tony.portal.watching import Watching
+from tony.portal.history_location import file_system_of, is_own_location, is_state_directory
+from tony.portal.status_from_log import Standing
+from tony.portal.tensorboard_event_files import Record, find_owner
+from tony.portal.scan_threads import Watching
 from tony.schedulers.registry import is_elsewhere
 from tony.storage.local_store import JobDirectory
 from tony.storage.store import Store

@@ -13,8 +13,8 @@ from tests.web.kept import as_peer, fetch, keep
 from tony.client.credentials import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
-from tony.portal.entrance import Entrance
-from tony.portal.login import Login
+from tony.portal.listen_options import Entrance
+from tony.portal.login_routes import Login
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
 from tony.web.door import Door

@@ -25,9 +25,9 @@ from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
-from tony.portal import jhist
-from tony.portal.entry import Entry
-from tony.portal.jhist import Original
+from tony.portal import jhist_reader
+from tony.portal.index_entry import Entry
+from tony.portal.jhist_reader import Original
 from tony.storage.store import Item, Store, joined
 
 #: Files of a record that are brought, and bytes of each at most.
@@ -91,7 +91,7 @@ class Brought:
     def _bring(self, store: Store, entry: Entry, folder: JobFolder, logs: bool) -> None:
         there = store.list(entry.path)
         if not any(item.name == "job.json" for item in there):
-            _write_original(folder, jhist.read(store, entry.path, there))
+            _write_original(folder, jhist_reader.read(store, entry.path, there))
             return
         segments = {item.name: f"{found[1]}.jsonl" for item in there if (found := _EVENTS.fullmatch(item.name))}
         _check_segments(entry, [item for item in there if item.name in segments])

@@ -29,7 +29,7 @@ from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.portal.avro import records
-from tony.portal.layouts import Place
+from tony.portal.history_layouts import Place
 from tony.storage.store import Item, Store, joined
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)

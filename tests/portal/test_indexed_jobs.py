@@ -22,8 +22,8 @@ from tony.history.job_record import write_summary
 from tony.model.layout import Home
 from tony.model.job_query import JobsPage, Query
 from tony.model.states import JobState, TaskState
-from tony.portal.locations import absences, open_location
-from tony.portal.portal import Portal
+from tony.portal.history_location import absences, open_location
+from tony.portal.indexed_jobs import Portal
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.store import Store
 

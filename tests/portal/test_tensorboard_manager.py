@@ -21,12 +21,12 @@ from tony.dataclass import dataclass
 from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home
-from tony.portal import boards as boards_module
-from tony.portal.boarding import Boarding
-from tony.portal.boards import Boards
-from tony.portal.locations import open_location
-from tony.portal.passing import policy
-from tony.portal.portal import Portal
+from tony.portal import tensorboard_manager as boards_module
+from tony.portal.tensorboard_routes import Boarding
+from tony.portal.tensorboard_manager import Boards
+from tony.portal.history_location import open_location
+from tony.portal.reverse_proxy import policy
+from tony.portal.indexed_jobs import Portal
 from tony.web.app import create
 from tony.web.door import Door, Terms
 
@@ -270,7 +270,7 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
 _PORTAL = """
 import asyncio, sys
 from pathlib import Path
-from tony.portal.boards import Boards
+from tony.portal.tensorboard_manager import Boards
 
 async def main():
     boards = Boards(Path(sys.argv[1]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from tony import clock
 from tony.errors import InfraError, UserError
 from tony.linux.threads import acting_for
-from tony.portal.board import READY, SOCKET, SUMMARIES
+from tony.portal.tensorboard_process import READY, SOCKET, SUMMARIES
 from tony.web.lanes import LISTS, STORES
 
 #: TensorBoards at a time; each takes some 150 MB.
@@ -85,7 +85,7 @@ class Board:
         with said.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "tony.portal.board", str(self.folder)),
+                *("-P", "-m", "tony.portal.tensorboard_process", str(self.folder)),
                 stdin=asyncio.subprocess.PIPE,  # never written to: it ends when we do
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from tony.dataclass import dataclass
 from tony.model.job_query import Facet, Facets, JobsPage, Query, Sort
 from tony.portal.filters import Filters, of_query
-from tony.portal.marks import mark
-from tony.portal.writing import read_entry
+from tony.portal.index_terms import mark
+from tony.portal.index_update import read_entry
 
 #: Jobs that match that are counted, and of which each is looked up: that is a piece of the disk for each.
 COUNTED, FEW = 20_000, 2_000

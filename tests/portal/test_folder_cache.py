@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tony.portal.listings import Listings
+from tony.portal.folder_cache import Listings
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item
 

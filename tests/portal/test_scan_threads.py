@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tony.errors import StorageError
-from tony.portal import watching
+from tony.portal import scan_threads
 from tony.portal.index import Index
 from tony.portal.scanner import Scanner
-from tony.portal.watching import FULL, Watching, failed_pause, full_pause, quick_pause
+from tony.portal.scan_threads import FULL, Watching, failed_pause, full_pause, quick_pause
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item, Store
@@ -87,10 +87,10 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, m
     store = Refusing("2026/01/01")
     for day in range(1, 6):
         store.write(f"2026/01/0{day}/local-2026010{day}-000000-0a1b2c/am.log", b"x")
-    monkeypatch.setattr(watching, "_AGAIN", 0.0)
-    monkeypatch.setattr(watching, "_COSTLY", 0.0)
-    monkeypatch.setattr(watching, "_QUICK_RATE", 1e9)
-    monkeypatch.setattr(watching, "_FULL_RATE", 1e-9)
+    monkeypatch.setattr(scan_threads, "_AGAIN", 0.0)
+    monkeypatch.setattr(scan_threads, "_COSTLY", 0.0)
+    monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e9)
+    monkeypatch.setattr(scan_threads, "_FULL_RATE", 1e-9)
     watches = Watching(index, [store])
     watches.start()
     try:
@@ -106,12 +106,12 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(index: Index, m
 
 def test_a_look_for_what_is_new_that_fails_has_its_price(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any other, at a folder on the way to which others were asked for."""
-    monkeypatch.setattr(watching, "_QUICK_RATE", 1e-9)
+    monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e-9)
     store = Refusing("intermediate")
     store.write("jobs/x/am.log", b"x")
     store.write("intermediate/x/am.log", b"x")
     assert index.claim()
-    watch = watching._Watch(Scanner(store, index))
+    watch = scan_threads._Watch(Scanner(store, index))
     with pytest.raises(StorageError, match="AccessDenied"):
         Watching(index, [])._quick(watch)
     assert watch.quick_at > 1e8

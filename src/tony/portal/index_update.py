@@ -11,8 +11,8 @@ from tony.dataclass import replace
 from tony.model.job_summary import JobHead
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState
-from tony.portal.entry import Entry
-from tony.portal.marks import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
+from tony.portal.index_entry import Entry
+from tony.portal.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
 
 #: Milliseconds since 1970 that a row id can be: until the year 5138.
 _LAST = 100_000_000_000_000
