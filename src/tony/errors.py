@@ -185,7 +185,7 @@ class ProtocolError(PlatformError):
     """The other side broke the rules of the wire.
 
     Attributes:
-        code: stable word for programs: see `tony.protocol.errors`.
+        code: stable word for programs: see `tony.protocol.error_codes`.
     """
 
     def __init__(self, code: str, message: str) -> None:

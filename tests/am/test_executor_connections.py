@@ -13,7 +13,7 @@ from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.rpc.connection import Connection
 from tony.testing.simulation import Simulation
 

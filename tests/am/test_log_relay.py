@@ -14,7 +14,7 @@ from tony.am.log_relay import CREDIT, LogRelay
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.rpc.connection import Connection
 from tony.rpc.transport import connect

@@ -13,7 +13,7 @@ from tony.am import reattach_caller
 from tony.am.reattach_caller import AT_ONCE, Summoning, summon
 from tony.client.credentials import make_credentials
 from tony.errors import ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Done, Message, Summon
 from tony.rpc import Connection, Server

@@ -18,7 +18,7 @@ from tony.am.tunnel_broker import Tunnels
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials

@@ -12,7 +12,7 @@ from tests.executor.test_stopping import DAEMON, started
 from tony.linux import process
 from tony.model.exit_status import ExitReason
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tests.executor.master import Guest, Master, context, wait_until
 from tony import clock
 from tony.linux import process
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 
 pytestmark = pytest.mark.slow
 FOR_EVER = "trap 'echo in order; exit' TERM; echo $$ > pid; sleep 600 & wait"

@@ -27,7 +27,7 @@ from tony.model.progress import Progress
 from tony.model.job_record import JobRecord
 from tony.model.job_report import AmReport, Failure, FailureClass, JobReport
 from tony.model.states import JobState, TaskState
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import (
     Done,

@@ -27,7 +27,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog
 from tony.rpc.connection import Connection
 from tony.schedulers import registry

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.plain_values import PLAIN, values
 from tony.errors import ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import (
     MAX_FROM_AM,
     MAX_FROM_PEER,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rpc.places import JOB, OTHER_JOB, Diary, Place, hello, raw, serving, until, with_token_of
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_SUMMON, encode
 from tony.protocol.hello import PEER_NAME, PeerKind
 from tony.protocol.launch import Credentials

@@ -13,7 +13,7 @@ import pytest
 
 from tests.rpc.places import JOB, QUESTION, Diary, Place, connected, serving, until
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.launch import Credentials
 from tony.rpc import Server, connect
 from tony.rpc.address import TlsAddress

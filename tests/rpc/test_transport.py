@@ -21,7 +21,7 @@ from tony import bootstrap
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.linux import resource_limits
 from tony.model.codec import to_plain
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, encode
 from tony.protocol.hello import PeerKind, encode_answer
 from tony.protocol.messages import (

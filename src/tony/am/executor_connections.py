@@ -22,7 +22,7 @@ from tony.dataclass import dataclass, replace
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.rpc.address import is_callable
 from tony.rpc.connection import Connection
 

@@ -12,7 +12,7 @@ from itertools import count
 
 from tony.dataclass import dataclass, replace
 from tony.model.ids import TaskId
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, DropLog, LogPiece, Message, ReadLog
 from tony.rpc.connection import Connection
 

@@ -36,7 +36,7 @@ from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.protocol import messages as msg
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc.connection import Connection

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Done, Summon

@@ -16,7 +16,7 @@ from tony import clock
 from tony.am.connection_limits import room_for_tunnels
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw
 from tony.protocol.messages import (
     DialTunnel,

@@ -12,7 +12,7 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.lease import Backoff, Lease
 from tony.executor.session_protocol import Dialog, Stance, Wish
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
 from tony.rpc.transport import connect

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from tony.errors import InfraError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message, Summon

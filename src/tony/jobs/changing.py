@@ -20,7 +20,7 @@ from tony.jobs.whoami import user_name
 from tony.model.layout import Home
 from tony.model.job_report import JobReport
 from tony.model.states import LIVING_TASK_STATES, JobState
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.messages import Stacks
 
 _LOOK_AGAIN = 0.05

@@ -26,7 +26,7 @@ from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import Connection
 from tony.schedulers.base import LogSink, Submitter

@@ -15,7 +15,7 @@ from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import BadJson, NestedTooDeeply, loads
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.messages import MESSAGES, Message
 
 #: Bytes of one frame from an executor or a client. The largest they have to say is a report with one line of output,

@@ -12,7 +12,7 @@ import struct
 from enum import Enum
 
 from tony.errors import ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 
 #: Goes up by one when a peer of the version before could misunderstand us. Unknown fields are ignored, so a new
 #: optional field alone is no reason.

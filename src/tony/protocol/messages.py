@@ -332,7 +332,7 @@ class Refused(Message):
     """The other side will not hear of it. The connection closes after this.
 
     Attributes:
-        code: stable word, of `protocol/errors.py`: `token`, `bad-message`, `stale`, `superseded`, `busy`, ...
+        code: stable word, of `protocol/error_codes.py`: `token`, `bad-message`, `stale`, `superseded`, `busy`, ...
     """
 
     kind: ClassVar[str] = "refused"

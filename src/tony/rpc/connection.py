@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused

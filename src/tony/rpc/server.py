@@ -16,7 +16,7 @@ from tony.dataclass import dataclass
 from tony.errors import ProtocolError
 from tony.linux import resource_limits
 from tony.linux.open_file_limit import allow_open_files
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
 from tony.protocol.launch import Credentials

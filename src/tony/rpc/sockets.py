@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tony.errors import InfraError, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.rpc.address import TlsAddress
 
 #: sun_path has 108 bytes, its closing zero included.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from tony.errors import ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.hello import AM_NAME, token_bytes
 from tony.protocol.launch import Credentials
 

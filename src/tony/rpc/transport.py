@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import Credentials

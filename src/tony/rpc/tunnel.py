@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import Connection

@@ -18,7 +18,7 @@ from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.reattach_listener import Summons
 from tony.executor.rendezvous_store import Service, Store
 from tony.model.codec import from_plain
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import encode
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.launch import LaunchContext

@@ -13,7 +13,7 @@ from tests.fuzz.values import CLASSES, plain_of
 from tony.errors import ProtocolError
 from tony.executor.main import decode_context
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, Raw, decode, encode
 from tony.protocol.hello import (
     ANSWER_SIZE,

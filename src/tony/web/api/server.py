@@ -32,7 +32,7 @@ from tony.errors import (
 from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import loads
-from tony.protocol.errors import Code
+from tony.protocol.error_codes import Code
 from tony.web.api.operations import NO_JOB, ApiError, Call, Operation
 from tony.web.api.shapes import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.api.table import OPERATIONS
