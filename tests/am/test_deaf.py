@@ -15,7 +15,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 
 #: Text that hardly gets shorter by compressing, and longer than what the kernel takes for one connection.
 LONG = random.Random(7).randbytes(6 << 20).hex()

@@ -17,7 +17,7 @@ from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.rpc.connection import Connection
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 
 TASKS = [TaskId("worker", index) for index in range(3)]
 WORKER = TASKS[0]

@@ -33,7 +33,7 @@ from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 from tony.schedulers.base import PreparedJob, Sink
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.jobs import prepared_job

@@ -19,7 +19,7 @@ from tony.model.states import TaskState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
 

@@ -17,7 +17,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Done, Message, Summon
 from tony.rpc import Connection, Server
-from tony.rpc.address import is_callable
+from tony.rpc.am_address import is_callable
 
 JOB = make_credentials(tls=True)
 HERE = "tls:10.0.0.7:4711"

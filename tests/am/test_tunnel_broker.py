@@ -23,7 +23,7 @@ from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.rpc.connection import Connection
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 from tony.testing.played_executor import PlayedExecutor
 
 TASKS = [TaskId("worker", index) for index in range(2)]

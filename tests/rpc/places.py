@@ -14,7 +14,7 @@ from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import Credentials, JobCredentials
 from tony.protocol.messages import GetReport, Message
 from tony.rpc import Connection, Server, connect
-from tony.rpc.address import UnixAddress, parse
+from tony.rpc.am_address import UnixAddress, parse
 from tony.rpc.sockets import short_path
 from tony.rpc.tls import client_context
 

@@ -16,7 +16,7 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import Credentials
 from tony.rpc import Server, connect
-from tony.rpc.address import TlsAddress
+from tony.rpc.am_address import TlsAddress
 from tony.rpc.sockets import listen_unix, peer_process, resolve, said
 
 

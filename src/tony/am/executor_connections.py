@@ -23,7 +23,7 @@ from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
-from tony.rpc.address import is_callable
+from tony.rpc.am_address import is_callable
 from tony.rpc.connection import Connection
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Done, Summon
-from tony.rpc.address import TlsAddress, parse
-from tony.rpc.transport import connect
+from tony.rpc.am_address import TlsAddress, parse
+from tony.rpc.client_connection import connect
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tony.executor.session_protocol import Dialog, Stance, Wish
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Ack, Heartbeat, Message, StartProgram, Welcome
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message, Summon
-from tony.rpc.address import TlsAddress, is_callable, parse
+from tony.rpc.am_address import TlsAddress, is_callable, parse
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
 from tony.rpc.sockets import EVERYWHERE

@@ -17,7 +17,7 @@ from tony.linux import resource_limits
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.sockets import said
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 from tony.rpc.tunnel import carry, reset
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from tony.protocol.messages import (
     Watch,
 )
 from tony.rpc.connection import Connection
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 from tony.storage.local_store import LocalStore
 
 #: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.

@@ -2,6 +2,6 @@
 
 from tony.rpc.connection import Connection
 from tony.rpc.server import Handler, Server, ServerStatistics
-from tony.rpc.transport import connect
+from tony.rpc.client_connection import connect
 
 __all__ = ["Connection", "Handler", "Server", "ServerStatistics", "connect"]

@@ -19,7 +19,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
-from tony.rpc.side import Phase, Side
+from tony.rpc.handshake_side import Phase, Side
 from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:

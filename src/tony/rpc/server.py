@@ -21,9 +21,9 @@ from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
-from tony.rpc.address import TlsAddress, UnixAddress, parse
+from tony.rpc.am_address import TlsAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, Connection
-from tony.rpc.side import Phase, Side
+from tony.rpc.handshake_side import Phase, Side
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket
 
 if TYPE_CHECKING:

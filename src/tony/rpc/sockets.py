@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tony.errors import InfraError, ProtocolError
 from tony.protocol.error_codes import Code
-from tony.rpc.address import TlsAddress
+from tony.rpc.am_address import TlsAddress
 
 #: sun_path has 108 bytes, its closing zero included.
 _LONGEST_PATH = 107

@@ -41,7 +41,7 @@ from tony.protocol import messages as msg
 from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import Credentials
-from tony.rpc.address import TlsAddress, parse
+from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls import client_context
 
 #: Connections of one process that are being made at one time.

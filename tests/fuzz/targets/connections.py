@@ -24,7 +24,7 @@ from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, GetReport, Message, Summon
 from tony.rpc import Connection, Server, connect
-from tony.rpc.address import TlsAddress, parse
+from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls import TlsPipe, client_context, server_context
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import check, fill, near_misses
-from tony.rpc.address import parse as parse_address
+from tony.rpc.am_address import parse as parse_address
 from tony.storage.entries import clashes
 from tony.storage.entries import parse as parse_entry
 from tony.units import exact_duration, exact_size, format_duration, format_size, parse_duration, parse_size

@@ -24,7 +24,7 @@ assert standby.take() is None
 print(one.pid, flush=True)
 what, folder = sys.argv[1:]
 if what == "send":
-    ready = one.become(bootstrap.command("tony.rpc.address", "word"), Path(folder), Path(folder, "log"))
+    ready = one.become(bootstrap.command("tony.rpc.am_address", "word"), Path(folder), Path(folder, "log"))
     assert os.read(ready, 1) == b""
     print(one.wait(), one.poll(), flush=True)
 if what == "dismiss":

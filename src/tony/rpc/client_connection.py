@@ -14,9 +14,9 @@ from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import Credentials
 from tony.protocol.messages import Message
-from tony.rpc.address import Address, UnixAddress, parse
+from tony.rpc.am_address import Address, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, Connection
-from tony.rpc.side import Phase, Side
+from tony.rpc.handshake_side import Phase, Side
 from tony.rpc.sockets import resolve, said, short_path
 
 if TYPE_CHECKING:

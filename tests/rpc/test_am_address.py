@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.rpc.address import Address, TlsAddress, UnixAddress, parse
+from tony.rpc.am_address import Address, TlsAddress, UnixAddress, parse
 
 
 @pytest.mark.parametrize(
