@@ -1,7 +1,7 @@
 """The event log in HDFS: how often it is written to, how long an effect waits for it, what that costs a submission.
 
 On a real, small Hadoop: `tony mini start --nodes 2`. The journal is the application master's own
-(`tony.schedulers.yarn.journal`), in this process: events that nobody waits for come a hundred times a second, then some
+(`tony.schedulers.yarn.event_log_replication`), in this process: events that nobody waits for come a hundred times a second, then some
 that an effect waits for, one after the other. Beside that a real job of four: how many writes the NameNode has seen
 from its submission until all four programs run, and while they run. What the barrier costs a submission is no more than
 that number of writes one after the other; some of them nobody waits for.
@@ -22,10 +22,10 @@ from bench.struck import NS
 from bench.workshop import PATIENCE, Workshop
 from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn import journal as journals
-from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.job_files import JobFiles
-from tony.schedulers.yarn.journal import HdfsJournal
+from tony.schedulers.yarn import event_log_replication as journals
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.job_folder import JobFiles
+from tony.schedulers.yarn.event_log_replication import HdfsJournal
 
 _FOLDER = "/tmp/bench-log"
 #: As long as most events are.

@@ -32,7 +32,7 @@ from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.papers import JOB, JobPapers, Uploaded, packed
+from tony.schedulers.yarn.launch_payload import JOB, JobPapers, Uploaded, packed
 from tony.testing.hadoop.ipc_server import Incoming
 from tony.testing.hadoop.node_manager import FakeNodeManager
 from tony.testing.hadoop.resource_manager import ATTEMPT, FakeResourceManager

@@ -21,7 +21,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.job_report import JobReport
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.server import Server
-from tony.schedulers.base import Journal
+from tony.schedulers.interface import Journal
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults import Fault
 from tony.testing.jobs import prepared_job

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tony.am.durability_barrier import Barrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
 from tony.model.ids import TaskId
-from tony.schedulers.base import Journal
+from tony.schedulers.interface import Journal
 
 STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0, reason="it is over")
 OPEN = OpenSession(session=2, reason="worker:0 failed")

@@ -34,7 +34,7 @@ from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.client_connection import connect
-from tony.schedulers.base import PreparedJob, Sink
+from tony.schedulers.interface import PreparedJob, Sink
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.jobs import prepared_job
 from tony.testing.played_executor import Behaviour, PlayedExecutor, run_until_released

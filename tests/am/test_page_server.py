@@ -25,7 +25,7 @@ from tony.am.status_page import Page
 from tony.dataclass import dataclass, replace
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.base import PageDoor
+from tony.schedulers.interface import PageDoor
 
 HOST, PROXY = "127.0.0.1", "http://rm.example.org:8088/proxy/application_1_0001/"
 #: Where the packages are that pages need.
@@ -236,7 +236,7 @@ import asyncio, json, sys
 from pathlib import Path
 from tony.am.status_page import Page
 from tony.am.page_server import PageProcess
-from tony.schedulers.base import PageDoor
+from tony.schedulers.interface import PageDoor
 from tests.am.test_status_page import report
 
 async def main():

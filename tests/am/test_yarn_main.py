@@ -9,7 +9,7 @@ import pytest
 from tests.schedulers.yarn.samples import papers
 from tony.am.yarn_main import in_cluster_time
 from tony.hadoop.tokens.credentials import Credentials, write_file
-from tony.schedulers.yarn.inside import Inside
+from tony.schedulers.yarn.container_env import Inside
 
 
 @pytest.mark.parametrize(

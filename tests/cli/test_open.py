@@ -13,7 +13,7 @@ from tests.jobs.played_master import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
 from tony.jobs.portal_address import noted
 from tony.model.layout import Home
-from tony.schedulers.base import Submitter
+from tony.schedulers.interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter
 
 PORTAL = "http://127.0.0.1:8600/"

@@ -21,7 +21,7 @@ from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState, RoleKind
 from tony.schedulers import registry
-from tony.schedulers.base import PreparedJob
+from tony.schedulers.interface import PreparedJob
 
 Ending = Callable[[JobFolder, JobRecord], JobReport]
 

@@ -16,7 +16,7 @@ from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, LaunchContext, TaskPart
 from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
-from tony.schedulers.local.source import LocalSource
+from tony.schedulers.local.allocator import LocalSource
 from tony.testing import conformance, faults
 from tony.testing.jobs import prepared_job, two_roles
 from tony.units import parse_size

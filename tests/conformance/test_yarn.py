@@ -17,7 +17,7 @@ import pytest
 from tests.schedulers.yarn.played import Played, playing
 from tony.hadoop.ids import container_id, container_text
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.yarn import containers, demand
+from tony.schedulers.yarn import container_table, outstanding_requests
 from tony.testing import conformance, faults
 from tony.testing.hadoop.faults import Refuse
 from tony.testing.hadoop.resource_manager import YARN
@@ -30,7 +30,7 @@ FAULTS = (
     faults.ContainerExitsBeforeRegistering,
 )
 #: YARN takes an ask for a thousand containers, and has it wait; what no node can hold is refused, see
-#: `tests/schedulers/yarn/test_source.py`.
+#: `tests/schedulers/yarn/test_allocator.py`.
 _NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
 
 
@@ -116,8 +116,8 @@ async def bench(folder: Path, wanted: Sequence[faults.Fault]) -> AsyncIterator[P
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits seconds for what these tests provoke."""
-    monkeypatch.setattr(demand, "_QUEUED_AFTER", 0.05)
-    monkeypatch.setattr(containers, "_LAST_WAIT", 2.0)
+    monkeypatch.setattr(outstanding_requests, "_QUEUED_AFTER", 0.05)
+    monkeypatch.setattr(container_table, "_LAST_WAIT", 2.0)
 
 
 @pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])

@@ -27,7 +27,7 @@ from tony.model.states import (
     RoleKind,
     StopOn,
 )
-from tony.schedulers.local.peak import peak
+from tony.schedulers.local.peak_demand import peak
 from tony.testing.simulation import Executor, Simulation
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.base import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import Capabilities, ContainerSource, PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 

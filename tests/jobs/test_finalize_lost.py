@@ -26,7 +26,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState, TaskState
-from tony.schedulers.base import Submitter
+from tony.schedulers.interface import Submitter
 
 Recorded = tuple[JobFolder, JobRecord]
 WORKERS = tuple(TaskId("worker", index) for index in range(2))

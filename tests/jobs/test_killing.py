@@ -18,7 +18,7 @@ from tony.jobs.whoami import user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import KillJob
-from tony.schedulers.base import Submitter
+from tony.schedulers.interface import Submitter
 
 
 @pytest.mark.parametrize("now", [False, True])

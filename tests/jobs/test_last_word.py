@@ -29,7 +29,7 @@ from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
-from tony.schedulers.base import PreparedJob, Sight, Submitter
+from tony.schedulers.interface import PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 
 

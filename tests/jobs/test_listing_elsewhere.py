@@ -17,7 +17,7 @@ from tony.model.layout import Home
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.schedulers import registry
-from tony.schedulers.base import Listed
+from tony.schedulers.interface import Listed
 
 HERE, THERE = "application_1795000000000_0001", "application_1795000000000_0002"
 

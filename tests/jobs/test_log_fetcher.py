@@ -31,7 +31,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog
 from tony.rpc.connection import Connection
 from tony.schedulers import registry
-from tony.schedulers.base import Capabilities, ContainerSource, LogSink, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import Capabilities, ContainerSource, LogSink, PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 

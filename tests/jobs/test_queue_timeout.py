@@ -21,7 +21,7 @@ from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
 from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
-from tony.schedulers.base import Capabilities, Sight, Submitter
+from tony.schedulers.interface import Capabilities, Sight, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 LIMITED = replace(TWO_WORKERS, timeouts=Timeouts(queue=10.0))

@@ -15,7 +15,7 @@ from tony.jobs.remote_jobs import refresh
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
-from tony.schedulers.base import Sight
+from tony.schedulers.interface import Sight
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 JOB = "application_1795000000000_0001"

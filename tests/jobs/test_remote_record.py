@@ -22,7 +22,7 @@ from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import ORIGINAL
 from tony.schedulers import registry
-from tony.schedulers.base import Link, LogSink
+from tony.schedulers.interface import Link, LogSink
 
 OUT = "worker-0.s1.t1.out"
 

@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
 #: Schedulers may ask whether a small cluster runs.
 ONLY = {
     ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.value_parsing"},
-    ("config", "schedulers"): {"tony.schedulers.settings", "tony.schedulers.registry", "tony.schedulers"},
+    ("config", "schedulers"): {"tony.schedulers.settings_schema", "tony.schedulers.registry", "tony.schedulers"},
     ("schedulers", "mini"): {"tony.mini"},
 }
 #: No I/O, no clock, no randomness where decisions are made.
@@ -106,7 +106,7 @@ def test_deciding_does_no_io(path: Path) -> None:
     assert not {module.split(".")[0] for module in _imports(path)} & IMPURE
 
 
-@pytest.mark.parametrize("module", ["tony.executor.main", "tony.am.main", "tony.schedulers.local.source"])
+@pytest.mark.parametrize("module", ["tony.executor.main", "tony.am.main", "tony.schedulers.local.allocator"])
 def test_what_runs_in_a_container_needs_only_the_standard_library(module: str) -> None:
     """Executor and application master import with site-packages switched off."""
     code = (

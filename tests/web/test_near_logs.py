@@ -18,7 +18,7 @@ from tony.jobs import remote_record
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.base import Link
+from tony.schedulers.interface import Link
 from tony.web.app import create
 from tony.web.door import Door, Terms
 from tony.web.home_source import HomeSource

@@ -12,7 +12,7 @@ from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.mini.readiness import send
-from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.cluster_clients import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from tests.yarn.lab import CEILING, YarnLab, user
 from tony.dataclass import dataclass
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.cluster_clients import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

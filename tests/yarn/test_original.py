@@ -42,7 +42,7 @@ from tests.original_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, ty
 from tests.yarn.conftest import prove_clean
 from tests.yarn.lab import YarnLab, until
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.cluster_clients import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.config.legacy.jobs import xml
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.cluster_clients import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

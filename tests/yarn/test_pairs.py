@@ -32,7 +32,7 @@ from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import GET_FILE_INFO, GetFileInfoRequest
 from tony.hadoop.wire.proto import Message
-from tony.schedulers.yarn.links import of_application
+from tony.schedulers.yarn.web_links import of_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -19,7 +19,7 @@ from tests.yarn.lab import YarnLab, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import Cluster
 from tony.mini.readiness import send
-from tony.schedulers.yarn.interpreter import store_interpreter
+from tony.schedulers.yarn.python_archive import store_interpreter
 from tony.storage.cache import Cache
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, identify
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.tokens.url_string import from_url_string, to_url_string
-from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.tokens import credentials_of_job
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.delegation_tokens import credentials_of_job
 
 pytestmark = pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing())
 

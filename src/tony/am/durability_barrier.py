@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tony.core.actions import Action
 from tony.dataclass import dataclass
-from tony.schedulers.base import Journal
+from tony.schedulers.interface import Journal
 
 
 @dataclass(slots=True)

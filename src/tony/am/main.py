@@ -49,7 +49,7 @@ from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import Server
 from tony.schedulers import registry as schedulers
-from tony.schedulers.base import ContainerSource, PreparedJob
+from tony.schedulers.interface import ContainerSource, PreparedJob
 
 log = logging.getLogger("tony.am")
 

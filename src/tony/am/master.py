@@ -40,7 +40,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc.connection import Connection
-from tony.schedulers.base import ContainerSource, PreparedJob
+from tony.schedulers.interface import ContainerSource, PreparedJob
 
 log = logging.getLogger(__name__)
 

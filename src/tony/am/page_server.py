@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import tony
-from tony.schedulers.base import PageDoor
+from tony.schedulers.interface import PageDoor
 
 #: Seconds that it may take to begin, and to end.
 _BEGINS, _ENDS = 60.0, 5.0

@@ -11,7 +11,7 @@ from tony.history.event_log import read, segments
 from tony.history.replay import replay
 from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
-from tony.schedulers.base import KnownContainer
+from tony.schedulers.interface import KnownContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
-from tony.schedulers.base import PreparedJob, Submitter
+from tony.schedulers.interface import PreparedJob, Submitter
 from tony.storage.failures import build_storage_error
 
 #: Ids that are drawn at most for one job. That even one is taken happens once in millions.

@@ -81,7 +81,7 @@ def settings() -> tuple[Setting, ...]:
 def _schedulers() -> tuple[Setting, ...]:
     # Which schedulers there are is known above this package; asked for when it is needed, never at import.
     from tony.schedulers.registry import names
-    from tony.schedulers.settings import settings_of
+    from tony.schedulers.settings_schema import settings_of
 
     return tuple(
         Setting(

@@ -14,8 +14,8 @@ from tony.errors import InfraError, StorageError, TonyError
 from tony.executor.main import begin
 from tony.executor.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext
-from tony.schedulers.yarn.inside import Inside
-from tony.schedulers.yarn.papers import TASK, TaskPapers
+from tony.schedulers.yarn.container_env import Inside
+from tony.schedulers.yarn.launch_payload import TASK, TaskPapers
 
 #: What a program needs to find Hadoop's file system, as far as the node gives it.
 _HADOOP = (

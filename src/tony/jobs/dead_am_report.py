@@ -22,7 +22,7 @@ from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-from tony.schedulers.base import Sight
+from tony.schedulers.interface import Sight
 
 #: Lines of the application master's own log that a verdict quotes.
 _QUOTED = 10

@@ -19,7 +19,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.schedulers import registry
-from tony.schedulers.base import Submitter
+from tony.schedulers.interface import Submitter
 
 #: Seconds that lie at most between a job's record and its application master's first sign of life.
 _SUBMITTING = 30.0

@@ -17,7 +17,7 @@ from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import JobState
-from tony.schedulers.base import Sight, Submitter
+from tony.schedulers.interface import Sight, Submitter
 
 
 async def close_lost(

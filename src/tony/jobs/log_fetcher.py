@@ -29,7 +29,7 @@ from tony.model.job_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import Connection
-from tony.schedulers.base import LogSink, Submitter
+from tony.schedulers.interface import LogSink, Submitter
 from tony.schedulers.registry import is_elsewhere
 
 #: Bytes that all open requests together may bring, and more for those whose programs print much.

@@ -19,7 +19,7 @@ from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.states import JobState, TaskState
-from tony.schedulers.base import Submitter
+from tony.schedulers.interface import Submitter
 from tony.units import format_duration
 
 #: Seconds that a scheduler may take to end what it was told to end.

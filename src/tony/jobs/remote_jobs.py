@@ -28,7 +28,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.schedulers import registry
-from tony.schedulers.base import Sight, Submitter
+from tony.schedulers.interface import Sight, Submitter
 
 #: Seconds that a master may take to write the end of its record after it has told it.
 _LAST_WORDS = 20.0

@@ -18,7 +18,7 @@ from tony.jobs.log_mirror import complete
 from tony.linux.threads import Slots, beside
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import ORIGINAL, JobRecord
-from tony.schedulers.base import Link, Submitter
+from tony.schedulers.interface import Link, Submitter
 
 #: Seconds for which what a running job printed is as good as new, and after which what failed is tried again.
 _FRESH, _AGAIN = 1.0, 15.0

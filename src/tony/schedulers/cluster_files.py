@@ -12,8 +12,8 @@ from tony.hadoop.configuration.service_addresses import NameService, name_servic
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.finding import find_cluster, named_folder
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
 from tony.storage.remote import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
 

@@ -13,7 +13,7 @@ from tony.hadoop.configuration.service_addresses import name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
-from tony.schedulers.yarn.finding import find_cluster, named_folder
+from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
 from tony.storage.store import PIECE, Item, Store
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from tony.schedulers.base import Scheduler
+    from tony.schedulers.interface import Scheduler
 
 _HOMES = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",

@@ -1,4 +1,4 @@
-"""What every container source keeps to, fake or real: each clause of the contract in `schedulers/base.py` is a check.
+"""What every container source keeps to, fake or real: each clause of the contract in `schedulers/interface.py` is a check.
 
 Whoever has a scheduler gives a *bench*: a way to set one up with the job `two_roles` (three workers, two ps) and to
 look at it from outside. Then:
@@ -19,7 +19,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.errors import SchedulerError
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import ContainerSource
+from tony.schedulers.interface import ContainerSource
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,

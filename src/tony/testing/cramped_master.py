@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from tony.am import main as am
-from tony.schedulers.local import source
-from tony.schedulers.local.source import LocalSource
+from tony.schedulers.local import allocator
+from tony.schedulers.local.allocator import LocalSource
 
 
 class CrampedSource(LocalSource):
@@ -46,5 +46,5 @@ def _read(room: Path) -> int:
 def main() -> int:
     """Runs one attempt."""
     CrampedSource.room = Path(sys.argv.pop(1))
-    vars(source)["LocalSource"] = CrampedSource  # in this process: production has no door for it
+    vars(allocator)["LocalSource"] = CrampedSource  # in this process: production has no door for it
     return am.main()

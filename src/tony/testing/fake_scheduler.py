@@ -9,7 +9,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.dataclass import dataclass
 from tony.errors import SchedulerError
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import Capabilities, ContainerSource, KnownContainer, Sink
+from tony.schedulers.interface import Capabilities, ContainerSource, KnownContainer, Sink
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,

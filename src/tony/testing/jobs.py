@@ -10,7 +10,7 @@ from tony.model.layout import Home
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import PreparedJob
+from tony.schedulers.interface import PreparedJob
 
 
 def two_roles(**more: object) -> JobSpec:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import Credentials, TaskPart
-from tony.schedulers.base import Capabilities, ContainerSource, KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import Capabilities, ContainerSource, KnownContainer, PreparedJob, Sink
 
 
 class PromptSource(ContainerSource):

@@ -31,7 +31,7 @@ from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
-from tony.schedulers.base import Link
+from tony.schedulers.interface import Link
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
 from tony.web.folder_logs import FolderLogs

@@ -18,7 +18,7 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks
-from tony.schedulers.base import Link
+from tony.schedulers.interface import Link
 
 #: Bytes of a log that are read at once, at most.
 LOG_PIECE = 1 << 20

@@ -7,9 +7,9 @@ import os
 
 from tests.fuzz.places import scratch
 from tests.fuzz.target import Target
-from tony.schedulers.local import claims, remains
-from tony.schedulers.local.claims import Claim
-from tony.schedulers.local.machine import Machine
+from tony.schedulers.local import claim_policy, cleanup
+from tony.schedulers.local.claim_policy import Claim
+from tony.schedulers.local.machine_capacity import Machine
 from tony.storage import index, manifest
 from tony.storage.ignore import OWN_FILE, IgnoreFileError
 from tony.storage.index import Index, Stamp
@@ -48,22 +48,22 @@ def entry_list(data: bytes) -> None:
 
 def claim(data: bytes) -> None:
     """What another user's job says that it holds of the machine."""
-    found = claims.decode(data, _TICKET, "somebody")
+    found = claim_policy.decode(data, _TICKET, "somebody")
     if found is None:
         return
     mine = Claim(ticket="1", job="j", job_name="n", memory=10, gpus=1)
-    decision = claims.decide(mine, [found], Machine(memory=1 << 30, gpus=("0", "1")))
+    decision = claim_policy.decide(mine, [found], Machine(memory=1 << 30, gpus=("0", "1")))
     if isinstance(decision, str):
         assert decision.isprintable()
         assert len(decision) < 2000
-    assert claims.decode(claims.encode(found), _TICKET, "somebody") == found
+    assert claim_policy.decode(claim_policy.encode(found), _TICKET, "somebody") == found
 
 
 def remnants(data: bytes) -> None:
     """What a master that died has left for others to end."""
     place = scratch("remains") / "remains"
     place.write_bytes(data)
-    found = remains.noted(place)
+    found = cleanup.noted(place)
     assert all(pid > 0 for pid in found.executors)
 
 
@@ -128,7 +128,7 @@ def _manifest_seeds() -> list[bytes]:
 def _claim_seeds() -> list[bytes]:
     waiting = Claim(ticket=_TICKET, job="local-1", job_name="name", memory=1 << 30, gpus=2)
     held = Claim(ticket=_TICKET, job="local-1", job_name="name", memory=1 << 29, gpus=1, devices=("0",))
-    return [claims.encode(waiting), claims.encode(held), json.dumps({"ticket": _TICKET}).encode()]
+    return [claim_policy.encode(waiting), claim_policy.encode(held), json.dumps({"ticket": _TICKET}).encode()]
 
 
 TARGETS = (

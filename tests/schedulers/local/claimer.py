@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from tony.schedulers.local.ledger import Ledger, new_claim
-from tony.schedulers.local.line import obtain
-from tony.schedulers.local.machine import Machine
+from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.machine_capacity import Machine
 
 
 def say(text: str) -> None:

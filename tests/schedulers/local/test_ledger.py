@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.local import line
-from tony.schedulers.local.claims import MAX_BYTES, Claim, decide, encode
+from tony.schedulers.local import claim_queue
+from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
-from tony.schedulers.local.line import obtain
-from tony.schedulers.local.machine import Machine
+from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claimer.py")
 #: The re-check that nobody should need comes after five seconds: what comes sooner, the kernel told.
@@ -277,9 +277,9 @@ def test_all_of_a_line_get_their_turn(
 ) -> None:
     """In the order in which they came, also where the kernel tells nobody of changes."""
     if deaf:
-        monkeypatch.setattr(line, "_DEAF", 0.01)
+        monkeypatch.setattr(claim_queue, "_DEAF", 0.01)
         for name in ("DeparturesWatch", "FileWatch"):
-            monkeypatch.setattr(line, name, refuse)
+            monkeypatch.setattr(claim_queue, name, refuse)
     holder = posted(ledger, 100)
     order: list[int] = []
 

@@ -7,7 +7,7 @@ import pytest
 from tony.errors import Problem
 from tony.schedulers import registry
 from tony.schedulers.local.settings import DEFAULT_EXECUTOR, SETTINGS, LocalSettings, read_settings
-from tony.schedulers.settings import settings_of
+from tony.schedulers.settings_schema import settings_of
 
 
 def test_table_is_found_by_name() -> None:

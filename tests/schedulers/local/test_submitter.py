@@ -18,8 +18,8 @@ from tony.model.layout import Home
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob
 from tony.schedulers import registry
-from tony.schedulers.base import PreparedJob, Submitter
-from tony.schedulers.local import places
+from tony.schedulers.interface import PreparedJob, Submitter
+from tony.schedulers.local import ledger_location
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.testing.jobs import prepared_job, two_roles
 
@@ -63,7 +63,7 @@ def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypat
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
     (notice,) = submitter.notices(two_roles())
     assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is no folder), so ")
-    assert str(places.own_ledger(Home(tmp_path))) in notice
+    assert str(ledger_location.own_ledger(Home(tmp_path))) in notice
     assert submitter.notices(with_settings(ledger="/elsewhere")) == []
 
 

@@ -17,10 +17,10 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.base import PreparedJob
-from tony.schedulers.yarn.inside import Inside
-from tony.schedulers.yarn.papers import TASK, JobPapers, TaskPapers, unpacked
-from tony.schedulers.yarn.source import YarnSource
+from tony.schedulers.interface import PreparedJob
+from tony.schedulers.yarn.container_env import Inside
+from tony.schedulers.yarn.launch_payload import TASK, JobPapers, TaskPapers, unpacked
+from tony.schedulers.yarn.allocator import YarnSource
 from tony.testing.hadoop.ipc_server import FakeIpcServer
 from tony.testing.hadoop.node_manager import FakeNodeManager
 from tony.testing.hadoop.resource_manager import FakeResourceManager

@@ -7,8 +7,8 @@ from tony.model.layout import Home
 from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.protocol.launch import Credentials, JobCredentials
-from tony.schedulers.base import PreparedJob
-from tony.schedulers.yarn.papers import JobPapers, Uploaded
+from tony.schedulers.interface import PreparedJob
+from tony.schedulers.yarn.launch_payload import JobPapers, Uploaded
 
 SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.ROOT, suffix=".tar")
 DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement.FILE)

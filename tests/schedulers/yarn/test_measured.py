@@ -18,9 +18,9 @@ from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Sample
-from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.job_files import JobFiles
-from tony.schedulers.yarn.predecessors import Predecessors
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.job_folder import JobFiles
+from tony.schedulers.yarn.previous_attempts import Predecessors
 from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs
 from tony.testing.simulation import Simulation
 

@@ -11,9 +11,9 @@ import pytest
 from tests.schedulers.yarn.played import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
 from tony.dataclass import replace
-from tony.schedulers.base import PageDoor
-from tony.schedulers.yarn.papers import Uploaded
-from tony.schedulers.yarn.source import YarnSource
+from tony.schedulers.interface import PageDoor
+from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.allocator import YarnSource
 from tony.testing.jobs import two_roles
 
 RM = {"yarn.resourcemanager.webapp.address": "127.0.0.1:8088"}

@@ -3,7 +3,7 @@
 import pytest
 
 from tony.errors import Problem
-from tony.schedulers.settings import settings_of
+from tony.schedulers.settings_schema import settings_of
 from tony.schedulers.yarn.settings import SETTINGS, YarnSettings, read_settings
 
 GIB = 1024**3

@@ -20,9 +20,9 @@ from tony.hadoop.yarn.application_client import ApplicationRejected
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.schedulers.base import PreparedJob
+from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn import submitter as submitters
-from tony.schedulers.yarn.cluster import Cluster
+from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submitter import YarnSubmitter, sight
 from tony.testing.hadoop.applications import PlayedApplications

@@ -1,6 +1,6 @@
 """What the local scheduler can do."""
 
-from tony.schedulers.base import Capabilities
+from tony.schedulers.interface import Capabilities
 
 CAPABILITIES = Capabilities(
     gang=True, recover=False, gpus=True, same_host=True, inherits_environment=True, log_files=True

@@ -7,7 +7,7 @@ from enum import Enum
 
 from tony.dataclass import dataclass
 from tony.model.job_spec import Resources
-from tony.schedulers.local.executors import Executor
+from tony.schedulers.local.executor_processes import Executor
 
 
 class Stage(Enum):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.linux.peer_credentials import is_ours
-from tony.schedulers.local.claims import MAX_BYTES, Claim, decode, encode, ticket_of
+from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decode, encode, ticket_of
 
 _SUFFIX = ".claim"
 _DRAFT = ".draft"

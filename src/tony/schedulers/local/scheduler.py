@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.model.layout import Home
-from tony.schedulers.base import ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import ContainerSource, PreparedJob, Scheduler, Submitter
 
 
 class LocalScheduler(Scheduler):
@@ -17,6 +17,6 @@ class LocalScheduler(Scheduler):
         return LocalSubmitter(home)
 
     def source(self, job: PreparedJob) -> ContainerSource:
-        from tony.schedulers.local.source import LocalSource
+        from tony.schedulers.local.allocator import LocalSource
 
         return LocalSource(job, adopt_orphans=True)

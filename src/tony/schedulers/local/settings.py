@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
-from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
+from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 #: One for all users, whatever their TMPDIR says.
 DEFAULT_LEDGER = Path("/tmp/tony-ledger")

@@ -15,16 +15,16 @@ from tony.linux.threads import beside
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.base import Capabilities, PreparedJob, Submitter
-from tony.schedulers.local import places, remains
-from tony.schedulers.local.appetite import too_much
+from tony.schedulers.interface import Capabilities, PreparedJob, Submitter
+from tony.schedulers.local import ledger_location, cleanup
+from tony.schedulers.local.rlimits_check import too_much
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.fit import misfits
-from tony.schedulers.local.machine import measure
-from tony.schedulers.local.meaningless import meaningless
-from tony.schedulers.local.peak import peak
+from tony.schedulers.local.feasibility import misfits
+from tony.schedulers.local.machine_capacity import measure
+from tony.schedulers.local.unsupported_settings import meaningless
+from tony.schedulers.local.peak_demand import peak
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
-from tony.schedulers.local.start import master_command, start_master
+from tony.schedulers.local.am_start import master_command, start_master
 
 if TYPE_CHECKING:
     from tony.storage.remote import RemoteFiles
@@ -43,7 +43,7 @@ class LocalSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        if settings.ledger is not None and (trouble := places.trouble_with(settings.ledger)):
+        if settings.ledger is not None and (trouble := ledger_location.trouble_with(settings.ledger)):
             problems.append(
                 Problem(
                     key="scheduler.local.ledger",
@@ -56,8 +56,8 @@ class LocalSubmitter(Submitter):
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        trouble = "" if settings.ledger else places.trouble_with(DEFAULT_LEDGER)
-        fallback = [places.fallback_notice(DEFAULT_LEDGER, trouble, places.own_ledger(self._home))] if trouble else []
+        trouble = "" if settings.ledger else ledger_location.trouble_with(DEFAULT_LEDGER)
+        fallback = [ledger_location.fallback_notice(DEFAULT_LEDGER, trouble, ledger_location.own_ledger(self._home))] if trouble else []
         return [*meaningless(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
@@ -89,7 +89,7 @@ class LocalSubmitter(Submitter):
                     "vcores": role.resources.vcores,
                     "gpus": role.resources.gpus,
                     "executor": command(*settings.executor.split()),
-                    "environment": ["inherited", remains.EXECUTOR_VARIABLE],
+                    "environment": ["inherited", cleanup.EXECUTOR_VARIABLE],
                     "program_environment": sorted(spec.env_of(name)),
                 }
                 for name, role in spec.effective_roles.items()
@@ -117,13 +117,13 @@ class LocalSubmitter(Submitter):
         return False
 
     async def sweep(self, folder: JobFolder) -> None:
-        noted = remains.noted(folder.remains)
+        noted = cleanup.noted(folder.remains)
         for _ in range(_TRIES):
-            if await beside(remains.end_job, folder.job_id, noted):
+            if await beside(cleanup.end_job, folder.job_id, noted):
                 break
         folder.remains.unlink(missing_ok=True)
-        for place in (_set_ledger(folder) or DEFAULT_LEDGER, places.own_ledger(self._home)):
-            places.tidy(place)
+        for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.own_ledger(self._home)):
+            ledger_location.tidy(place)
 
 
 def _set_ledger(folder: JobFolder) -> Path | None:

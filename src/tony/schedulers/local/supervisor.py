@@ -33,7 +33,7 @@ from tony.linux.fd_store import Box
 from tony.model.layout import JobFolder
 
 #: What a master is made of.
-MASTER = ("tony.am.main", "tony.schedulers.local.source")
+MASTER = ("tony.am.main", "tony.schedulers.local.allocator")
 #: Seconds in which so many deaths as a job may have attempts are too many.
 _WITHIN = 600.0
 #: Attempts where the record does not say.

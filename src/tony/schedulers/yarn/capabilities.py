@@ -1,6 +1,6 @@
 """What the YARN scheduler can do."""
 
-from tony.schedulers.base import Capabilities
+from tony.schedulers.interface import Capabilities
 
 CAPABILITIES = Capabilities(
     gang=False,

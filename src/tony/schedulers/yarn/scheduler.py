@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.errors import InfraError
 from tony.model.layout import Home
-from tony.schedulers.base import ContainerSource, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import ContainerSource, PreparedJob, Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from tony.dataclass import dataclass
 from tony.errors import Problem
-from tony.schedulers.settings import SchedulerSetting, SettingType, read_values
+from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 MIB = 1024**2
 #: `python` of this value ships the submitter's own interpreter.

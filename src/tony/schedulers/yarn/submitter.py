@@ -26,25 +26,25 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.base import Capabilities, Link, Listed, LogSink, PreparedJob, Sight, Submitter
+from tony.schedulers.interface import Capabilities, Link, Listed, LogSink, PreparedJob, Sight, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.cluster import Cluster
-from tony.schedulers.yarn.contexts import master_container, submission
-from tony.schedulers.yarn.finding import find_cluster
-from tony.schedulers.yarn.fit import misfits, notices
-from tony.schedulers.yarn.lifetime import KEY as LIFETIME
-from tony.schedulers.yarn.lifetime import overdue
-from tony.schedulers.yarn.listed import listed
-from tony.schedulers.yarn.never_placed import hints, mistakes
-from tony.schedulers.yarn.offer import AWAY, Offer, offer
-from tony.schedulers.yarn.papers import JOB, JobPapers, packed
-from tony.schedulers.yarn.parcels import file_systems, in_place, parcels
-from tony.schedulers.yarn.record import Record
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.submission_context import master_container, submission
+from tony.schedulers.yarn.cluster_discovery import find_cluster
+from tony.schedulers.yarn.feasibility import misfits, notices
+from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
+from tony.schedulers.yarn.application_lifetime import overdue
+from tony.schedulers.yarn.list_entry import listed
+from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
+from tony.schedulers.yarn.capacity import AWAY, Offer, offer
+from tony.schedulers.yarn.launch_payload import JOB, JobPapers, packed
+from tony.schedulers.yarn.artifacts import file_systems, in_place, parcels
+from tony.schedulers.yarn.record_download import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
-from tony.schedulers.yarn.unrecorded import is_ours, staging_of, why
-from tony.schedulers.yarn.upload import Depot
-from tony.schedulers.yarn.waiting_line import WAITING, in_line
-from tony.schedulers.yarn.wants import room
+from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
+from tony.schedulers.yarn.cache_upload import Depot
+from tony.schedulers.yarn.queue_position import WAITING, in_line
+from tony.schedulers.yarn.demand_spec import room
 from tony.storage.cache import Cache
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class YarnSubmitter(Submitter):
         return ids.application_text(self._new)
 
     def render(self, job: PreparedJob) -> Json:
-        from tony.schedulers.yarn.rendering import rendered  # late: only for --dry-run
+        from tony.schedulers.yarn.dry_run import rendered  # late: only for --dry-run
 
         return rendered(job.record)
 
@@ -259,7 +259,7 @@ class YarnSubmitter(Submitter):
                 return None
 
     async def links(self, job_id: str, *, ended: bool) -> Sequence[Link]:
-        from tony.schedulers.yarn.links import of_application  # late: only pages show them
+        from tony.schedulers.yarn.web_links import of_application  # late: only pages show them
 
         cluster = await beside(self._found, job_id)
         return of_application(cluster.configuration, job_id, ended=ended)
@@ -267,7 +267,7 @@ class YarnSubmitter(Submitter):
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
     ) -> Mapping[str, Sequence[Link]]:
-        from tony.schedulers.yarn.links import Node, of_container  # late: only pages show them
+        from tony.schedulers.yarn.web_links import Node, of_container  # late: only pages show them
 
         cluster = await beside(self._found, job_id)
         nodes: dict[str, Node] = {}
@@ -288,7 +288,7 @@ class YarnSubmitter(Submitter):
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
     ) -> None:
-        from tony.schedulers.yarn.printed import Printed  # late: readers of aggregated logs
+        from tony.schedulers.yarn.container_logs import Printed  # late: readers of aggregated logs
 
         ended = folder.summary.exists()
         await Printed(self._found(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)

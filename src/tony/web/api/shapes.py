@@ -13,7 +13,7 @@ from tony.model.job_summary import JobHead
 from tony.model.progress import JobProgress, Progress
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
-from tony.schedulers.base import Link
+from tony.schedulers.interface import Link
 from tony.web.source import Held, LogFile, RecordFile
 
 

@@ -1,0 +1,365 @@
+"""The application master's half: containers are executors on this machine, within one claim on it.
+
+A container goes one way: granted, starting, running, ending. Its end is told when nothing of it lives any more: its
+executor has ended, and everything that executor had started is dead, its control group removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+
+from tony.bootstrap import command
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import ConfigError, SchedulerError, TonyError
+from tony.linux import cgroup, process, resource_limits
+from tony.linux.open_file_limit import allow_open_files
+from tony.linux.threads import beside
+from tony.model.ids import TaskId
+from tony.protocol.launch import Credentials, TaskPart
+from tony.schedulers.interface import ContainerSource, KnownContainer, PreparedJob, Sink
+from tony.schedulers.local import rlimits_check, cleanup, supervisor
+from tony.schedulers.local.container_recovery import Adoption
+from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.local.container import Container, Stage
+from tony.schedulers.local.feasibility import misfits
+from tony.schedulers.local.fork_server import ForkServer
+from tony.schedulers.local.role_allocation import Grants
+from tony.schedulers.local.resource_claim import Holding
+from tony.schedulers.local.task_launcher import HOST, Launcher
+from tony.schedulers.local.ledger import LedgerBusy
+from tony.schedulers.local.orphan_cleanup import STUBBORN, Leftovers
+from tony.schedulers.local.machine_capacity import measure
+from tony.schedulers.local.peak_demand import needs
+from tony.schedulers.local.ledger_location import open_ledger
+from tony.schedulers.local.settings import read_settings
+from tony.storage.localize import Interpreter
+
+#: Seconds that killed executors may take to end at the job's end.
+_LAST_WAIT = 10.0
+#: Executors that are started at one time; each takes some open files more for that moment.
+_STARTING = 2
+#: Seconds between looks whether there is more room for a job that has less than it could use, and wants more now.
+_GROWING = 0.5
+#: Open files for clients who look on, should the limit be low.
+_CLIENTS = 100
+
+_log = logging.getLogger(__name__)
+
+
+class LocalSource(ContainerSource):
+    """Containers on this machine.
+
+    Args:
+        executor_command: argv of the executor; by default the module that the settings name.
+        adopt_orphans: become the parent of everything below that loses its own, and end it with its executor. For a
+            process that is an application master and nothing else.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self, job: PreparedJob, *, executor_command: Sequence[str] | None = None, adopt_orphans: bool = False
+    ) -> None:
+        self._job = job
+        self._spec = job.record.spec
+        self._settings, problems = read_settings(self._spec.scheduler_settings)
+        if problems:
+            raise ConfigError(problems)
+        self._command = list(executor_command or command(*self._settings.executor.split()))
+        self._adopt_orphans = adopt_orphans
+        self._supervision = supervisor.present() if adopt_orphans else None
+        self._sink: Sink | None = None
+        self._holding: Holding | None = None
+        self._server = ForkServer()
+        self._launcher = Launcher(job, self._server, self._command)
+        self._adoption = Adoption(job, self._server, self._executor_ended)
+        self._leftovers = Leftovers(
+            job.folder, adopts_orphans=adopt_orphans, supervision=self._supervision, executors=self._executor_pids
+        )
+        self._starting = asyncio.Semaphore(_STARTING)
+        self._grants = Grants(self._spec)
+        self._admitted = self._recovered = self._growing = False
+        self._never = ""
+        self._containers: dict[str, Container] = {}
+        self._number = 0
+        self._queued = ""
+        self._closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- the claim ------------------------------------------------------------------------------------------------
+
+    async def open(self, sink: Sink) -> None:
+        if self._sink:
+            return
+        self._sink = sink
+        if self._adopt_orphans:
+            process.set_child_subreaper()
+        allow_open_files(rlimits_check.open_files(self._spec) + _CLIENTS)
+        try:
+            self._server.open()  # early, as long as this process has one thread
+        except OSError as error:
+            raise SchedulerError(
+                f"the fork server of the executors cannot be started: {resource_limits.said(error)}"
+            ) from error
+        self._recovered = not self._adoption.has_predecessors
+        ledger, notice = open_ledger(self._settings, self._job.home)
+        if notice:
+            _log.warning(notice)
+        wishes = needs(self._spec)
+        machine = await beside(measure, self._settings, with_gpus=wishes[0].gpus > 0)
+        supervision = self._supervision
+        self._holding = Holding(
+            lambda: open_ledger(self._settings, self._job.home)[0],
+            ledger,
+            self._job.record,
+            wishes,
+            machine,
+            inherited=supervision.claim if supervision else None,
+            hand_on=supervision.hand_on if supervision else lambda claim: None,
+        )
+        if not self._holding.is_granted:
+            self._never = " ".join(problem.message for problem in misfits(self._spec, machine))
+        if not self._never:
+            self._spawn(self._obtain(self._holding))
+
+    async def _obtain(self, holding: Holding) -> None:
+        claim = await holding.obtain(self._say_queued)
+        self._grants.admit(claim.memory, claim.devices or ())
+        self._admitted = True
+        self._say_queued("")
+        self._grant()
+        await holding.keep()
+
+    # --- what earlier application masters have left ---------------------------------------------------------------
+
+    async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
+        if not self._adoption.has_predecessors:
+            return ()
+        self._number = max(self._number, await beside(self._adoption.highest_number))
+        await self._leftovers.end_helpers()
+        noted = cleanup.noted(self._job.folder.remains)
+        new = [each for each in known if each.id not in self._containers]
+        for held in self._adoption.adopt(new, noted, self._leftovers.supervisor):
+            self._containers[held.id] = held
+            self._grants.adopt(held.role, held.devices)
+        adopted = [each.id for each in known if each.task and each.id in self._containers]
+        if not await self._leftovers.end_others(noted, kept=list(self._containers)):
+            _log.warning("something that an earlier application master has left does not die")
+        _log.info("%d of %d containers live", len(adopted), len(known))
+        self._recovered = True
+        self._grant()
+        return adopted
+
+    # --- demand and grants ----------------------------------------------------------------------------------------
+
+    def set_demand(self, role: str, total: int) -> None:
+        impossible = (total and self._never) or self._grants.impossible(role, total)
+        if impossible:
+            self._emit(Unsatisfiable(role=role, reason=impossible))
+            return
+        self._grants.want(role, total)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Grants what is wanted and has room; says what has none. Nothing before it is known what lives."""
+        if not (self._admitted and self._recovered) or self._sink is None:
+            return
+        for role, devices in self._grants.take():
+            self._number += 1
+            resources = self._spec.effective_roles[role].resources
+            container = Container(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
+            self._containers[container.id] = container
+            self._emit(Granted(container=container.id, role=role, host=HOST))
+        grows = self._holding is not None and self._holding.can_grow
+        shortage = self._grants.shortage(grows=grows)
+        self._say_queued(shortage)
+        if shortage and not self._growing and self._holding and grows:
+            self._growing = True
+            self._spawn(self._grow(self._holding))
+
+    async def _grow(self, holding: Holding) -> None:
+        """Makes the claim of a job that has less than it could use larger, as soon as that is in nobody's way."""
+        try:
+            while self._grants.shortage() and holding.can_grow:
+                with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
+                    before, claim = holding.size, holding.grow()
+                    if claim:
+                        self._grants.enlarge(claim.memory - before, claim.devices or ())
+                        self._grant()
+                        continue
+                await asyncio.sleep(_GROWING)
+        finally:
+            self._growing = False
+
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    async def launch(self, container: str, task: TaskPart, credentials: Credentials) -> None:
+        held = self._containers.get(container)
+        if held is None:
+            raise SchedulerError(f"container {container} has ended before {task.role}:{task.index} was launched in it")
+        if held.stage is not Stage.GRANTED:
+            return
+        held.stage = Stage.STARTING
+        try:
+            laid = await beside(self._launcher.lay_down, held, TaskId(task.role, task.index))
+            if held.cause or self._sink is None:
+                self._bury_unstarted(held)
+            else:
+                async with self._starting:
+                    await self._start(held, task, credentials, laid)
+        except (TonyError, OSError) as error:
+            if held.cause or self._sink is None:  # what failed was ended by us
+                self._bury_unstarted(held)
+                return
+            cgroup.remove(held.groups)
+            self._forget(held)
+            raise SchedulerError(
+                f"the executor of {task.role}:{task.index} cannot be started: {resource_limits.said(error)}"
+            ) from error
+
+    async def _start(self, held: Container, task: TaskPart, credentials: Credentials, laid: Interpreter) -> None:
+        held.executor = await self._launcher.start(
+            held,
+            task,
+            credentials,
+            laid,
+            inherited=self._holding.descriptors if self._holding else (),
+            ended=lambda how: self._executor_ended(held, how),
+        )
+        held.stage = Stage.RUNNING
+        if held.cause or self._sink is None:  # it was to end meanwhile
+            held.executor.kill()
+        self._launcher.note(held, held.executor)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    def release(self, container: str, patience: float) -> None:
+        held = self._containers.get(container)
+        if held is None:
+            return
+        if held.stage is not Stage.RUNNING:
+            self._end(held, "it was given back")
+        elif not held.cause:
+            again = held.force.when() if held.force else float("inf")
+            loop = asyncio.get_running_loop()
+            if loop.time() + patience < again:
+                if held.force:
+                    held.force.cancel()
+                cause = f"it was given back, and its executor did not end within {patience:g} s"
+                held.force = loop.call_later(patience, self._end, held, cause)
+
+    def kill(self, container: str, reason: str) -> None:
+        held = self._containers.get(container)
+        if held:
+            self._end(held, f"killed: {reason}")
+
+    def _end(self, held: Container, cause: str) -> None:
+        """Ends a container in any stage. One that is starting is buried by `launch`, which is in the middle of it."""
+        if held.cause or held.stage is Stage.ENDING:
+            return
+        held.cause = cause
+        if held.stage is Stage.GRANTED:
+            self._gone(held, cause)
+        elif held.executor:
+            held.executor.kill()
+        else:
+            self._spawn(self._interrupt(held))
+
+    async def _interrupt(self, held: Container) -> None:
+        """Ends what runs while a container's files are laid down: unpacking a large environment takes minutes."""
+        while held.stage is Stage.STARTING:
+            await self._leftovers.interrupt(held)
+            await asyncio.sleep(STUBBORN)
+
+    def _executor_ended(self, held: Container, how: str) -> None:
+        if held.force:
+            held.force.cancel()
+        if self._sink:
+            self._spawn(self._bury(held, held.cause or how))
+
+    def _bury_unstarted(self, held: Container) -> None:
+        if self._sink:
+            self._spawn(self._bury(held, held.cause))
+
+    async def _bury(self, held: Container, cause: str) -> None:
+        """Ends all that is left of a container, and tells its end."""
+        held.stage = Stage.ENDING
+        while not (self._leftovers.none_of(held) or await self._leftovers.end(held)):
+            _log.warning("something in container %s does not die; trying again", held.id)
+            await asyncio.sleep(STUBBORN)
+        self._gone(held, cause)
+
+    def _gone(self, held: Container, cause: str) -> None:
+        self._emit(ContainerEnded(container=held.id, cause=cause))
+        self._forget(held)
+
+    def _executor_pids(self) -> set[int]:
+        return {container.executor.pid for container in self._containers.values() if container.executor}
+
+    def _forget(self, held: Container) -> None:
+        """Its share of the claim is free, and may be granted again."""
+        del self._containers[held.id]
+        self._grants.ended(held.role, held.devices)
+        self._grant()
+
+    async def close(self) -> None:
+        if self._sink is None:
+            if not self._closed:  # nor opened; but earlier attempts may have been
+                self._closed = True
+                await self._close_unopened()
+            return
+        self._sink, self._closed = None, True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        living = [container.executor for container in self._containers.values() if container.executor]
+        for executor in living:
+            executor.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WAIT):
+                for executor in living:
+                    await executor.wait_gone()
+        await self._server.close()
+        await self._leftovers.end_all()
+        self._containers.clear()
+        if self._holding:
+            self._holding.close()
+
+    async def _close_unopened(self) -> None:
+        if self._job.folder.remains.exists():
+            await self._leftovers.end_all()
+        claim = self._supervision.claim if self._supervision else None
+        if claim is not None:
+            ledger, _ = open_ledger(self._settings, self._job.home)
+            held = ledger.taken_over(claim, self._job.folder.job_id)
+            if held:
+                held.withdraw()
+            ledger.close()
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    def _say_queued(self, reason: str) -> None:
+        if reason != self._queued:
+            self._queued = reason
+            self._emit(Queued(reason=reason))
+
+    def _emit(self, event: Event) -> None:
+        """Tells the sink soon: never from inside a call of its own."""
+        asyncio.get_running_loop().call_soon(self._tell, event)
+
+    def _tell(self, event: Event) -> None:
+        if self._sink:
+            self._sink(event)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception():
+            _log.error("a bug: a task of the local scheduler failed", exc_info=task.exception())

@@ -1,0 +1,133 @@
+"""Starting an application master so that it outlives whoever starts it, and knowing that it has come up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+
+from tony.bootstrap import command
+from tony.errors import SchedulerError
+from tony.linux import resource_limits
+from tony.model.layout import JobFolder
+from tony.schedulers.local import standby
+from tony.schedulers.local.executor_processes import describe_end
+from tony.schedulers.local.settings import DEFAULT_MASTER
+
+#: Seconds an application master may take to come up; it takes a tenth of one on an idle machine.
+_PATIENCE = 60.0
+#: Seconds between two looks for the next attempt, if the first has died on its way.
+_LOOK_AGAIN = 0.02
+#: Lines of its log that are shown if it does not come up, and bytes that are looked at for them.
+_LINES, _TAIL = 10, 16 * 1024
+
+
+def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
+    """The argv of a job's application master, under its supervisor.
+
+    Args:
+        program: a module and its arguments.
+    """
+    others = [] if program == DEFAULT_MASTER else program.split()
+    return command("tony.schedulers.local.supervisor", *others, str(folder.path))
+
+
+async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
+    """Starts it, and returns once it lives (or has ended the job already).
+
+    Args:
+        argv: another program than the real one, for rehearsals. It gets one argument more, the number of a pipe to
+            close when it is up.
+
+    Raises:
+        SchedulerError: it did not come up; it is gone.
+    """
+    process, ready = _wake(folder, argv) or _spawn(argv or master_command(folder), folder)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await _wait_up(process, ready, folder)
+    except BaseException as error:
+        _kill(process)
+        process.wait()
+        if isinstance(error, TimeoutError):
+            raise SchedulerError(_explain(folder, f"did not come up within {_PATIENCE:g} s")) from None
+        raise
+    finally:
+        os.close(ready)
+    # Somebody has to wait for it, or it stays a zombie as long as we live.
+    with contextlib.suppress(RuntimeError):  # no thread is to be had any more
+        threading.Thread(target=process.wait, name=f"reaper of {folder.job_id}", daemon=True).start()
+
+
+def _kill(process: subprocess.Popen[bytes] | standby.Standby) -> None:
+    """Ends a master that comes up, and its supervisor: they are a group."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
+def _wake(folder: JobFolder, argv: Sequence[str] | None) -> tuple[standby.Standby, int] | None:
+    """Uses the fork that stands by, if there is one."""
+    found = None if argv else standby.take()
+    if found is None:
+        return None
+    try:
+        return found, found.become(master_command(folder), folder.path, folder.am_log)
+    except OSError:
+        found.dismiss()
+        return None
+
+
+def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[bytes], int]:
+    """In a session of its own, so that no signal of our terminal reaches it."""
+    log = os.open(folder.am_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    ready, up = os.pipe2(os.O_CLOEXEC)
+    try:
+        process = subprocess.Popen(
+            [*argv, str(up)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.path,
+            pass_fds=[up],
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(ready)
+        raise SchedulerError(f"the application master cannot be started: {resource_limits.said(error)}") from error
+    finally:
+        os.close(up)
+        os.close(log)
+    return process, ready
+
+
+async def _wait_up(process: subprocess.Popen[bytes] | standby.Standby, ready: int, folder: JobFolder) -> None:
+    """Waits for the end of its pipe: that comes when it is up, and when it is gone. Then its supervisor may go on."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+    loop.add_reader(ready, news.set)
+    try:
+        await news.wait()
+    finally:
+        loop.remove_reader(ready)
+    while not (folder.am.exists() or folder.summary.exists()):
+        returncode = process.poll()
+        if returncode is not None:
+            if returncode == 0 or folder.summary.exists():
+                return
+            raise SchedulerError(_explain(folder, describe_end(returncode)))
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _explain(folder: JobFolder, what: str) -> str:
+    lines = []
+    with contextlib.suppress(OSError), folder.am_log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()[-_LINES:]
+    said = "its log is empty" if not lines else "the end of its log:\n" + "\n".join(f"  {line}" for line in lines)
+    return f"the application master of {folder.job_id} {what}; {said}"

@@ -1,0 +1,111 @@
+"""Whether a job can ever fit on a machine, with the arithmetic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tony.dataclass import dataclass
+from tony.errors import Problem
+from tony.model.job_spec import JobSpec, Resources
+from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.peak_demand import coexisting, gpus_of, least, memory_of, total
+from tony.units import format_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thing:
+    """One kind of resource, and how people speak of it."""
+
+    key: str
+    of: Callable[[Resources], int]
+    has: int
+    text: Callable[[int], str]
+    machine: str
+    advice: str
+
+
+def misfits(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
+    """What of a job this machine can never give, even when nothing else runs."""
+    things = (
+        _Thing(
+            key="memory",
+            of=memory_of,
+            has=machine.memory,
+            text=format_size,
+            machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
+            advice="Ask for less memory or fewer instances",
+        ),
+        _Thing(
+            key="gpus",
+            of=gpus_of,
+            has=len(machine.gpus),
+            text=_gpus,
+            machine=f"{_gpus(len(machine.gpus))}{_because(machine.gpus_origin)}",
+            advice="Ask for fewer, or pretend some for a test with scheduler.local.gpus",
+        ),
+    )
+    return [*(problem for thing in things for problem in _misfits_of(least(spec), thing)), *_too_few_ports(spec)]
+
+
+def _too_few_ports(spec: JobSpec) -> list[Problem]:
+    """Roles whose tasks, all on this one machine, need more ports than their range has."""
+    problems = []
+    for name, role in spec.effective_roles.items():
+        ports = spec.port_range_of(name)
+        board = spec.tensorboard_task
+        boards = (role.instances if role.min_instances is not None else 1) if board and board.role == name else 0
+        needed = role.instances + boards
+        if ports and ports[1] - ports[0] + 1 < needed:
+            problems.append(
+                Problem(
+                    key=f"roles.{name}.port_range" if role.port_range else "port_range",
+                    value=f"{ports[0]}-{ports[1]}",
+                    message=f"{name} needs {needed} ports on this machine, one for each task"
+                    f"{_and_boards(boards)}. Give a wider range, or none.",
+                )
+            )
+    return problems
+
+
+def _and_boards(boards: int) -> str:
+    if not boards:
+        return ""
+    return " and one for TensorBoard" if boards == 1 else " and one for each TensorBoard that it may have"
+
+
+def _misfits_of(spec: JobSpec, thing: _Thing) -> list[Problem]:
+    roles = spec.effective_roles
+    too_large = [
+        Problem(
+            key=f"roles.{name}.{thing.key}",
+            value=thing.text(thing.of(role.resources)),
+            message=f"one task wants more than this machine has, {thing.machine}. {thing.advice}.",
+        )
+        for name, role in roles.items()
+        if role.instances and thing.of(role.resources) > thing.has
+    ]
+    if too_large:
+        return too_large
+    together = coexisting(spec, thing.of)
+    wanted = sum(total(roles[name], thing.of) for name in together)
+    if wanted <= thing.has:
+        return []
+    sums = " + ".join(
+        f"{name}: {roles[name].instances} x {thing.text(thing.of(roles[name].resources))}" for name in together
+    )
+    first = thing.key if len(together) == 1 else ""
+    return [
+        Problem(
+            key=f"roles.{together[0]}.{first}" if first else "roles",
+            message=f"the job wants {sums} = {thing.text(wanted)} at one time, this machine has {thing.machine}. "
+            f"{thing.advice}.",
+        )
+    ]
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU{'' if number == 1 else 's'}"
+
+
+def _because(origin: str) -> str:
+    return f" ({origin})" if origin else ""

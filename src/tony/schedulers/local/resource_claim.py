@@ -1,0 +1,165 @@
+"""One job's claim on the machine over its whole life: obtained, kept from being cleaned away, given back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from tony.dataclass import replace
+from tony.errors import SchedulerError
+from tony.model.job_record import JobRecord
+from tony.schedulers.local.claim_policy import Claim, grown
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
+from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.peak_demand import Need
+
+#: Seconds between tries for a ledger that cannot be used.
+_BROKEN = 5.0
+#: Seconds between marks that the claim is in use: cleaners of /tmp take what is some days old.
+_REFRESH = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+class Holding:
+    """A claim for what one job needs.
+
+    Args:
+        reopen: opens the ledger again, should it have gone.
+        ledger: the open ledger; closed with the holding.
+        needs: with what it is content, the most first.
+        inherited: descriptor of the claim's file that an earlier application master has left to us, if one has.
+        hand_on: leaves it to the next one.
+    """
+
+    def __init__(
+        self,
+        reopen: Callable[[], Ledger],
+        ledger: Ledger,
+        record: JobRecord,
+        needs: Sequence[Need],
+        machine: Machine,
+        *,
+        inherited: int | None = None,
+        hand_on: Callable[[int], None] = lambda descriptor: None,
+    ) -> None:
+        self._reopen = reopen
+        self._ledger = ledger
+        self._machine = machine
+        least = needs[-1]
+        self._needs = needs
+        self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
+        self._held: HeldClaim | None = None
+        self._earlier = None if inherited is None else ledger.taken_over(inherited, record.job_id)
+        self._hand_on = hand_on
+        if self._earlier:
+            self._wanted = self._earlier.claim
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether an earlier application master was granted it."""
+        return self._wanted.granted
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """Open files that executors inherit: with them the claim outlives us, as long as it is needed."""
+        return (self._held.descriptor,) if self._held else ()
+
+    async def obtain(self, say: Callable[[str], None]) -> Claim:
+        """Waits until the claim is granted: as much as there is then, and at least the least.
+
+        One that was taken over keeps its place.
+
+        Args:
+            say: is told what is waited for, at each look; often the same.
+        """
+        if self._earlier and self._earlier.claim.granted:
+            self._held, self._earlier = self._earlier, None
+            return self._held.claim
+        while True:
+            try:
+                held, self._earlier = self._earlier, None
+                larger = [replace(self._wanted, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
+                self._held = await obtain(
+                    self._ledger, self._wanted, self._machine, say, held=held, posted=self._posted, larger=larger
+                )
+                return self._held.claim
+            except (SchedulerError, OSError) as error:
+                say(f"the ledger {self._ledger.path} cannot be used: {error}; trying again")
+                _log.warning("the ledger %s cannot be used: %s", self._ledger.path, error)
+            await asyncio.sleep(_BROKEN)
+            self._open_again()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return self._held.claim.memory if self._held else 0
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether the claim is granted, and for less than the job could use."""
+        return self._held is not None and self._is_more(self._needs[0], self._held.claim)
+
+    def grow(self) -> Claim | None:
+        """Makes the claim as large as it may be now; answers it if that was possible.
+
+        Raises:
+            LedgerBusy: somebody else decides just now.
+            SchedulerError, OSError: the ledger cannot be used.
+        """
+        if self._held is None:
+            return None
+        with self._ledger.locked():
+            mine = self._held.claim
+            others = [claim for claim in self._ledger.claims() if claim.ticket != mine.ticket]
+            for need in filter(lambda need: self._is_more(need, mine), self._needs):
+                found = grown(mine, need.memory, need.gpus, others, self._machine)
+                if found:
+                    self._held.update(found)
+                    return found
+        return None
+
+    @staticmethod
+    def _is_more(need: Need, claim: Claim) -> bool:
+        larger = need.memory > claim.memory or need.gpus > claim.gpus
+        return larger and need.memory >= claim.memory and need.gpus >= claim.gpus
+
+    async def keep(self) -> None:
+        """Keeps the claim's file from being taken for forgotten, and puts it back if it was. Runs until cancelled."""
+        while self._held:
+            try:
+                if not self._held.refresh():
+                    self._open_again()
+                    self._put_back(self._held)
+            except (SchedulerError, OSError, LedgerBusy) as error:
+                _log.warning("the claim on this machine cannot be refreshed: %s", error)
+            await asyncio.sleep(_REFRESH)
+
+    def close(self) -> None:
+        """Gives everything back."""
+        for held in (self._held, self._earlier):
+            if held:
+                held.withdraw()
+        self._held = self._earlier = None
+        self._ledger.close()
+
+    def _posted(self, held: HeldClaim) -> None:
+        self._hand_on(held.descriptor)
+
+    def _put_back(self, lost: HeldClaim) -> None:
+        # Executors hold the removed file and cannot hold this one: it dies with us. Others see it at least until then.
+        with self._ledger.locked():
+            self._held = self._ledger.post(lost.claim)
+        self._posted(self._held)
+        lost.withdraw()
+
+    def _open_again(self) -> None:
+        try:
+            ledger = self._reopen()
+        except SchedulerError as error:
+            _log.warning("%s", error)
+        else:
+            self._ledger.close()
+            self._ledger = ledger

@@ -1,0 +1,108 @@
+"""A task comes into its container: its files are laid down, its executor is started there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+from tony.linux import cgroup, process
+from tony.model.ids import TaskId
+from tony.model.staged import StagedRole
+from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
+from tony.schedulers.interface import PreparedJob
+from tony.schedulers.local import executor_processes, cleanup
+from tony.schedulers.local.container import Container
+from tony.schedulers.local.executor_processes import Executor
+from tony.schedulers.local.fork_server import ForkServer
+from tony.storage.localize import Interpreter, localize
+
+#: Where tasks of one machine reach each other.
+HOST = "127.0.0.1"
+#: `cpu.shares` of one vcore: what the kernel gives a process without any.
+_SHARES_PER_VCORE = 1024
+
+_log = logging.getLogger(__name__)
+
+
+class Launcher:
+    """Launches tasks of one job. All that it starts is noted for whoever comes after us.
+
+    Args:
+        command: argv of the executor.
+    """
+
+    def __init__(self, job: PreparedJob, server: ForkServer, command: Sequence[str]) -> None:
+        self._job = job
+        self._server = server
+        self._command = command
+
+    def lay_down(self, held: Container, task: TaskId) -> Interpreter:
+        """Makes a task's working directory and control group. For a thread: archives are unpacked."""
+        folder = self._job.folder
+        staged = self._job.record.staged.roles.get(task.role, StagedRole())
+        marks = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
+        interpreter = localize(staged, self._job.home.cache, folder.work_of(task), marks)
+        held.groups = cgroup.create(
+            f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
+        )
+        cleanup.note(folder.remains, groups=held.groups)
+        return interpreter
+
+    async def start(
+        self,
+        held: Container,
+        task: TaskPart,
+        credentials: Credentials,
+        interpreter: Interpreter,
+        *,
+        inherited: Sequence[int],
+        ended: Callable[[str], object],
+    ) -> Executor:
+        """Starts the executor.
+
+        Args:
+            interpreter: what `lay_down` has answered.
+            inherited, ended: as for `executors.start`.
+        """
+        name = TaskId(task.role, task.index)
+        folder = self._job.folder
+        marker = cleanup.marker(folder.job_id, held.id)
+        part = ContainerPart(
+            host=HOST,
+            work_folder=str(folder.work_of(name)),
+            log_folder=str(folder.logs),
+            inherit_env=True,
+            marker=f"{marker}{os.urandom(8).hex()}",
+            python_path=interpreter.python_path,
+            python_env=interpreter.python_env,
+            gpu_devices=held.devices,
+            cgroup=held.groups,
+        )
+        return await executor_processes.start(
+            self._server,
+            self._command,
+            LaunchContext(task=task, container=part, credentials=credentials),
+            env={cleanup.EXECUTOR_VARIABLE: marker},
+            folder=folder.path,
+            log=folder.executor_log(name),
+            inherited=inherited,
+            ended=ended,
+        )
+
+    def note(self, held: Container, executor: Executor) -> None:
+        """Writes down what was started."""
+        file = self._job.folder.remains
+        launched = cleanup.Launched(
+            container=held.id,
+            role=held.role,
+            pid=executor.pid,
+            start=process.start_time(executor.pid) or 0,
+            devices=held.devices,
+            groups=held.groups,
+        )
+        try:
+            cleanup.note(file, launched=launched)
+        except OSError as error:
+            # It runs, and is found by what the event log says of it, unless it has devices of its own.
+            _log.warning("cannot write %s: %s", file, error)

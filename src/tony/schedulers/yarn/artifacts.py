@@ -1,0 +1,107 @@
+"""Everything that a job needs in the cluster's file system: our programs, and what was staged for its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tony.config.remote_paths import parts
+from tony.dataclass import dataclass
+from tony.errors import ConfigError, Problem
+from tony.model.job_record import JobRecord
+from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.schedulers.yarn.pages_archive import store_pages
+from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.plugin_archive import store_plug_in
+from tony.schedulers.yarn.runtime_archive import store_runtime
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.cache_upload import Wanted
+from tony.storage.cache import Cache, Stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcels:
+    """What to upload, and what is what; the names are those there.
+
+    Attributes:
+        interpreter, plug_in, pages: empty if the job needs none, or there are none here.
+        objects: digests of what was staged.
+    """
+
+    wanted: tuple[Wanted, ...]
+    runtime: str
+    interpreter: str = ""
+    plug_in: str = ""
+    pages: str = ""
+    objects: tuple[str, ...] = ()
+
+
+def parcels(record: JobRecord, settings: YarnSettings, cache: Cache) -> Parcels:
+    """Makes the archives that are missing in the cache.
+
+    Raises:
+        ConfigError: the interpreter or the framework's plug-in cannot be shipped.
+        StorageError: the file system says no.
+    """
+
+    def archive(stored: Stored, ending: str, *, public: bool = False) -> Wanted:
+        name = f"{stored.digest}{ending}"
+        return Wanted(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
+
+    if settings.python == ENVIRONMENT:
+        _check_environment(record)
+    own = None
+    if settings.python == OWN_PYTHON:
+        from tony.schedulers.yarn.python_archive import store_interpreter  # late: it loads every compressor
+
+        own = archive(store_interpreter(cache), ".tar.gz")
+    # What is the same for all users may be shared by them on a node: nothing of a user's is in it.
+    runtime = archive(store_runtime(cache), ".zip", public=True)
+    served = store_pages(cache)
+    pages = archive(served, ".zip", public=True) if served else None
+    shipped = store_plug_in(cache, record)
+    plug_in = archive(shipped, ".zip") if shipped else None
+    items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
+    staged = [Wanted(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
+    return Parcels(
+        wanted=(runtime, *(each for each in (own, plug_in, pages) if each), *staged),
+        runtime=runtime.name,
+        interpreter=own.name if own else "",
+        plug_in=plug_in.name if plug_in else "",
+        pages=pages.name if pages else "",
+        objects=tuple(items),
+    )
+
+
+def in_place(staged: StagedJob) -> dict[str, Uploaded]:
+    """What need not be uploaded, for nodes fetch it where it lies; by the digests that stand for it."""
+    return {
+        item.digest: Uploaded(
+            url=item.in_place.address,
+            size=item.size,
+            timestamp=item.in_place.timestamp,
+            public=item.in_place.public,
+        )
+        for item in _items(staged)
+        if item.in_place is not None
+    }
+
+
+def file_systems(staged: StagedJob) -> tuple[str, ...]:
+    """The file systems that it lies in: nodes need their tokens."""
+    systems = [parts(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
+    return tuple(dict.fromkeys(systems))
+
+
+def _items(staged: StagedJob) -> Iterator[StagedItem]:
+    for role in staged.roles.values():
+        yield from role.items
+
+
+def _check_environment(record: JobRecord) -> None:
+    """A shell unpacks it: there is no Python yet."""
+    for role in record.spec.effective_roles:
+        staged = record.staged.roles.get(role)
+        found = [item for item in staged.items if item.placement is Placement.PYTHON] if staged else []
+        if not found or not found[0].suffix.startswith((".tar", ".tgz")):
+            message = f"{role} has no such environment: `python` has to name an archive of it, .tar or .tar.gz"
+            raise ConfigError([Problem(key="scheduler.yarn.python", value=ENVIRONMENT, message=message)])

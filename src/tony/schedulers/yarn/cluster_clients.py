@@ -1,0 +1,165 @@
+"""The cluster that a job goes to: its configuration, and clients of its daemons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tony.dataclass import dataclass, field, replace
+from tony.errors import SchedulerError
+from tony.hadoop.authentication import Logins
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers, usual_web_address
+from tony.hadoop.failover import Proxy, connection_options
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.wire import application_client
+from tony.hadoop.yarn.application_client import ApplicationClient
+from tony.schedulers.yarn.delegation_tokens import POLICY, FileLogin, credentials_of_job
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
+
+#: Settings that the programs inside the cluster need; they cannot rely on the nodes' own files.
+_NEEDED = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
+#: Of these, what is large, of the nodes alone, or a secret.
+_NOT_NEEDED = ("yarn.nodemanager.", "yarn.scheduler.capacity.", "dfs.datanode.data.dir", "dfs.namenode.name.dir")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One Hadoop cluster.
+
+    Attributes:
+        files: its default file system.
+        logins: as whom we speak with its daemons.
+        file_login: the same for the file system's pages.
+        advice: what to do where its ResourceManager does not answer, for people.
+    """
+
+    configuration: Configuration
+    files: NameService
+    logins: Logins = field(repr=False)
+    file_login: FileLogin = field(repr=False)
+    advice: str = ""
+
+    @property
+    def user(self) -> str:
+        """Who we are there, or for whom we act."""
+        return self.logins.acts_for or self.logins.user
+
+    @classmethod
+    def of(
+        cls, configuration: Configuration, environ: Mapping[str, str], credentials: Credentials | None = None
+    ) -> Cluster:
+        """The cluster that a configuration describes.
+
+        Args:
+            credentials: tokens; None for those of HADOOP_TOKEN_FILE_LOCATION.
+
+        Raises:
+            ConfigurationError: something that is needed is missing or wrong in it.
+        """
+        logins = Logins(configuration, environ, credentials)
+
+        return cls(
+            configuration=configuration,
+            files=name_service(configuration),
+            logins=logins,
+            file_login=FileLogin(configuration, logins),
+        )
+
+    def applications(self) -> ApplicationClient:
+        """Talks to the ResourceManager; to be closed."""
+        daemons = resource_managers(self.configuration)
+        if self.advice:
+            daemons = tuple(replace(daemon, source=f"{daemon.source}; {self.advice}") for daemon in daemons)
+        return ApplicationClient(
+            Proxy(
+                name="ResourceManager",
+                daemons=daemons,
+                login=self.logins.for_resource_manager,
+                protocol=application_client.PROTOCOL,
+                policy=POLICY,
+                options=connection_options(self.configuration),
+            )
+        )
+
+    def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
+        """Talks to a file system over HTTP; blocks; to be closed.
+
+        Args:
+            key: the setting that names it; one that names a path alone means the default one.
+
+        Raises:
+            ConfigurationError: it names no HDFS, or one whose NameNodes are not known.
+            SchedulerError: no NameNode of it has a web address.
+        """
+        named = self.configuration.get(key) or ""
+        files = self.files
+        if "://" in named and key != "fs.defaultFS":
+            files = name_service(self.configuration, named)
+        else:
+            key = "fs.defaultFS"
+        return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
+
+    def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
+        """The same for a file system that something else names.
+
+        Args:
+            source: who names it, for messages.
+
+        Raises:
+            SchedulerError: no NameNode of it has a web address.
+        """
+        urls = [f"{node.web_scheme}://{node.web}" for node in files.name_nodes if node.web]
+        if not urls and files.logical:
+            raise SchedulerError(
+                f"the file system {files.uri}{source and f' ({source})'} has no web address: "
+                "dfs.namenode.http-address is not set. Set it in hdfs-site.xml."
+            )
+        from tony.hadoop.hdfs.webhdfs import WebHdfs  # late: http.client, which not all of us need at once
+
+        login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
+        # Of a NameNode that the configuration does not know only the usual port can be tried.
+        urls = urls or [usual_web_address(node) for node in files.name_nodes]
+        return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
+
+    async def credentials_of_job(self, file_systems: Sequence[str]) -> Credentials:
+        """What a job's programs prove themselves with; see `tokens`.
+
+        Raises:
+            HadoopError: a file system is not reached, or gives no token.
+        """
+        return await credentials_of_job(self.configuration, self.logins, file_systems)
+
+    def recover_lease(self, path: str) -> bool:
+        """Takes a file from a writer that died; True when it is closed. Blocks; not in a running loop.
+
+        Raises:
+            HadoopError: the NameNode is not reached, or refuses.
+        """
+        return asyncio.run(self._recover_lease(path))
+
+    async def _recover_lease(self, path: str) -> bool:
+        from tony.hadoop.client_factory import name_node_for  # late: hardly ever needed
+
+        async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
+            return await client.recover_lease(path)
+
+    def path(self, staging: str) -> str:
+        """The staging folder's path in the file system."""
+        if staging.startswith("/"):
+            return staging.rstrip("/") or "/"
+        prefix = self.configuration.get("dfs.user.home.dir.prefix", "/user")
+        return f"{prefix}/{self.user}/{staging}".rstrip("/")
+
+    def needed_settings(self) -> dict[str, str]:
+        """What programs of ours inside the cluster must know."""
+        found = {}
+        for key in self.configuration:
+            if key.startswith(_NEEDED) and not key.startswith(_NOT_NEEDED):
+                value = self.configuration.get(key)
+                if value is not None:
+                    found[key] = value
+        return found

@@ -1,0 +1,306 @@
+"""What programs printed in containers that have ended: at their nodes while the application lives, then in HDFS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from functools import partial
+
+from tony.dataclass import dataclass
+from tony.errors import SchedulerError
+from tony.hadoop import ids
+from tony.hadoop.hdfs.file_system import Readable
+from tony.hadoop.hdfs.http import HttpOptions
+from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
+from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
+from tony.hadoop.logs.node_web import NodeWeb
+from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
+from tony.hadoop.yarn.application_client import ENDED
+from tony.linux.threads import beside
+from tony.schedulers.interface import LogSink
+from tony.schedulers.yarn.cluster_clients import Cluster
+
+#: Seconds that aggregation may take after the end, and between two looks whether it is done.
+_AGGREGATION, _LOOK = 20.0, 0.25
+#: Seconds for the ResourceManager to say how far that is, of a job that has ended.
+_HELD_UP = 1.0
+_PIECE = 1 << 20
+#: Nothing will come any more.
+_SETTLED = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
+#: What is left of them if nothing else is.
+_KEPT = "`tony submit` and `tony logs -f` keep what they show, on the machine where they run."
+#: Seconds for a node to answer.
+_NODE = HttpOptions(connect_timeout=3.0, timeout=20.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """One file of one container.
+
+    Attributes:
+        open: its bytes from an offset on; blocks.
+    """
+
+    name: str
+    length: int
+    open: Callable[[int], Readable]
+
+
+class Printed:
+    """One application's logs.
+
+    Args:
+        application: its id as text.
+        owner: whose it must be, and whose its logs; empty: whose it is does not matter.
+    """
+
+    def __init__(self, cluster: Cluster, application: str, owner: str = "") -> None:
+        self._cluster = cluster
+        self._application = application
+        self._owner = owner
+
+    async def fetch(self, containers: Mapping[str, str], sink: LogSink, *, ended: bool = False) -> None:
+        """Hands all files to a sink.
+
+        Args:
+            containers: id -> host of those that have ended.
+            ended: so has the job, and these are all of its; then HDFS may have everything, whatever the
+                ResourceManager does.
+
+        Raises:
+            SchedulerError: something is not to be had; says what, and why.
+            HadoopError: a daemon cannot be reached, or refuses.
+        """
+        if self._owner:  # the record names them: another job's may be among them
+            containers = {each: host for each, host in containers.items() if ids.is_of(each, self._application)}
+        if ended and containers and await self._without(containers, sink):
+            return
+        report = await self._report()
+        if self._owner and report is not None and report.user != self._owner:
+            raise SchedulerError(
+                f"the record is of {self._owner}, and YARN says that the application is of {report.user or 'nobody'}: "
+                "what it printed is not shown"
+            )
+        if report is not None and report.state not in ENDED:
+            await self._from_nodes(containers, sink)
+            return
+        report = await self._settled(report)
+        user = (report.user if report else "") or self._owner or self._cluster.user
+        try:
+            await self._from_files(user, sink)
+        except LogsNotFoundError as error:
+            # Whose containers they are at the nodes, only a ResourceManager can say that knows them.
+            known = containers if report is not None or not self._owner else {}
+            await self._last_resort(known, sink, _why_none(report, error))
+            return
+        status = report.log_aggregation_status if report else None
+        if status in (LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT):
+            raise SchedulerError(f"YARN says that it could not bring all logs to HDFS ({_word(status)})")
+        if status in (LogAggregationStatus.RUNNING, LogAggregationStatus.RUNNING_WITH_FAILURE):
+            raise SchedulerError("YARN is still bringing the logs to HDFS; try again in a moment")
+
+    async def _without(self, containers: Mapping[str, str], sink: LogSink) -> bool:
+        """Takes what lies in HDFS, if the ResourceManager is away or takes long; whether that was all there can be."""
+        asking = asyncio.get_running_loop().create_task(self._report())
+        try:
+            await asyncio.wait([asking], timeout=_HELD_UP)
+            if asking.done() and not asking.exception():
+                return False
+            try:
+                return containers.keys() <= await self._from_files(self._owner or self._cluster.user, sink)
+            except LogsNotFoundError:
+                return False
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _report(self) -> ApplicationReport | None:
+        async with self._cluster.applications() as client:
+            try:
+                return await client.report(ids.application_id(self._application))
+            except ApplicationNotFoundError:
+                return None
+
+    async def _settled(self, report: ApplicationReport | None) -> ApplicationReport | None:
+        """Waits until the nodes have brought what they have, if they are about to."""
+        if report is None or not self._is_coming(report):
+            return report
+        async with self._cluster.applications() as client:
+            try:
+                async with asyncio.timeout(_AGGREGATION):
+                    while self._is_coming(report):
+                        await asyncio.sleep(_LOOK)
+                        report = await client.report(ids.application_id(self._application))
+            except (TimeoutError, ApplicationNotFoundError):
+                pass
+        return report
+
+    def _is_coming(self, report: ApplicationReport) -> bool:
+        if _never_ran(report):
+            return False
+        status = report.log_aggregation_status
+        return status is not None and status is not LogAggregationStatus.DISABLED and status not in _SETTLED
+
+    # --- aggregated -----------------------------------------------------------------------------------------------
+
+    async def _from_files(self, owner: str, sink: LogSink) -> set[str]:
+        """Hands over what is there; answers of which containers."""
+        settings = self._cluster.configuration.get
+        with closing(self._cluster.web_files(FOLDER)) as files:
+            logs = AggregatedLogs(files, places(settings))
+            found = await beside(logs.find, self._application, owner)
+            by_container: defaultdict[str, list[_Found]] = defaultdict(list)
+            for each in found:
+                by_container[each.container].append(
+                    _Found(name=each.name, length=each.length, open=partial(_Aggregated, logs, each))
+                )
+            for one in by_container.values():
+                await _hand_over(one, sink)
+        return set(by_container)
+
+    # --- at the nodes ---------------------------------------------------------------------------------------------
+
+    async def _last_resort(self, containers: Mapping[str, str], sink: LogSink, why: str) -> None:
+        """Not aggregated: where that is off, nodes keep files for some hours, and some show them."""
+        if not containers:
+            raise SchedulerError(why)
+        try:
+            await self._from_nodes(containers, sink)
+        except (SchedulerError, HadoopError) as error:
+            raise SchedulerError(f"{why} The nodes do not show them either: {error}") from error
+
+    async def _from_nodes(self, containers: Mapping[str, str], sink: LogSink) -> None:
+        if not containers:
+            return
+        missing: list[str] = []
+        for host, names in (await self._by_node(containers)).items():
+            missing += await self._from_node(host, names, sink)
+        if missing:
+            raise SchedulerError("; ".join(missing[:3]) + ("; ..." if len(missing) > 3 else ""))
+
+    async def _by_node(self, containers: Mapping[str, str]) -> dict[tuple[str, ...], list[str]]:
+        """Web addresses of a host's nodes -> containers there. A machine of a test may have several."""
+        async with self._cluster.applications() as client:
+            nodes = await client.nodes()
+        webs: defaultdict[str, list[str]] = defaultdict(list)
+        for node in nodes:
+            if node.id and node.id.host and node.http_address:
+                webs[node.id.host].append(node.http_address)
+        found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+        for container, host in containers.items():
+            found[tuple(webs.get(host, ()))].append(container)
+        return dict(found)
+
+    async def _from_node(self, addresses: Iterable[str], containers: Iterable[str], sink: LogSink) -> list[str]:
+        """What one host's nodes show; answers what they do not."""
+        secure = self._cluster.configuration.get("yarn.http.policy") == "HTTPS_ONLY"
+        left = list(containers)
+        said = "the ResourceManager does not know its node any more"
+        for address in addresses:
+            with closing(NodeWeb(f"{'https' if secure else 'http'}://{address}", self._cluster.user, _NODE)) as web:
+                for container in left[:]:
+                    try:
+                        found = await beside(web.files, container)
+                        await _hand_over(
+                            [
+                                _Found(name=it.name, length=it.length, open=partial(web.open, container, it.name))
+                                for it in found
+                            ],
+                            sink,
+                        )
+                    except NodeWebError as error:
+                        said = str(error)
+                        continue
+                    except HadoopError as error:
+                        said = str(error)
+                        break
+                    left.remove(container)
+        return [f"{container}: {said}" for container in left]
+
+
+class _Aggregated:
+    """The bytes of an aggregated file as something to read."""
+
+    def __init__(self, logs: AggregatedLogs, log: AggregatedLog, offset: int) -> None:
+        self._parts = logs.read(log, offset)
+        self._rest = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, at least one until the end."""
+        if not self._rest:
+            self._rest = next(self._parts, b"")
+        part = self._rest if size < 0 else self._rest[:size]
+        self._rest = self._rest[len(part) :]
+        return part
+
+    def close(self) -> None:
+        """Reads no more."""
+        self._rest, self._parts = b"", iter(())
+
+    def __enter__(self) -> _Aggregated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _hand_over(found: Iterable[_Found], sink: LogSink) -> None:
+    """One container's files, the older one of a pair first."""
+    files = {each.name: each for each in found}
+    for name, newer in files.items():
+        if name.endswith(".1") and name.removesuffix(".1") in files:
+            continue
+        older = files.get(f"{name}.1")
+        before = older.length if older else 0
+        have = sink.begins(name, before, newer.length)
+        if have is None:
+            continue
+        if older and have < before:
+            await _copy(older, have, sink, name, 0)
+            have = before
+        await _copy(newer, have - before, sink, name, before)
+
+
+async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int) -> None:
+    if offset >= file.length:
+        return
+    with await beside(file.open, offset) as stream:
+        while part := await beside(stream.read, _PIECE):
+            sink.put(name, start, start + offset, part)
+            offset += len(part)
+
+
+def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
+    if report is None:
+        return (
+            f"The ResourceManager does not know the application any more, and HDFS has no logs of it: {error}. They "
+            f"may have been removed (yarn.log-aggregation.retain-seconds). {_KEPT}"
+        )
+    if _never_ran(report):
+        return "There are no logs: nothing of this application has ever run."
+    if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
+        return (
+            "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to "
+            f"true, for later jobs. {_KEPT}"
+        )
+    if report.log_aggregation_status is LogAggregationStatus.SUCCEEDED:
+        return (
+            "YARN has brought the logs to HDFS, and they are not there any more. They may have been removed "
+            f"(yarn.log-aggregation.retain-seconds), or moved (yarn.nodemanager.remote-app-log-dir). {_KEPT}"
+        )
+    return f"YARN did not bring the logs to HDFS ({_word(report.log_aggregation_status)})."
+
+
+def _never_ran(report: ApplicationReport) -> bool:
+    """Whether it has ended before its first container was launched, as newer ResourceManagers tell.
+
+    Its logs are said to be about to come even so, for there is no node that could say otherwise.
+    """
+    return report.state in ENDED and report.launch_time == 0
+
+
+def _word(status: LogAggregationStatus | None) -> str:
+    return status.name.lower().replace("_", " ") if status is not None else "unknown"

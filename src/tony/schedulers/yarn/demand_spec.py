@@ -1,0 +1,99 @@
+"""The containers that a job asks for, and the nodes that there are for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tony.dataclass import dataclass
+from tony.hadoop.wire.yarn_records import Resource
+from tony.model.job_spec import JobSpec
+from tony.schedulers.yarn.placement_constraints import placed
+from tony.schedulers.yarn.submission_context import capability, master_capability
+from tony.schedulers.yarn.capacity import Node, Offer
+from tony.schedulers.yarn.settings import YarnSettings
+
+MEMORY, CORES = "memory-mb", "vcores"
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A container that the job asks for.
+
+    Attributes:
+        place: of its settings in the job file.
+        what: it is, for people.
+        amounts: what it asks for, by YARN's names; nothing that is 0.
+        label: of the nodes that it goes to; empty for those without one.
+        label_from: the setting that says so, if it is not one of `place`.
+    """
+
+    place: str
+    what: str
+    amounts: Mapping[str, int]
+    label: str
+    label_from: str = ""
+
+
+def wants(spec: JobSpec, settings: YarnSettings, offer: Offer) -> Iterator[Want]:
+    """All of them, one of each kind: the application master's, and a task's of each role that has tasks."""
+    usual = settings.node_label or (offer.queue.label if offer.queue else "")
+    master = master_capability(settings)
+    without_label = placed(spec, settings)
+    of_job = "scheduler.yarn.node_label" if settings.node_label else ""
+    label = settings.am_node_label or usual
+    come_from = "" if settings.am_node_label else of_job
+    yield _want("scheduler.yarn.am", "the application master", master, label, come_from)
+    for name, role in spec.effective_roles.items():
+        if role.instances:
+            label = role.node_label or settings.node_label or ("" if name in without_label else usual)
+            come_from = "" if role.node_label else of_job
+            yield _want(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
+
+
+def _want(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> Want:
+    amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
+    return Want(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
+
+
+def nodes_for(want: Want, offer: Offer) -> list[Node]:
+    """The nodes that take such a container, however large they are, those that are away too."""
+    return [node for node in offer.nodes if _takes(node, want.label, offer)]
+
+
+def holds(node: Node, want: Want) -> bool:
+    """Whether the node has all of it together, when nothing else is on it."""
+    return all(node.has.get(name, 0) >= amount for name, amount in want.amounts.items())
+
+
+def room(spec: JobSpec, settings: YarnSettings, offer: Offer) -> dict[str, int]:
+    """Role -> how many nodes could have its tasks. Not of those that constraints keep from some."""
+    kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
+    return {
+        kept[want.place]: sum(not node.away and holds(node, want) for node in nodes_for(want, offer))
+        for want in wants(spec, settings, offer)
+        if want.place in kept
+    }
+
+
+def _takes(node: Node, label: str, offer: Offer) -> bool:
+    """Whether it is there for a container with this label, or with none."""
+    return label in node.labels if label else set(node.labels) <= set(offer.shared_labels)
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount for people: `4096m`, `8 vcores`."""
+    if name == MEMORY:
+        return f"{amount}m"
+    return f"{amount} {name}"
+
+
+def amounts_text(want: Want) -> str:
+    """All that it asks for, for people."""
+    return ", ".join(amount_text(name, amount) for name, amount in want.amounts.items())
+
+
+def some(names: Sequence[str]) -> str:
+    """A list for people; a long one is cut."""
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,94 @@
+"""The archive of what serves a running job's pages: our `web` and `advice`, and the packages of the extra `web`.
+
+Only the application master's container gets it. Everything in it is pure Python: nodes may have other processors and
+another version of Python. As in `runtime` there are two archives of modules, compiled and as sources; in both is what
+pages load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import tony
+from tony.schedulers.yarn.pyc_compiler import compiled
+from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.launch_payload import ARCHIVE
+from tony.schedulers.yarn.runtime_archive import zipped
+from tony.storage.cache import Cache, Stored
+
+#: Rooms of our package that only pages need.
+_ROOMS = ("advice", "web")
+#: The packages, with all that they need in turn. MarkupSafe does without its compiled half.
+_NEEDED = ("starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click")
+#: For versions of Python that do not have it themselves; the charts, without which pages show numbers.
+_WANTED = ("typing_extensions", "metaflow-card-uplot")
+_DATA = (".css", ".html", ".js", ".svg")
+
+
+def store_pages(cache: Cache) -> Stored | None:
+    """Puts the archive into the cache; None if the packages are not installed here.
+
+    Raises:
+        StorageError: the file system says no.
+    """
+    files = _files()
+    if files is None:
+        return None
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name, _, status in files:
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return made_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _archive(files))
+
+
+_File = tuple[str, Path, os.stat_result]
+
+
+def _files() -> list[_File] | None:
+    """Every file that goes in, by its name there, sorted."""
+    found: dict[str, Path] = {}
+    for package in (*_NEEDED, *_WANTED):
+        try:
+            distribution = metadata.distribution(package)
+        except metadata.PackageNotFoundError:
+            if package in _NEEDED:
+                return None
+            continue
+        for file in distribution.files or ():
+            name = file.as_posix()
+            if not name.startswith("../") and (name.endswith((".py", *_DATA)) or name.endswith("-info/METADATA")):
+                found[name] = Path(str(distribution.locate_file(file)))
+    root = Path(tony.__file__).resolve().parent
+    for room in _ROOMS:
+        for name in _below(root, root / room):
+            found[f"tony/{name}"] = root / name
+    return [(name, path, path.stat()) for name, path in sorted(found.items())]
+
+
+def _below(root: Path, folder: Path) -> Iterator[str]:
+    for path in folder.rglob("*"):
+        if path.suffix in (".py", *_DATA) and path.is_file():
+            yield path.relative_to(root).as_posix()
+
+
+def _archive(files: list[_File]) -> bytes:
+    modules, codes, data = [], [], []
+    for name, path, _ in files:
+        content = path.read_bytes()
+        if name.endswith(".py"):
+            modules.append((name, content))
+            codes.append((f"{name}c", compiled(content, path, name)))
+        else:
+            data.append((name, content))
+    return zipped(
+        [
+            (f"{ARCHIVE}.zip", zipped([*modules, *data], packed=False)),
+            (f"{ARCHIVE}-{sys.implementation.cache_tag}.zip", zipped([*codes, *data], packed=False)),
+        ],
+        packed=True,
+    )

@@ -1,0 +1,170 @@
+"""Brings a job's record from the cluster into the job's folder here. What is there: see `publisher`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+
+from tony.hadoop.hdfs.file_system import FileStatus
+from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.ipc.errors import FileMissingError, HadoopError
+from tony.model.layout import JobFolder
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.job_folder import JobFiles, local_name
+
+#: Bytes of the largest file that is fetched at once, and of an event log.
+_MOST, _MOST_EVENTS = 64 << 20, 1 << 30
+_PIECE = 4 << 20
+#: Bytes of measurements that are brought again and again while the job runs.
+_MOST_AGAIN = 16 << 20
+_log = logging.getLogger(__name__)
+
+
+class Record:
+    """One job's record, there and here. Blocks.
+
+    Args:
+        staging: path of the staging folder.
+    """
+
+    def __init__(self, cluster: Cluster, staging: str, folder: JobFolder) -> None:
+        self._files: WebHdfs = cluster.web_files()
+        self._there = f"{staging}/jobs/{folder.job_id}"
+        self._folder = folder
+
+    def fetch(self) -> None:
+        """Brings what is new. The summary comes last: whoever sees it here finds everything else.
+
+        Raises:
+            HadoopError: the file system refuses, or is not reached.
+        """
+        try:
+            try:
+                there = {status.name: status for status in self._files.list(self._there)}
+            except FileMissingError:
+                return
+            self._folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name, status in sorted(there.items()):
+                if here := local_name(name):
+                    self._fetch_events(status, self._folder.path / here)
+            self._fetch_measured(there.get(self._folder.metrics.name), is_over="summary.json" in there)
+            for name, path in self._whole().items():
+                if name in there and not path.exists():
+                    self._fetch(name, path)
+            self._drop_what_is_over()
+        finally:
+            self._files.close()
+
+    def _drop_what_is_over(self) -> None:
+        """Who writes the summary here removes what leads to the master, perhaps just before we brought it again.
+
+        It is done here because whoever asked for all this may have been cancelled meanwhile; this thread was not.
+        """
+        if self._folder.summary.exists():
+            shutil.rmtree(self._folder.secret, ignore_errors=True)
+            for path in (self._folder.am, self._folder.kill_request):
+                path.unlink(missing_ok=True)
+
+    def keep(self, request: Path) -> None:
+        """Leaves what was asked of a job whose application master does not answer, for the next one.
+
+        Raises:
+            HadoopError: the file system refuses, or is not reached.
+        """
+        files = JobFiles(self._there, lambda: self._files)
+        try:
+            files.send(request.name, request.read_bytes())
+        finally:
+            files.close()
+
+    def forget_secrets(self) -> None:
+        """Removes what a master that died has left for its clients. That nobody listens there is known already."""
+        try:
+            for name in ("access.json", "am.json", self._folder.kill_request.name):
+                self._files.delete(f"{self._there}/{name}")
+        except HadoopError as error:
+            _log.info("%s/%s is not removed: %s", self._there, name, error)
+        finally:
+            self._files.close()
+
+    def _whole(self) -> dict[str, Path]:
+        folder = self._folder
+        return {
+            "access.json": folder.credentials,
+            "am.json": folder.am,
+            "am.log": folder.am_log,
+            "job.json": folder.job,
+            "summary.json": folder.summary,
+        }
+
+    def _fetch(self, name: str, path: Path) -> None:
+        try:
+            data = self._files.read(f"{self._there}/{name}", most=_MOST)
+        except FileMissingError:  # removed meanwhile: the job has just ended
+            return
+        if path == self._folder.summary:
+            data = self._at_home(data)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(draft, path)
+
+    def _fetch_measured(self, status: FileStatus | None, *, is_over: bool) -> None:
+        """What was measured is written anew there again and again: brings it when it has changed. A large one only when
+        no other comes after it."""
+        here = self._folder.metrics
+        if status is None or (status.length > _MOST_AGAIN and not is_over):
+            return
+        if here.exists():
+            have = here.stat()
+            if (have.st_size, have.st_mtime_ns // 1_000_000) == (status.length, status.modified_ms):
+                return
+        draft = here.with_name(f".{here.name}.{os.getpid()}.{threading.get_ident()}.new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:
+                have_bytes = 0
+                while have_bytes < status.length:
+                    most = min(_PIECE, status.length - have_bytes)
+                    data = self._files.read(f"{self._there}/{status.name}", have_bytes, most)
+                    if not data:  # another one has just taken its place: that is brought the next time
+                        return
+                    have_bytes += file.write(data)
+            changed = self._files.find(f"{self._there}/{status.name}")
+            if changed is None or changed.modified_ms != status.modified_ms:
+                return  # it may be half of one and half of another
+            os.utime(draft, ns=(status.modified_ms * 1_000_000, status.modified_ms * 1_000_000))
+            os.replace(draft, here)
+        except FileMissingError:
+            return
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _at_home(self, summary: bytes) -> bytes:
+        """The last report names the folder in which the master had it; here it is another."""
+        with contextlib.suppress(ValueError, TypeError):
+            return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
+        return summary
+
+    def _fetch_events(self, status: FileStatus, here: Path) -> None:
+        """What the log has more than our copy of it: logs only grow. Two that fetch at once write the same twice."""
+        have = here.stat().st_size if here.exists() else 0
+        most = min(status.length, _MOST_EVENTS)
+        descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb", buffering=0) as file:
+            file.seek(have)
+            while have < most:
+                try:
+                    data = self._files.read(f"{self._there}/{status.name}", have, min(_PIECE, most - have))
+                except FileMissingError:  # a later attempt has just taken it; by its new name it comes the next time
+                    return
+                if not data:
+                    return
+                have += file.write(data)

@@ -1,0 +1,102 @@
+"""The archive of our own programs that nodes unpack: pure Python, and the same bytes for the same version.
+
+Four files, for a NodeManager without native code starts a process for each that it unpacks: two that find a Python, and
+our modules twice, zipped as Python imports them (PEP 273). Once compiled for the submitter's version of Python, with
+which they are loaded in a tenth of the time, and once as sources, for any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import tony
+from tony.schedulers.yarn.pyc_compiler import compiled
+from tony.schedulers.yarn.made import made_once
+from tony.storage.cache import Cache, Stored
+
+#: Rooms of the package that only a client needs, and those that travel with their packages: `pages`.
+_ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
+_ZIP_TIME = (2000, 1, 1, 0, 0, 0)
+_START = "schedulers/yarn/launch"
+#: Beginning of the names of the two archives of modules; `launch/start.py` knows them too.
+PROGRAMS = "programs"
+#: Of zlib: higher takes the first submission longer than it saves.
+_LEVEL = 3
+
+
+def store_runtime(cache: Cache) -> Stored:
+    """Puts the archive into the cache. It is made again only if a file of ours has changed.
+
+    Raises:
+        StorageError: the file system says no.
+    """
+    return made_once(cache, "stage our own programs", f"runtime-{_fingerprint()}", _archive)
+
+
+def _root() -> Path:
+    return Path(tony.__file__).resolve().parent
+
+
+def _files() -> Iterator[tuple[str, os.stat_result]]:
+    """Every file that goes in, by its path below the package, sorted."""
+    root = str(_root())
+    found = []
+    for folder, folders, files in os.walk(root):
+        below = os.path.relpath(folder, root)
+        folders[:] = [name for name in folders if name != "__pycache__" and not (below == "." and name in _ELSEWHERE)]
+        for name in files:
+            if name.endswith((".py", ".sh")):
+                path = os.path.normpath(os.path.join(below, name))
+                found.append((path, os.stat(os.path.join(root, path))))
+    return iter(sorted(found, key=lambda each: each[0]))
+
+
+def _fingerprint() -> str:
+    """Tells one state of our files, and one version of Python, from another without reading them."""
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for path, status in _files():
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:32]
+
+
+def _archive() -> bytes:
+    modules, codes, starters = [], [], []
+    for path, _ in _files():
+        starts = path.startswith(_START + "/") and not path.endswith("__init__.py")
+        file = _root() / path
+        content = file.read_bytes()
+        if starts:
+            starters.append((os.path.basename(path), content))
+        elif path.endswith(".py"):
+            name = f"tony/{path}"
+            modules.append((name, content))
+            codes.append((f"{name}c", compiled(content, file, name)))
+    return zipped(
+        [
+            (f"{PROGRAMS}.zip", zipped(modules, packed=False)),
+            (f"{PROGRAMS}-{sys.implementation.cache_tag}.zip", zipped(codes, packed=False)),
+            *starters,
+        ],
+        packed=True,
+    )
+
+
+def zipped(members: Iterable[tuple[str, bytes]], *, packed: bool) -> bytes:
+    """The same bytes for the same members. What is imported is not packed: it would be unpacked at each start."""
+    import zipfile  # late: it loads every compressor
+
+    buffer = io.BytesIO()
+    kind = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", kind) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name, _ZIP_TIME)
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, content, kind, _LEVEL)
+    return buffer.getvalue()

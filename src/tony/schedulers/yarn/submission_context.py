@@ -1,0 +1,269 @@
+"""What is sent to YARN: the application, and what each container runs. Pure, for golden tests and `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tony.hadoop.tokens.credentials import Credentials, to_bytes
+from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
+from tony.hadoop.wire.yarn_records import (
+    AccessType,
+    ApplicationAcl,
+    ApplicationId,
+    ContainerLaunchContext,
+    LocalResource,
+    LocalResourceType,
+    LocalResourceVisibility,
+    LogAggregationContext,
+    NamedLocalResource,
+    Priority,
+    Resource,
+    ResourceRequest,
+    ResourceValue,
+    StringPair,
+    Url,
+)
+from tony.model.container_env import for_shell
+from tony.model.job_spec import JobSpec, Resources
+from tony.model.job_record import JobRecord
+from tony.model.staged import Placement, StagedRole
+from tony.schedulers.interface import ATTEMPTS_WITHIN
+from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
+from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.foreign_applications import all_tags
+
+MIB = 1024**2
+#: YARN's name for GPUs.
+GPU = "yarn.io/gpu"
+_TYPE_LENGTH = 20
+_DOCKER_IMAGE = "scheduler.yarn.docker_image"
+#: A job that lets nobody in but its owner.
+_NOBODY = JobSpec()
+
+
+def capability(resources: Resources) -> Resource:
+    """What a task gets, as YARN says it; memory is rounded up to whole MiB."""
+    others = dict(resources.others)
+    if resources.gpus:
+        others.setdefault(GPU, resources.gpus)
+    return Resource(
+        memory=-(-resources.memory // MIB),
+        vcores=resources.vcores,
+        others=tuple(ResourceValue(name=name, value=value, units="") for name, value in sorted(others.items())),
+    )
+
+
+def gpus(resources: Resources) -> int:
+    """GPUs of a task, however the job says so."""
+    return dict(resources.others).get(GPU, resources.gpus)
+
+
+def master_capability(settings: YarnSettings) -> Resource:
+    """What the application master gets."""
+    return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
+
+
+def submission(
+    record: JobRecord,
+    settings: YarnSettings,
+    application: ApplicationId,
+    container: ContainerLaunchContext,
+    *,
+    cancel_tokens: bool = True,
+) -> ApplicationSubmissionContext:
+    """The application.
+
+    Args:
+        cancel_tokens: YARN is to cancel its delegation tokens when it has ended.
+    """
+    label = settings.am_node_label or settings.node_label
+    seconds = settings.lifetime
+    unusual: dict[str, Any] = {} if cancel_tokens else {"cancel_tokens_when_complete": False}
+    return ApplicationSubmissionContext(
+        application_id=application,
+        name=record.spec.name,
+        queue=settings.queue,
+        priority=None if settings.priority is None else Priority(priority=settings.priority),
+        am_container=container,
+        max_attempts=record.spec.am_attempts,
+        keep_containers=True,
+        application_type=settings.application_type[:_TYPE_LENGTH],
+        tags=all_tags(settings),
+        resource=master_capability(settings),
+        am_requests=(
+            ResourceRequest(
+                priority=Priority(priority=0),
+                resource_name="*",
+                capability=master_capability(settings),
+                num_containers=1,
+                node_label_expression=label,
+            ),
+        ),
+        node_label_expression=settings.node_label,
+        attempt_failures_validity_interval=int(ATTEMPTS_WITHIN * 1000),
+        log_aggregation=_logs(settings),
+        timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
+        **unusual,
+    )
+
+
+def master_container(
+    settings: YarnSettings,
+    programs: Mapping[str, Uploaded],
+    tokens: Credentials,
+    staged: Mapping[str, StagedRole] = MappingProxyType({}),
+    objects: Mapping[str, Uploaded] = MappingProxyType({}),
+    variables: Mapping[str, str] = MappingProxyType({}),
+    sources: Mapping[str, str] = MappingProxyType({}),
+    spec: JobSpec = _NOBODY,
+) -> ContainerLaunchContext:
+    """What the application master's container runs.
+
+    Args:
+        spec: says who may look at it.
+        sources: `JobRecord.sources`.
+        variables: the job's `container_env`.
+        programs: `JobPapers.programs`.
+        staged: of each role; an environment among them may be what runs our programs.
+        objects: `JobPapers.objects`.
+    """
+    python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
+    key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
+    docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources)
+    brought = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
+    return ContainerLaunchContext(
+        local_resources=(*_archives(programs), *brought),
+        tokens=to_bytes(tokens),
+        environment=_environment(variables, settings, docker, python, sources),
+        commands=(_command(MASTER),),
+        acls=_acls(spec, settings),
+    )
+
+
+def task_container(
+    spec: JobSpec,
+    role: str,
+    settings: YarnSettings,
+    programs: Mapping[str, Uploaded],
+    staged: StagedRole,
+    objects: Mapping[str, Uploaded],
+    tokens: Credentials,
+    sources: Mapping[str, str] = MappingProxyType({}),
+) -> ContainerLaunchContext:
+    """What a task's container runs: its executor, with the staged objects beside it."""
+    digests = dict.fromkeys(item.digest for item in staged.items)
+    own = spec.effective_roles[role]
+    key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
+    docker = _docker(own.image or settings.docker_image, own.mounts or settings.docker_mounts, key, sources)
+    return ContainerLaunchContext(
+        local_resources=(
+            *_archives(programs),
+            *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
+        ),
+        tokens=to_bytes(tokens),
+        environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged), sources),
+        commands=(_command(EXECUTOR),),
+        acls=_acls(spec, settings),
+    )
+
+
+def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...]:
+    return tuple(_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items())
+
+
+def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
+    scheme, _, rest = uploaded.url.partition("://")  # a path may hold `?` and `#`, and means them
+    place, slash, path = rest.partition("/")
+    host, _, port = place.rpartition("@")[2].partition(":")  # in the case that it has: names of services are not hosts
+    return NamedLocalResource(
+        key=key,
+        value=LocalResource(
+            resource=Url(scheme=scheme, host=host, port=int(port or -1), file=slash + path or "/"),
+            size=uploaded.size,
+            timestamp=uploaded.timestamp,
+            type=kind,
+            visibility=LocalResourceVisibility.PUBLIC if uploaded.public else LocalResourceVisibility.PRIVATE,
+        ),
+    )
+
+
+def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
+    """The digest of a role's environment, if it is what runs our programs."""
+    if settings.python != ENVIRONMENT:
+        return None
+    return next((item.digest for item in staged.items if item.placement is Placement.PYTHON), None)
+
+
+def _environment(
+    given: Mapping[str, str],
+    settings: YarnSettings,
+    docker: Mapping[str, str],
+    python: str | None,
+    sources: Mapping[str, str],
+) -> tuple[StringPair, ...]:
+    """Everybody who may see the job's logs can read this: no secrets, and nothing of the programs' own variables."""
+    variables = for_shell(given)
+    if python:
+        variables["TONY_ENVIRONMENT"] = python
+    if settings.python == OWN_PYTHON:
+        variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
+    elif settings.python and settings.python != ENVIRONMENT:
+        variables["TONY_PYTHON"] = settings.python
+        place = sources.get("scheduler.yarn.python")  # for what is said where there is no such interpreter
+        variables |= for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
+    variables |= docker
+    return tuple(StringPair(key=key, value=value) for key, value in variables.items())
+
+
+def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[str, str]) -> dict[str, str]:
+    """YARN's variables for a container that runs in an image; without one it has no mounts either.
+
+    Args:
+        key: of the setting that names the image, for the message of `launch/start.sh` where there is no Docker.
+        sources: `JobRecord.sources`.
+    """
+    if not image:
+        return {}
+    variables = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image}
+    if mounts:
+        variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = mounts
+    place = f"{key}, {sources[key]}" if key in sources else key
+    return variables | for_shell({"TONY_IMAGE_PLACE": place})
+
+
+def _command(module: str) -> str:
+    """YARN puts it into `bash -c "..."`, and shows the end of `stderr` where a container failed."""
+    return f"exec sh {RUNTIME}/start.sh {module} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
+
+
+def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
+    """What is said for YARN alone; else those whom the job lets in everywhere."""
+    given = (
+        (AccessType.VIEW, settings.view_acl or _people((*spec.viewers, *spec.modifiers))),
+        (AccessType.MODIFY, settings.modify_acl or _people(spec.modifiers)),
+    )
+    return tuple(ApplicationAcl(access=access, acl=acl) for access, acl in given if acl)
+
+
+def _people(names: Iterable[str]) -> str:
+    """As YARN writes them: users, a blank, groups."""
+    every = dict.fromkeys(names)
+    if "*" in every:
+        return "*"
+    users = ",".join(name for name in every if not name.startswith("@"))
+    groups = ",".join(name[1:] for name in every if name.startswith("@"))
+    return f"{users} {groups}" if groups else users
+
+
+def _logs(settings: YarnSettings) -> LogAggregationContext | None:
+    """Unless something is said of them, files that are still written are not brought; once it is, all the rest is."""
+    in_the_end = (settings.log_include, settings.log_exclude)
+    rolled = (settings.rolled_log_include, settings.rolled_log_exclude)
+    given: dict[str, Any] = {}
+    if any(in_the_end) or any(rolled):
+        given.update(include=in_the_end[0] or ".*", exclude=in_the_end[1] or "")
+    if any(rolled):
+        given.update(rolled_include=rolled[0] or ".*", rolled_exclude=rolled[1] or "")
+    return LogAggregationContext(**given) if given else None

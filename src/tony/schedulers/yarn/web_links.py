@@ -1,0 +1,131 @@
+"""Where Hadoop's own pages show a job, by the cluster's configuration: over https and with high availability too.
+
+    http://rm:8088/cluster/app/{application}                             each ResourceManager: one that stands by sends
+                                                                         browsers on to the other
+    http://rm:8088/proxy/{application}/                                  the running job's own pages
+    http://timeline:8188/applicationhistory/app/{application}            timeline server of versions 1 and 1.5
+    http://reader:8188/ws/v2/timeline/apps/{application}                 the reader of version 2, which has no pages
+    http://node:8042/node/containerlogs/{container}/{user}               NodeManager, while the application lives
+    {yarn.log.server.url}/{node}/{container}/{container}/{user}          history server, once the logs are aggregated
+
+Pure but for reading the configuration. An address that no other machine could reach, such as 0.0.0.0, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from tony.dataclass import dataclass
+from tony.hadoop.address import Address
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.schedulers.interface import Link
+
+_TIMELINE: Final = "yarn.timeline-service"
+_ANYWHERE: Final = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A NodeManager, as far as it is known.
+
+    Attributes:
+        host, port: of its id; 0: not known.
+        web: host:port of its pages; empty: as the configuration says.
+    """
+
+    host: str
+    port: int = 0
+    web: str = ""
+
+
+def of_application(settings: Configuration, application: str, *, ended: bool) -> tuple[Link, ...]:
+    """The pages of a job.
+
+    Args:
+        ended: it has no pages of its own any more.
+
+    Raises:
+        ConfigurationError: the configuration names no ResourceManager.
+    """
+    return tuple(_of_application(settings, application, ended))
+
+
+def _of_application(settings: Configuration, application: str, ended: bool) -> Iterator[Link]:
+    daemons = [each for each in resource_managers(settings) if _leads_somewhere(each.web)]
+    for each in daemons:
+        label = f"ResourceManager {each.id}".rstrip()
+        yield Link(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
+    if not ended:
+        apart = settings.get_address("yarn.web-proxy.address", 0)
+        if apart and apart.port and _leads_somewhere(apart):
+            yield Link(label="the job's own pages", href=f"{_scheme(settings)}://{apart}/proxy/{application}/")
+        else:
+            for each in daemons:
+                label = f"the job's own pages{each.id and f', by {each.id}'}"
+                yield Link(label=label, href=f"{each.web_scheme}://{each.web}/proxy/{application}/")
+    timeline = _timeline(settings, application)
+    if timeline:
+        yield Link(label="timeline server", href=timeline)
+
+
+def of_container(settings: Configuration, container: str, node: Node, user: str, *, ended: bool) -> tuple[Link, ...]:
+    """The pages with what was printed in a container.
+
+    Args:
+        user: whose application it is.
+        ended: so has the application: its nodes show nothing of it any more.
+    """
+    name = quote(user, safe="")
+    found: list[Link] = []
+    web = node.web or _usual_web(settings, node.host)
+    if not ended and web:
+        href = f"{_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
+        found.append(Link(label="NodeManager", href=href))
+    server = (settings.get("yarn.log.server.url") or "").rstrip("/")
+    if server and node.port and urlsplit(server).scheme in ("http", "https"):
+        href = f"{server}/{Address(host=node.host, port=node.port)}/{container}/{container}/{name}"
+        found.append(Link(label="log server", href=href))
+    return tuple(found)
+
+
+def _timeline(settings: Configuration, application: str) -> str:
+    """Its timeline, if the cluster keeps one."""
+    on = settings.get_bool(f"{_TIMELINE}.enabled")
+    if not on and not settings.get_bool(f"{_TIMELINE}.generic-application-history.enabled"):
+        return ""
+    versions = settings.get_list(f"{_TIMELINE}.versions") or [settings.get(f"{_TIMELINE}.version") or "1.0"]
+    second = on and not any(each.startswith("1") for each in versions)
+    secure = _is_secure(settings)
+    door, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
+    own = settings.get_address(f"{_TIMELINE}.reader.{door}", port) if second else None
+    address = own or settings.get_address(f"{_TIMELINE}.{door}", port)
+    host = settings.get(f"{_TIMELINE}.hostname")
+    if address is None and host:
+        address = Address(host=host, port=port)
+    if not _leads_somewhere(address):
+        return ""
+    path = f"ws/v2/timeline/apps/{application}" if second else f"applicationhistory/app/{application}"
+    return f"{_scheme(settings)}://{address}/{path}"
+
+
+def _usual_web(settings: Configuration, host: str) -> str:
+    """Where a node's pages are that nobody knows; its port may be any that was free."""
+    key, port = ("webapp.https.address", 8044) if _is_secure(settings) else ("webapp.address", 8042)
+    address = settings.get_address(f"yarn.nodemanager.{key}", port)
+    port = address.port if address else port
+    return str(Address(host=host, port=port)) if host and port else ""
+
+
+def _leads_somewhere(address: Address | None) -> bool:
+    return address is not None and address.host not in _ANYWHERE
+
+
+def _is_secure(settings: Configuration) -> bool:
+    return settings.get("yarn.http.policy") == "HTTPS_ONLY"
+
+
+def _scheme(settings: Configuration) -> str:
+    return "https" if _is_secure(settings) else "http"

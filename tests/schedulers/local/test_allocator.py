@@ -1,0 +1,427 @@
+"""What is the local scheduler's own, beyond the contract that all share."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.local_bench import LocalBench, bench
+from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.errors import ConfigError, SchedulerError, StorageError
+from tony.linux import cgroup, process
+from tony.model.ids import TaskId
+from tony.model.job_spec import MIB, JobSpec, Resources, Role
+from tony.model.staged import StagedRole
+from tony.model.states import AfterCondition
+from tony.schedulers.interface import KnownContainer
+from tony.schedulers.local import cleanup
+from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.allocator import LocalSource
+from tony.storage.localize import Interpreter
+from tony.testing.conformance import PATIENCE
+from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+
+Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
+
+
+def play(scenario: Scenario, folder: Path, **more: Any) -> None:
+    """Runs a scenario with an open source and the events that came of it."""
+
+    async def run() -> None:
+        async with bench(folder, **more) as made:
+            events: list[Event] = []
+            await made.source.open(events.append)
+            await scenario(made, events)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def granted(made: LocalBench, events: list[Event], role: str, total: int) -> list[str]:
+    made.source.set_demand(role, total)
+    await until(lambda: len(containers(events, role)) >= total)
+    return containers(events, role)
+
+
+def containers(events: list[Event], role: str) -> list[str]:
+    return [event.container for event in events if isinstance(event, Granted) and event.role == role]
+
+
+def reasons(events: list[Event]) -> list[str]:
+    return [event.reason for event in events if isinstance(event, Queued)]
+
+
+def open_files(pid: int) -> set[str]:
+    return {os.path.realpath(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+
+
+def ends(events: list[Event]) -> list[ContainerEnded]:
+    return [event for event in events if isinstance(event, ContainerEnded)]
+
+
+async def launch(made: LocalBench, container: str, role: str, index: int = 0) -> None:
+    await made.source.launch(container, task_part(made.spec, made.job_id, container, role, index), credentials())
+
+
+def spec(**roles: Role) -> JobSpec:
+    return JobSpec(roles=roles, command="true")
+
+
+def small(gpus: int = 0, instances: int = 1, memory: int = 16 * MIB, after: str | None = None) -> Role:
+    order = {after: AfterCondition.SUCCEEDED} if after else {}
+    return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=order)
+
+
+def test_containers_get_devices_of_their_own(tmp_path: Path) -> None:
+    """Each container's executor is told which devices are its own; without GPUs it is told that none is."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        found = [*await granted(made, events, "worker", 2), *await granted(made, events, "ps", 1)]
+        for container, role, index in zip(found, ("worker", "worker", "ps"), (0, 1, 0), strict=True):
+            await launch(made, container, role, index)
+        told = [(await made.context(container)).container.gpu_devices for container in found]
+        assert told == [("0", "1"), ("2", "3"), ()]
+
+    play(scenario, tmp_path, spec=spec(worker=small(2, 2), ps=small()), settings={"gpus": 4})
+
+
+def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
+    """Its host, folders, marker and control group, and that the program inherits our environment."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        part = (await made.context(container)).container
+        folder = made.job.folder
+        assert (part.host, part.inherit_env) == ("127.0.0.1", True)
+        assert (part.work_folder, part.log_folder) == (str(folder.work / "ps-0"), str(folder.logs))
+        assert os.listdir(part.work_folder) == []
+        assert part.marker.startswith(f"{made.job_id}/{container}/")
+        assert cgroup.limit(part.cgroup) in (None, 16 * MIB)
+        report = await made.report(container)
+        assert report["session"] == report["pid"]
+        noted = cleanup.noted(folder.remains)
+        assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
+
+    play(scenario, tmp_path)
+
+
+def test_executor_holds_the_claim(tmp_path: Path) -> None:
+    """With its file open the claim outlives the application master, for as long as an executor needs it."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        assert open_files((await made.report(container))["pid"]) & {str(path) for path in made.ledger.glob("*.claim")}
+
+    play(scenario, tmp_path)
+
+
+def test_large_launch_context(tmp_path: Path) -> None:
+    """What does not fit into a pipe arrives all the same, and does not stop the loop meanwhile."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        part = replace(task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
+        await made.source.launch(container, part, credentials())
+        assert (await made.told(container))[0] == part
+
+    play(scenario, tmp_path)
+
+
+def test_last_words_are_quoted(tmp_path: Path) -> None:
+    """An executor that fails says why in its log; the cause repeats its last line and says where the log is."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (made.folder / "c-1.exit").write_text("7")
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        await until(lambda: bool(ends(events)))
+        log = made.job.folder.logs / "ps-0.executor.log"
+        assert ends(events)[0].cause == (
+            f"its executor ended with exit code 7: ending at once, as ordered; all it said: {log}"
+        )
+
+    play(scenario, tmp_path)
+
+
+def test_signal_is_named(tmp_path: Path) -> None:
+    """An executor that was killed from outside is told of by the signal's name."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        await launch(made, container, "ps")
+        await made.crash_executor(container)
+        await until(lambda: bool(ends(events)))
+        assert ends(events)[0].cause == "its executor was killed by SIGKILL"
+
+    play(scenario, tmp_path)
+
+
+def test_missing_executor(tmp_path: Path) -> None:
+    """A program that is not there is said so, and the container is gone."""
+
+    async def scenario() -> None:
+        job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")}))
+        source = LocalSource(job, executor_command=["/no/such/program"])
+        events: list[Event] = []
+        await source.open(events.append)
+        source.set_demand("ps", 1)
+        await until(lambda: bool(containers(events, "ps")))
+        task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
+        with pytest.raises(SchedulerError, match=r"executor of ps:0 cannot be started: /no/such/program"):
+            await source.launch("c-1", task, credentials())
+        await source.close()
+
+    asyncio.run(scenario())
+
+
+def test_container_can_be_ended_while_its_environment_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conda-unpack may take half an hour. It is ended with its container, and nothing is started."""
+
+    def unpack(role: StagedRole, cache: Path, work_folder: Path, env: Mapping[str, str]) -> Interpreter:
+        ended = subprocess.run(["sh", "-c", f"touch {tmp_path}/unpacks; exec sleep 600"], env={**os.environ, **env})
+        raise StorageError(f"conda-unpack failed (exit code {ended.returncode})")
+
+    monkeypatch.setattr("tony.schedulers.local.task_launcher.localize", unpack)
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "ps", 1)
+        launching = asyncio.create_task(launch(made, container, "ps"))
+        await until((tmp_path / "unpacks").exists)
+        made.source.set_demand("ps", 0)
+        made.source.kill(container, "the job was killed")
+        await launching
+        await until(lambda: bool(ends(events)))
+        assert ends(events)[0].cause == "killed: the job was killed"
+
+    play(scenario, tmp_path)
+
+
+def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
+    """A job holds its peak only; what its own earlier roles still hold is waited for, and that is said."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        train = await granted(made, events, "train", 2)
+        made.source.set_demand("train", 0)
+        made.source.set_demand("export", 1)
+        await until(lambda: any(reasons(events)))
+        (reason,) = reasons(events)
+        assert reason == (
+            "no room for 1 of export within what the job holds (0 bytes of memory and 0 GPUs free) until containers of "
+            "train end"
+        )
+        for container in train:
+            made.source.release(container, 0.0)
+        await granted(made, events, "export", 1)
+        assert reasons(events)[-1] == ""
+
+    roles = spec(train=small(1, 2, 100 * MIB), export=small(2, 1, 200 * MIB, after="train"))
+    play(scenario, tmp_path, spec=roles, settings={"memory": 200 * MIB, "gpus": 2})
+
+
+def test_waits_behind_another_job(tmp_path: Path) -> None:
+    """What the machine lacks is said with its holder, and the grants come when it has gone."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        made.source.set_demand("ps", 2)
+        await until(lambda: bool(events))
+        assert isinstance(events[0], Queued)
+        assert events[0].reason.startswith("waiting for 80m of memory, of which 16m of 100m are free; held by other")
+        held.withdraw()
+        await granted(made, events, "ps", 2)
+        assert events[1] == Queued(reason="")
+
+    (tmp_path / "ledger").mkdir()
+    ledger = Ledger(tmp_path / "ledger")
+    with ledger.locked():
+        claim = new_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
+        held = ledger.post(replace(claim, devices=()))
+    play(scenario, tmp_path, settings={"memory": 100 * MIB})
+    ledger.close()
+    assert os.listdir(tmp_path / "ledger") == []
+
+
+def test_closed_while_waiting(tmp_path: Path) -> None:
+    """Whoever gives up leaves the line."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        await until(lambda: bool(events))
+        await made.source.close()
+        assert len(os.listdir(made.ledger)) == 1
+
+    (tmp_path / "ledger").mkdir()
+    ledger = Ledger(tmp_path / "ledger")
+    with ledger.locked():
+        held = ledger.post(replace(new_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
+    play(scenario, tmp_path, settings={"memory": 100 * MIB})
+    held.withdraw()
+    ledger.close()
+
+
+def test_never_fits(tmp_path: Path) -> None:
+    """If the machine is too small for the job after all, that is the answer, and no claim is made."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        made.source.set_demand("ps", 1)
+        await until(lambda: bool(events))
+        assert isinstance(events[0], Unsatisfiable)
+        assert "3 x 16m + ps: 2 x 16m = 80m at one time, this machine has 50m" in events[0].reason
+        assert os.listdir(made.ledger) == []
+
+    play(scenario, tmp_path, settings={"memory": 50 * MIB})
+
+
+def test_unusable_settings(tmp_path: Path) -> None:
+    """Settings that only the application master sees wrong are still all told."""
+    job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
+    with pytest.raises(ConfigError) as caught:
+        LocalSource(job)
+    assert len(caught.value.problems) == 2
+
+
+def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Where no ledger can be shared the job runs all the same, and the log says what that means."""
+    (tmp_path / "shared").write_text("in the way")
+    monkeypatch.setattr("tony.schedulers.local.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
+
+    async def scenario() -> None:
+        source = LocalSource(prepared_job(tmp_path / "home", two_roles()))
+        events: list[Event] = []
+        await source.open(events.append)
+        source.set_demand("ps", 1)
+        await until(lambda: bool(containers(events, "ps")))
+        await source.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert "memory and GPUs that jobs of other users hold are not seen" in caplog.text
+
+
+class Inherited:
+    """What a master knows of its supervisor, as far as this source asks."""
+
+    lives = False
+
+    def __init__(self, claim: int) -> None:
+        self.claim = claim
+
+    def hand_on(self, claim: int) -> None:
+        """Nobody follows."""
+
+
+def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
+    """Executors go on with what they hold; what has died is not found; nothing of it is left; no number comes twice."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        found = await granted(made, events, "worker", 3)
+        for index, container in enumerate(found):
+            await launch(made, container, "worker", index)
+        pids = [int((await made.report(container))["pid"]) for container in found]
+        devices = [(await made.context(container)).container.gpu_devices for container in found]
+        claim = await die(made)
+        os.kill(pids[1], signal.SIGKILL)
+        await until(lambda: not process.is_alive(pids[1]))
+        for number in (1, 2):
+            made.job.folder.events(number).write_text('{"container":"c-7"}\n' if number == 1 else "")
+        later = successor(made, claim)
+        news: list[Event] = []
+        await later.open(news.append)
+        known = [
+            KnownContainer(id=name, role="worker", host="127.0.0.1", task=TaskId("worker", index))
+            for index, name in enumerate(found)
+        ]
+        never = KnownContainer(id="c-7", role="worker", host="127.0.0.1")
+        assert await later.recover([*known, never]) == [found[0], found[2]]
+        assert await later.recover(known) == [found[0], found[2]]
+        assert [process.is_alive(pid) for pid in pids] == [True, False, True]
+        later.set_demand("worker", 3)
+        await until(lambda: containers(news, "worker") == ["c-8"])
+        await later.launch("c-8", task_part(made.spec, made.job_id, "c-8", "worker", 1), credentials())
+        assert (await made.context("c-8")).container.gpu_devices == devices[1]
+        later.set_demand("worker", 0)
+        os.kill(pids[0], signal.SIGKILL)
+        later.kill(found[2], "a test")
+        await until(lambda: len(ends(news)) == 2)
+        assert {end.container: end.cause for end in ends(news)} == {
+            found[0]: "its executor ended; how, is not known",
+            found[2]: "killed: a test",
+        }
+        await later.close()
+        assert await made.leftovers() == []
+
+    play(scenario, tmp_path, spec=spec(worker=small(1, 3)), settings={"gpus": 3})
+
+
+async def die(made: LocalBench) -> int:
+    """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
+    source = made.source
+    assert isinstance(source, LocalSource)
+    source._sink = None
+    for task in source._tasks:
+        task.cancel()
+    await source._server.close()
+    assert source._holding
+    return os.dup(source._holding.descriptors[0])
+
+
+def successor(made: LocalBench, claim: int) -> LocalSource:
+    """The source of the next master. Its supervision is only played: a test's own process can adopt no orphans."""
+    assert isinstance(made.source, LocalSource)
+    later = LocalSource(made.job, executor_command=made.source._command)
+    later._supervision = Inherited(claim)  # type: ignore[assignment]
+    return later
+
+
+def test_nothing_is_granted_before_it_is_known_what_lives(tmp_path: Path) -> None:
+    """Else a later master would give the ids of living containers to new ones."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "worker", 1)
+        await launch(made, container, "worker")
+        pid = int((await made.report(container))["pid"])
+        later = successor(made, await die(made))
+        made.job.folder.events(1).write_text(f'{{"container":"{container}"}}\n')
+        made.job.folder.events(2).touch()
+        news: list[Event] = []
+        later.set_demand("worker", 2)
+        await later.open(news.append)
+        await until(lambda: later._admitted)
+        later.set_demand("worker", 2)
+        known = KnownContainer(id=container, role="worker", host="127.0.0.1", task=TaskId("worker", 0))
+        assert await later.recover([known]) == [container]
+        assert process.is_alive(pid)
+        await until(lambda: bool(containers(news, "worker")))
+        assert (container, containers(news, "worker")) == ("c-1", ["c-2"])
+        await later.close()
+
+    play(scenario, tmp_path, spec=spec(worker=small(0, 2)))
+
+
+def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path: Path) -> None:
+    """Of its predecessors: it is closed without having been opened."""
+
+    async def scenario(made: LocalBench, events: list[Event]) -> None:
+        (container,) = await granted(made, events, "worker", 1)
+        await launch(made, container, "worker")
+        pid = int((await made.report(container))["pid"])
+        later = successor(made, await die(made))
+        await later.close()
+        assert not process.is_alive(pid)
+        assert await made.leftovers() == []
+
+    play(scenario, tmp_path)

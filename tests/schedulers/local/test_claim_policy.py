@@ -1,0 +1,279 @@
+"""Who may have what of a machine, and what strangers may write without doing harm."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, blocker, decide, decode, encode, grown
+from tony.schedulers.local.machine_capacity import Machine
+
+MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
+
+
+def claim(ticket: str, memory: int, gpus: int = 0, devices: tuple[str, ...] | None = None) -> Claim:
+    return Claim(
+        ticket=ticket, job=f"job-{ticket}", job_name="name", user="ann", memory=memory, gpus=gpus, devices=devices
+    )
+
+
+def test_free_machine_grants() -> None:
+    """On an empty machine a claim gets what it wants, devices by their order."""
+    assert decide(claim("1", 100, 2), [], MACHINE) == claim("1", 100, 2, ("a", "b"))
+
+
+def test_held_devices_are_not_given_twice() -> None:
+    """A claim gets devices that no granted claim names."""
+    others = [claim("1", 10, 2, ("a", "c"))]
+    assert decide(claim("2", 10, 2), others, MACHINE) == claim("2", 10, 2, ("b", "d"))
+
+
+def test_waits_for_memory_and_says_for_what_and_behind_whom() -> None:
+    """The reason has the arithmetic and the holders."""
+    reason = decide(claim("2", 50), [claim("1", 60, 1, ("a",))], MACHINE)
+    assert reason == (
+        "waiting for 50 bytes of memory, of which 40 bytes of 100 bytes are free; "
+        'held by job-1 "name" of ann (60 bytes, 1 GPU)'
+    )
+
+
+def test_waits_for_gpus_behind_those_who_have_some() -> None:
+    """Holders of memory alone are not named to whom GPUs are missing."""
+    others = [claim("1", 10, 3, ("a", "b", "c")), claim("0", 10, 0, ())]
+    reason = decide(claim("2", 10, 2), others, MACHINE)
+    assert reason == ('waiting for 2 of 4 GPUs, of which 1 are free; held by job-1 "name" of ann (10 bytes, 3 GPUs)')
+
+
+def test_does_not_pass_an_older_claim() -> None:
+    """What would fit now waits if an older claim waits that it would delay."""
+    others = [claim("1", 60, devices=()), claim("2", 50)]
+    reason = decide(claim("3", 40), others, MACHINE)
+    assert isinstance(reason, str)
+    assert 'first in line: job-2 "name" of ann (50 bytes)' in reason
+
+
+def test_passes_an_older_claim_that_it_does_not_delay() -> None:
+    """Who wants no GPU need not wait behind somebody who waits for GPUs only."""
+    others = [claim("1", 10, 4, ("a", "b", "c", "d")), claim("2", 10, 4)]
+    assert decide(claim("3", 80), others, MACHINE) == claim("3", 80, devices=())
+
+
+def test_younger_claims_do_not_count() -> None:
+    """Only older claims have precedence."""
+    assert decide(claim("1", 100), [claim("2", 100)], MACHINE) == claim("1", 100, devices=())
+
+
+def test_impossible_claims_do_not_block() -> None:
+    """A claim that this machine can never grant is nobody's predecessor."""
+    assert decide(claim("2", 10), [claim("1", 101)], MACHINE) == claim("2", 10, devices=())
+
+
+@pytest.mark.parametrize("hog", [claim("1", 101, devices=()), claim("1", 1, 5, ("a", "b", "c", "d", "e"))])
+def test_another_user_cannot_hold_more_than_the_machine(hog: Claim) -> None:
+    """Of our own we believe it: we may have said that the machine is larger."""
+    hostile = replace(hog, is_trusted=False)
+    assert decide(claim("2", 10, 1), [hostile], MACHINE) == claim("2", 10, 1, ("a",))
+    assert blocker(claim("2", 10, 1), [hostile], MACHINE) is None
+    held = claim("2", 10, 1, ("a",))
+    assert grown(held, 20, 2, [hostile], MACHINE) == claim("2", 20, 2, ("a", "b"))
+    assert isinstance(decide(claim("2", 10, 1), [hog], MACHINE), str)
+    assert grown(held, 20, 2, [hog], MACHINE) is None
+
+
+def test_many_holders_are_counted() -> None:
+    """A long list of holders is cut."""
+    others = [claim(str(i), 20, devices=()) for i in range(5)]
+    reason = decide(claim("9", 1), others, MACHINE)
+    assert isinstance(reason, str)
+    assert reason.endswith(" and 2 more")
+
+
+def test_round_trip() -> None:
+    """A claim's file says all but its owner, whom the file system knows."""
+    granted = claim("7", 5, 1, ("a",))
+    assert decode(encode(granted), "7", "ann") == granted
+    assert decode(encode(claim("7", 5, 1)), "7", "ann") == claim("7", 5, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"memory": -1},
+        {"memory": 2**61},
+        {"memory": 1.5},
+        {"memory": True},
+        {"memory": "1"},
+        {"gpus": -1},
+        {"gpus": 10**6},
+        {"gpus": None},
+        {"ticket": "8"},
+        {"devices": ["a", "b"]},
+        {"devices": [1]},
+        {"devices": "a"},
+        {"devices": ["x" * 300]},
+    ],
+    ids=str,
+)
+def test_improper_claims_count_for_nothing(change: dict[str, object]) -> None:
+    """A claim with any field that cannot be is no claim."""
+    data = json.loads(encode(claim("7", 5, 1, ("a",))))
+    assert decode(json.dumps(data | change).encode(), "7", "ann") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{",
+        b"[" * 60_000,
+        b"9" * 60_000,
+        b"\xff\xfe",
+        b"{}" + b" " * MAX_BYTES,
+    ],
+    ids=lambda content: repr(content[:8]),
+)
+def test_garbage_counts_for_nothing(content: bytes) -> None:
+    """Whatever the bytes, reading them never fails."""
+    assert decode(content, "7", "ann") is None
+
+
+def test_text_of_strangers_is_harmless() -> None:
+    """Names that would play with a terminal are defused and cut."""
+    data = json.loads(encode(claim("7", 5)))
+    read = decode(json.dumps(data | {"job": "\x1b[2J", "name": "n" * 999}).encode(), "7", "ann")
+    assert read
+    assert read.job == "?[2J"
+    assert len(read.job_name) == 200
+
+
+wishes = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=12)
+
+
+@given(wishes)
+def test_nobody_is_overtaken_or_starved(wanted: list[tuple[int, int, int]]) -> None:
+    """Over random arrivals and ends: never too much is granted, nobody is delayed by a younger one, all get it."""
+    living: dict[str, Claim] = {}
+    for number, (memory, gpus, ends) in enumerate(wanted):
+        ticket = f"{number:03d}"
+        living[ticket] = claim(ticket, memory, gpus)
+        grant_all(living)
+        for done in [c.ticket for c in living.values() if c.granted][:ends]:
+            del living[done]
+            grant_all(living)
+    while living:
+        grant_all(living)
+        granted = [c.ticket for c in living.values() if c.granted]
+        assert granted, "all wait for each other"
+        del living[granted[0]]
+
+
+def grant_all(living: dict[str, Claim]) -> None:
+    """Everybody looks, the youngest first: the order in which the kernel wakes them is not ours to choose."""
+    for ticket in sorted(living, reverse=True):
+        mine = living[ticket]
+        others = [c for c in living.values() if c is not mine]
+        outcome = mine if mine.granted else decide(mine, others, MACHINE)
+        if isinstance(outcome, Claim):
+            living[ticket] = outcome
+            check_sound(living, outcome)
+
+
+def check_sound(living: dict[str, Claim], newest: Claim) -> None:
+    granted = [c for c in living.values() if c.granted]
+    devices = [device for c in granted for device in c.devices or ()]
+    assert sum(c.memory for c in granted) <= MACHINE.memory
+    assert len(devices) == len(set(devices))
+    assert set(devices) <= set(MACHINE.gpus)
+    assert all(len(c.devices or ()) == c.gpus for c in granted)
+    for older in [c for c in living.values() if not c.granted and c.ticket < newest.ticket]:
+        # With the new one gone again it could not be granted either.
+        rest = [c for c in living.values() if c.ticket not in (older.ticket, newest.ticket)]
+        still = decide(replace(older), rest, MACHINE)
+        blocked_by_it = isinstance(still, Claim) and isinstance(decide(older, [*rest, newest], MACHINE), str)
+        assert not blocked_by_it
+
+
+def test_who_stands_behind_whom() -> None:
+    """The nearest who is short of what we want; nobody who is not, or wants other things."""
+    holder = claim("1", 60, devices=())
+    big, small, board = claim("2", 60), claim("3", 10), claim("4", 10, gpus=9)
+    assert blocker(big, [holder], MACHINE) is None
+    assert blocker(small, [holder, big], MACHINE) is big
+    assert blocker(claim("5", 1), [holder, big, small], MACHINE) is small
+    assert blocker(claim("5", 1), [holder, board], MACHINE) is None
+
+
+@example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
+@given(wishes)
+def test_who_only_hears_of_one_sleeps_through_nothing(wanted: list[tuple[int, int, int]]) -> None:
+    """Who has a blocker looks only when that one changes, who has none at every end: all that may be granted is."""
+    line = Line()
+    for number, (memory, gpus, ends) in enumerate(wanted):
+        line.come(claim(f"{number:03d}", memory, gpus))
+        for done in [c.ticket for c in line.living.values() if c.granted][:ends]:
+            line.go(done)
+    while line.living:
+        line.go(next(c.ticket for c in line.living.values() if c.granted))
+
+
+class Line:
+    """Claims and whom each listens to."""
+
+    def __init__(self) -> None:
+        self.living: dict[str, Claim] = {}
+        self._listens: dict[str, str | None] = {}
+
+    def come(self, mine: Claim) -> None:
+        """Somebody joins the line; nobody else wakes."""
+        self.living[mine.ticket] = mine
+        self._look(mine.ticket)
+        self._check()
+
+    def go(self, ticket: str) -> None:
+        """Somebody gives back what he holds: those wake who stand behind nobody, or behind him."""
+        del self.living[ticket]
+        self._listens.pop(ticket, None)
+        self._wake([each for each, behind in self._listens.items() if behind in (None, ticket)])
+        self._check()
+
+    def _wake(self, tickets: list[str]) -> None:
+        for ticket in tickets:
+            if ticket in self._listens:
+                self._look(ticket)
+
+    def _look(self, ticket: str) -> None:
+        mine = self.living[ticket]
+        others = [c for c in self.living.values() if c is not mine]
+        outcome = decide(mine, others, MACHINE)
+        if isinstance(outcome, str):
+            behind = blocker(mine, others, MACHINE)
+            self._listens[ticket] = behind.ticket if behind else None
+            return
+        self.living[ticket] = outcome
+        self._listens.pop(ticket, None)
+        self._wake([each for each, behind in self._listens.items() if behind == ticket])
+
+    def _check(self) -> None:
+        for ticket in self._listens:
+            mine = self.living[ticket]
+            others = [c for c in self.living.values() if c is not mine]
+            assert isinstance(decide(mine, others, MACHINE), str), f"{ticket} sleeps"
+        assert sum(behind is None for behind in self._listens.values()) <= 2
+
+
+def test_a_claim_grows_beside_all_others() -> None:
+    """Into what nobody holds and nobody waits for, older or younger; it keeps its devices and gets further ones."""
+    mine = claim("2", 20, 1, ("b",))
+    assert grown(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
+    assert grown(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grown(mine, 60, 4, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grown(mine, 60, 2, [claim("3", 50)], MACHINE) is None
+    assert grown(mine, 50, 2, [claim("3", 50, 2)], MACHINE) == claim("2", 50, 2, ("b", "a"))
+    assert grown(mine, 50, 3, [claim("3", 50, 2)], MACHINE) is None
+    assert grown(mine, 90, 1, [claim("3", 101)], MACHINE) == claim("2", 90, 1, ("b",))

@@ -1,0 +1,199 @@
+"""Whatever a container or a job leaves behind is found and ended, and nothing else is."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tony.linux import process
+from tony.schedulers.local import cleanup
+
+NOTHING = cleanup.Noted()
+ADOPTER = Path(__file__).with_name("adopter.py")
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a sleeping process with these variables, in a session of its own."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*argv: str, **env: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(argv or ("sleep", "600"), env={**os.environ, **env}, start_new_session=True)
+        started.append(process)
+        return process
+
+    yield run
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+def job() -> str:
+    return f"test-{uuid.uuid4()}"
+
+
+def test_container_alone_is_ended(start: Start) -> None:
+    """What belongs to one container dies; c-10 is not c-1."""
+    name = job()
+    program = start(TONY_TASK=f"{name}/c-1/nonce")
+    neighbour = start(TONY_TASK=f"{name}/c-10/nonce")
+    bystander = start(PWD=f"/somewhere/{name}/c-1/")
+    assert cleanup.end_container(name, "c-1", ())
+    assert not process.is_alive(program.pid)
+    assert process.is_alive(neighbour.pid)
+    assert process.is_alive(bystander.pid)
+
+
+def test_whole_job_is_ended(start: Start) -> None:
+    """Executors and programs of all containers, of this job only."""
+    name = job()
+    mine = [start(TONY_TASK=f"{name}/c-1/n"), start(TONY_EXECUTOR=f"{name}/c-1/"), start(TONY_TASK=f"{name}/c-2/n")]
+    other = start(TONY_TASK=f"{name}x/c-1/n")
+    assert cleanup.end_job(name, NOTHING)
+    assert [process.is_alive(each.pid) for each in mine] == [False] * 3
+    assert process.is_alive(other.pid)
+    assert cleanup.end_job(name, NOTHING)
+
+
+#: Waits until its parent is dead, takes a moment to do its work, and says that it is done.
+HELPER = """
+import os, sys, time
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.01)
+time.sleep(0.2)
+open(sys.argv[2], "w").close()
+"""
+EXECUTOR = """
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid()), sys.argv[2]])
+time.sleep(600)
+"""
+
+
+def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
+    """An executor's helper, which knows of processes that nobody else can find, is not killed with the executor."""
+    name = job()
+    start(sys.executable, "-c", EXECUTOR, HELPER, str(tmp_path / "done"), TONY_EXECUTOR=f"{name}/c-1/")
+    deadline = time.monotonic() + 30
+    while len(process.with_marker(f"TONY_EXECUTOR={name}/")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert cleanup.end_job(name, NOTHING)
+    assert (tmp_path / "done").exists()
+
+
+def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> None:
+    """The list grows, and need not be there; a pid is noted with its process's birth."""
+    file = tmp_path / "remains"
+    assert cleanup.noted(file) == NOTHING
+    cleanup.note(file, groups=("/a b", "/c"))
+    executor = start()
+    born = process.start_time(executor.pid)
+    assert born
+    held = cleanup.Launched(
+        container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",)
+    )
+    cleanup.note(file, launched=held)
+    found = cleanup.noted(file)
+    assert found == cleanup.Noted(launched=(held,), groups=("/a b", "/c"))
+    assert found.executors == {executor.pid: born}
+
+
+@pytest.mark.parametrize("torn", ["laun", "launched", 'launched {"container":"c-1"', "group /sys/fs/cgroup/tony"])
+def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) -> None:
+    """It may name somebody else, such as the group above that of the job; also when more is written after it."""
+    file = tmp_path / "remains"
+    cleanup.note(file, groups=("/a",))
+    with file.open("a") as out:
+        out.write(torn)
+    assert cleanup.noted(file) == cleanup.Noted(groups=("/a",))
+    held = cleanup.Launched(container="c-2", role="w", pid=1, start=2)
+    cleanup.note(file, launched=held, groups=("/b",))
+    assert cleanup.noted(file) == cleanup.Noted(launched=(held,), groups=("/a", "/b"))
+
+
+def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
+    """Those that a later application master takes over are spared, executor and program."""
+    name = job()
+    kept = [start(TONY_TASK=f"{name}/c-1/n"), start()]
+    gone = [start(TONY_TASK=f"{name}/c-10/n"), start(TONY_EXECUTOR=f"{name}/c-2/"), start()]
+    launched = []
+    for container, each in (("c-1", kept[1]), ("c-3", gone[2])):
+        born = process.start_time(each.pid)
+        assert born
+        launched.append(cleanup.Launched(container=container, role="w", pid=each.pid, start=born))
+    assert cleanup.end_job(name, cleanup.Noted(launched=tuple(launched)), ["c-1"])
+    assert [process.is_alive(each.pid) for each in kept] == [True, True]
+    assert [process.is_alive(each.pid) for each in gone] == [False] * 3
+
+
+def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
+    """Of all event logs, whoever of them has ended: no number is given twice."""
+    one, two = tmp_path / "1", tmp_path / "2"
+    one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
+    two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
+    assert cleanup.highest([one, two, tmp_path / "3"]) == 12
+    assert cleanup.highest([]) == 0
+
+
+def test_noted_executors_are_ended_without_a_look_at_their_environment(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors hide it from all but root. All below them ends with them; a successor of a pid is spared."""
+    monkeypatch.setattr(cleanup, "_WATCHDOG", 0.05)
+    name = job()
+    executor = start(sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)")
+    born = process.start_time(executor.pid)
+    assert born
+    while not process.descendants(executor.pid):
+        time.sleep(0.01)
+    (child,) = process.descendants(executor.pid)
+    held = cleanup.Launched(container="c-1", role="w", pid=executor.pid, start=born - 1)
+    assert cleanup.end_job(name, cleanup.Noted(launched=(held,)))
+    assert process.is_alive(executor.pid)
+    assert cleanup.end_job(name, cleanup.Noted(launched=(replace(held, start=born),)))
+    assert not process.is_alive(executor.pid)
+    assert not process.is_alive(child)
+
+
+@pytest.mark.parametrize("way", [(), ("unlisted",)])
+def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """Even what has no parent, environment, session or group of ours any more ends with its executor."""
+    argv = [sys.executable, str(ADOPTER), str(tmp_path), *way]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["its executor was killed by SIGKILL", "nothing lives"], result.stderr
+
+
+#: Says what is left while an executor, a helper and a stranger are there. A process of its own: all its children count.
+ALONE = """
+import os, subprocess, sys
+from tony.schedulers.local.cleanup import nothing_left
+helper = subprocess.Popen(["sleep", "600"])
+executor = subprocess.Popen(["sleep", "600"], start_new_session=True)
+os.mkdir("group")
+print(nothing_left({executor.pid}, ["group"]), os.path.exists("group"))
+stray = subprocess.Popen(["true"], start_new_session=True)
+os.waitid(os.P_PID, stray.pid, os.WEXITED | os.WNOWAIT)
+print(nothing_left({executor.pid}, ()))
+stray.wait()
+print(nothing_left({executor.pid}, ()))
+for each in (helper, executor):
+    each.kill()
+    each.wait()
+"""
+
+
+def test_nothing_is_left_when_nobody_is_there(tmp_path: Path) -> None:
+    """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
+    if process.own_children() is None:
+        assert not cleanup.nothing_left((), ())
+        return
+    argv = [sys.executable, "-c", ALONE]
+    result = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["True False", "False", "True"], result.stderr

@@ -1,0 +1,197 @@
+"""A claim survives what may happen to its file in a folder for temporary files."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tony.schedulers.local import resource_claim
+from tony.schedulers.local.resource_claim import Holding
+from tony.schedulers.local.ledger import Ledger, new_claim
+from tony.schedulers.local.machine_capacity import Machine
+from tony.schedulers.local.peak_demand import Need
+from tony.testing.conformance import PATIENCE
+from tony.testing.jobs import prepared_job, two_roles
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "ledger"
+    made.mkdir()
+    return made
+
+
+def hold(place: Path, *needs: Need) -> Holding:
+    def reopen() -> Ledger:
+        place.mkdir(exist_ok=True)
+        return Ledger(place)
+
+    record = prepared_job(place.parent / "home", two_roles()).record
+    return Holding(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
+
+
+def seen(place: Path) -> list[str]:
+    return os.listdir(place) if place.exists() else []
+
+
+def test_held_and_given_back(place: Path) -> None:
+    """One claim, with its devices and one open file; nothing is left of it."""
+    held = hold(place)
+    assert len(held.descriptors) == 0
+    assert asyncio.run(held.obtain(print)).devices == ("a",)
+    assert len(held.descriptors) == 1
+    assert len(os.listdir(place)) == 1
+    held.close()
+    assert os.listdir(place) == []
+
+
+def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleaner may have taken the file, or the whole folder: others must see the claim again."""
+    monkeypatch.setattr(resource_claim, "_REFRESH", 0.01)
+
+    async def scenario() -> None:
+        held = hold(place)
+        await held.obtain(print)
+        keeping = asyncio.ensure_future(held.keep())
+        before = seen(place)
+        shutil.rmtree(place)
+        async with asyncio.timeout(PATIENCE):
+            while seen(place) != before:
+                await asyncio.sleep(0.005)
+        keeping.cancel()
+        other = Ledger(place)
+        with other.locked():
+            assert [claim.devices for claim in other.claims()] == [("a",)]
+        other.close()
+        held.close()
+
+    asyncio.run(scenario())
+
+
+def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is said, and the claim is made in the new one."""
+    monkeypatch.setattr(resource_claim, "_BROKEN", 0.01)
+
+    async def scenario() -> list[str]:
+        said: list[str] = []
+        ledger = Ledger(place)
+        with ledger.locked():
+            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
+        held = hold(place)
+        waiting = asyncio.ensure_future(held.obtain(said.append))
+        async with asyncio.timeout(PATIENCE):
+            while not said:
+                await asyncio.sleep(0.005)
+            shutil.rmtree(place)
+            assert (await waiting).devices == ("a",)
+        held.close()
+        other.withdraw()
+        ledger.close()
+        return said
+
+    said = asyncio.run(scenario())
+    assert said[0].startswith("waiting for 10 bytes of memory")
+    assert "was removed while it was in use; trying again" in said[-1]
+
+
+def test_as_much_as_there_is_and_more_later(place: Path) -> None:
+    """Who is content with less takes what there is, never less than the least, and grows when that is possible."""
+
+    async def scenario() -> None:
+        other, another = hold(place, Need(memory=5, gpus=0)), hold(place, Need(memory=1, gpus=0))
+        await other.obtain(print)
+        elastic = hold(place, *(Need(memory=memory, gpus=0) for memory in (9, 7, 4)))
+        assert (elastic.size, elastic.can_grow, elastic.grow()) == (0, False, None)
+        claim = await elastic.obtain(print)
+        assert (claim.memory, elastic.size, elastic.can_grow, elastic.grow()) == (4, 4, True, None)
+        await another.obtain(print)
+        other.close()
+        grown = elastic.grow()
+        assert grown is not None
+        assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
+        ledger = Ledger(place)
+        with ledger.locked():
+            assert sorted(each.memory for each in ledger.claims()) == [1, 9]
+        for each in (elastic, another, ledger):
+            each.close()
+
+    asyncio.run(scenario())
+
+
+def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> Holding:
+    """As the next application master of the same job does."""
+    record = prepared_job(place.parent / "home", two_roles(), "local-20260101-000000-0a1b2c").record
+    return Holding(
+        lambda: Ledger(place),
+        Ledger(place),
+        record,
+        [Need(memory=memory, gpus=1)],
+        Machine(memory=10, gpus=("a",)),
+        inherited=descriptor,
+        hand_on=handed_on.append,
+    )
+
+
+def nothing() -> int:
+    """An open file that is no claim."""
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
+    """The same file, the same devices, without a look at the line; it can be given back, and nothing is left."""
+
+    async def scenario() -> None:
+        first = take_over(place, nothing(), [])
+        await first.obtain(print)
+        before = seen(place)
+        second = take_over(place, os.dup(first.descriptors[0]), [])
+        assert second.is_granted
+        assert (await second.obtain(print)).devices == ("a",)
+        assert seen(place) == before
+        second.close()
+        assert seen(place) == []
+        first.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
+    """Whoever came after it stands behind the one that takes it over as well; and that one can hand it on again."""
+
+    async def scenario() -> None:
+        ledger = Ledger(place)
+        with ledger.locked():
+            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
+        handed_on: list[int] = []
+        first = take_over(place, nothing(), handed_on)
+        assert not first.is_granted
+        waiting = asyncio.ensure_future(first.obtain(lambda text: None))
+        await until(lambda: handed_on)
+        before = seen(place)
+        second = take_over(place, os.dup(handed_on[0]), handed_on)
+        with ledger.locked():
+            later = ledger.post(new_claim(job="later", job_name="n", memory=10, gpus=1))
+        going_on = asyncio.ensure_future(second.obtain(lambda text: None))
+        await asyncio.sleep(0)
+        assert set(before) < set(seen(place))
+        assert len(seen(place)) == 3
+        other.withdraw()
+        assert (await asyncio.wait_for(going_on, PATIENCE)).devices == ("a",)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        second.close()
+        later.withdraw()
+        first.close()
+        ledger.close()
+
+    asyncio.run(scenario())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -1,0 +1,45 @@
+"""What only clusters have is said to mean nothing here, once for each role and key."""
+
+from pathlib import Path
+
+from tony.model.job_spec import JobSpec, Resources, Role
+from tony.model.layout import Home
+from tony.schedulers import registry
+from tony.schedulers.local.unsupported_settings import meaningless
+
+
+def test_nothing_of_the_kind() -> None:
+    """Most jobs hear nothing; a single task is always alone on its host."""
+    assert meaningless(JobSpec(command="true")) == []
+    assert meaningless(JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))})) == []
+
+
+def test_everything() -> None:
+    """A sentence each, with the reason; what can be had otherwise is named."""
+    worker = Role(
+        instances=2,
+        resources=Resources(others={"yarn.io/gpu": 1, "yarn.io/fpga": 1}),
+        node_label="gpu",
+        spread=True,
+        placement="notin,node,ps",
+        placement_tags=("big",),
+        mounts="/data:/data:ro",
+    )
+    nothing = "means nothing on the local scheduler:"
+    counts = f"{nothing} it counts memory and GPUs only"
+    assert meaningless(JobSpec(roles={"worker": worker, "ps": Role(node_label="gpu")})) == [
+        f"warning: roles.worker.resources.yarn.io/fpga {counts}",
+        f"warning: roles.worker.resources.yarn.io/gpu {counts}; ask for GPUs with `gpus`",
+        f"warning: roles.worker.node_label {nothing} there is only this machine, and it has no labels",
+        f"warning: roles.worker.spread {nothing} all tasks share this machine",
+        f"warning: roles.worker.placement {nothing} it places nothing, there is only this machine",
+        f"warning: roles.worker.placement_tags {nothing} it has no placement constraints that could name them",
+        f"warning: roles.worker.mounts {nothing} the tasks run on this machine as it is, in no container image",
+        f"warning: roles.ps.node_label {nothing} there is only this machine, and it has no labels",
+    ]
+
+
+def test_told_by_the_submitter(tmp_path: Path) -> None:
+    """Before anything is staged."""
+    spec = JobSpec(roles={"worker": Role(node_label="gpu")}, scheduler_settings={"ledger": str(tmp_path)})
+    assert registry.load("local").submitter(Home(tmp_path)).notices(spec) == meaningless(spec)

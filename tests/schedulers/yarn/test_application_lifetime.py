@@ -1,0 +1,43 @@
+"""An application whose time was over: whose limit it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.schedulers.yarn.application_lifetime import overdue
+from tony.schedulers.yarn.settings import YarnSettings
+
+SAID = "Application is killed by ResourceManager as it has exceeded the lifetime period."
+
+
+def ended(took: float | None, said: str = SAID, state: ApplicationState = ApplicationState.KILLED) -> ApplicationReport:
+    """One that YARN has ended after so many seconds."""
+    finish = None if took is None else int(1_000_000 + 1000 * took)
+    return ApplicationReport(state=state, diagnostics=said, submit_time=1_000_000, finish_time=finish)
+
+
+@pytest.mark.parametrize(
+    ("report", "limit", "source", "told"),
+    [
+        (
+            ended(4.5),
+            3.0,
+            "job.toml:6",
+            "the job ran longer than 3 s (scheduler.yarn.lifetime, job.toml:6), its wait included: YARN ended it",
+        ),
+        (ended(None), 3.0, None, "the job ran longer than 3 s (scheduler.yarn.lifetime), its wait included"),
+        (ended(60.0), 3600.0, "--set", "the job ran longer than its queue allows: YARN ended it after 1 m 00 s"),
+        (ended(60.0), None, None, "maximum-application-lifetime"),
+        (ended(None), None, None, "YARN ended it. Ask who runs the cluster"),
+    ],
+)
+def test_whose_limit_it_was(report: ApplicationReport, limit: float | None, source: str | None, told: str) -> None:
+    """The job's, with its place, or the queue's where the application has not lived as long as the job wants."""
+    assert told in overdue(report, YarnSettings(lifetime=limit), source)
+
+
+@pytest.mark.parametrize("report", [ended(9.0, "killed by user bob"), ended(9.0, state=ApplicationState.RUNNING)])
+def test_ended_for_another_reason(report: ApplicationReport) -> None:
+    """Then there is nothing to tell."""
+    assert overdue(report, YarnSettings(lifetime=3.0), None) == ""

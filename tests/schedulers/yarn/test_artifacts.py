@@ -1,0 +1,63 @@
+"""What a job needs in the cluster's file system."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.samples import DATA, SOURCE, record
+from tony.dataclass import replace
+from tony.errors import ConfigError
+from tony.model.job_record import JobRecord
+from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.schedulers.yarn import python_archive
+from tony.schedulers.yarn import artifacts as module
+from tony.schedulers.yarn.artifacts import parcels
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.storage.cache import Cache, Stored
+
+OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, letter in enumerate("cde", 100))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """Archives are not really made."""
+    monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
+    monkeypatch.setattr(module, "store_pages", lambda _: None)
+    monkeypatch.setattr(python_archive, "store_interpreter", lambda _: PYTHON)
+    return Cache(tmp_path)
+
+
+def test_plain(cache: Cache) -> None:
+    """Our programs, which all users may share, and each staged object once, which nobody else may read."""
+    needs = parcels(record(), YarnSettings(python="/usr/bin/python3"), cache)
+    assert [(each.name, each.size, each.public, each.path) for each in needs.wanted] == [
+        ("c" * 64 + ".zip", 100, True, cache.object("c" * 64)),
+        (SOURCE.digest, 1234, False, cache.object(SOURCE.digest)),
+        (DATA.digest, 99, False, cache.object(DATA.digest)),
+    ]
+    assert (needs.runtime, needs.interpreter, needs.plug_in) == ("c" * 64 + ".zip", "", "")
+    assert needs.objects == (SOURCE.digest, DATA.digest)
+
+
+def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interpreter and a plug-in; their names end as nodes want it for what they unpack."""
+    monkeypatch.setattr(module, "store_plug_in", lambda *_: ADAPTER)
+    needs = parcels(record(), YarnSettings(python="own"), cache)
+    assert [each.name for each in needs.wanted[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
+    assert (needs.interpreter, needs.plug_in) == (needs.wanted[1].name, needs.wanted[2].name)
+    assert [each.public for each in needs.wanted] == [True, False, False, False, False]
+
+
+def test_an_environment_that_runs_our_programs(cache: Cache) -> None:
+    """Each role's container has to bring one that a shell can unpack."""
+    packed = StagedItem(digest="f" * 64, size=1, name="env", placement=Placement.PYTHON, suffix=".tar.gz")
+    settings = YarnSettings(python="environment")
+
+    def job(*items: StagedItem) -> JobRecord:
+        roles = record().spec.effective_roles
+        return record(staged=StagedJob(roles={name: StagedRole(items=items) for name in roles}))
+
+    assert parcels(job(packed), settings, cache).objects == (packed.digest,)
+    for items in ((), (replace(packed, suffix=".zip"),)):
+        with pytest.raises(ConfigError, match=r"has no such environment: `python` has to name an archive of it, \.tar"):
+            parcels(job(*items), settings, cache)

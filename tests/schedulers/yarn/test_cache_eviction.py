@@ -1,0 +1,139 @@
+"""What goes from the cluster's cache, and what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.schedulers.yarn.cache_eviction import DAY, MARKER, evict
+from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs
+
+CACHE = "/tony/cache"
+#: The played NameNode's clock.
+NOW = 1_700_000_000_123
+
+
+class Store:
+    """A cache with objects that were used so many days ago."""
+
+    def __init__(self, hdfs: PlayedWebHdfs) -> None:
+        self.hdfs = hdfs
+        self.files = WebHdfs([hdfs.url], WebLogin(user="ann"))
+        for path in ("/tony", CACHE, f"{CACHE}/{MARKER}"):
+            hdfs.files[path] = PlayedFile()
+        self.put("used", modified=400, accessed=0)
+
+    def put(self, name: str, *, modified: float, accessed: float | None = None) -> None:
+        self.hdfs.files[f"{CACHE}/{name}"] = PlayedFile(
+            content=b"x",
+            modified_ms=int(NOW - modified * DAY),
+            accessed_ms=0 if accessed is None else int(NOW - accessed * DAY),
+        )
+
+    def evict(self, oldest_live: float | None = None) -> int:
+        """Args: days since the start of the oldest live application."""
+        return evict(self.files, CACHE, ["used"], None if oldest_live is None else int(NOW - oldest_live * DAY))
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.removeprefix(CACHE + "/") for path in self.hdfs.files if path.startswith(CACHE + "/"))
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Nothing old in it."""
+    with PlayedWebHdfs() as hdfs:
+        made = Store(hdfs)
+        yield made
+        made.files.close()
+
+
+def test_only_what_was_not_used_for_long(store: Store) -> None:
+    """A use counts as much as the upload; what nobody finished goes as well."""
+    store.put("old", modified=100, accessed=31)
+    store.put("old.f00.part", modified=31)
+    store.put("noted", modified=100, accessed=29)
+    store.put("new", modified=1)
+    store.hdfs.files[f"{CACHE}/folder"] = PlayedFile(modified_ms=0)
+    assert store.evict() == 2
+    assert store.names == [MARKER, "folder", "new", "noted", "used"]
+
+
+def test_never_what_a_live_application_may_use(store: Store) -> None:
+    """It noted what it uses, at most a day before its start; clocks may differ by another."""
+    store.put("maybe", modified=400, accessed=41.9)
+    store.put("surely not", modified=400, accessed=42.1)
+    assert store.evict(oldest_live=40) == 1
+    assert store.names == [MARKER, "maybe", "used"]
+
+
+def test_young_applications_change_nothing(store: Store) -> None:
+    """Thirty days are kept in any case."""
+    store.put("old", modified=31)
+    store.put("rather new", modified=29)
+    assert store.evict(oldest_live=0.01) == 1
+    assert store.names == [MARKER, "rather new", "used"]
+
+
+def test_uses_are_not_noted_here(store: Store) -> None:
+    """Where access times are off, nobody can tell what is used: all of it stays."""
+    store.put("used", modified=400)
+    store.put("old", modified=400)
+    assert store.evict() == 0
+    assert store.names == [MARKER, "old", "used"]
+
+
+def test_what_is_used_is_gone(store: Store) -> None:
+    """Somebody else is at work; nothing is sure then."""
+    del store.hdfs.files[f"{CACHE}/used"]
+    store.put("old", modified=400)
+    assert store.evict() == 0
+
+
+def test_use_noted_at_the_last_moment(store: Store) -> None:
+    """Somebody notes a use after we have looked: it is put back as it was."""
+    store.put("old", modified=400)
+    before = store.hdfs.files[f"{CACHE}/old"]
+
+    def note(path: str) -> None:
+        before.accessed_ms = NOW
+
+    store.hdfs.before("RENAME", note)
+    assert store.evict() == 0
+    assert store.hdfs.files[f"{CACHE}/old"] is before
+    assert store.names == [MARKER, "old", "used"]
+
+
+def test_sent_again_at_the_last_moment(store: Store) -> None:
+    """Somebody found it gone and sent it again: theirs stays."""
+    store.put("old", modified=400)
+    before = store.hdfs.files[f"{CACHE}/old"]
+
+    def send(path: str) -> None:
+        if path.startswith(f"{CACHE}/{MARKER}"):  # it is on its way back
+            store.put("old", modified=0)
+        before.accessed_ms = NOW
+
+    store.hdfs.before("RENAME", send)
+    assert store.evict() == 0
+    assert store.hdfs.files[f"{CACHE}/old"] is not before
+    assert store.names == [MARKER, "old", "used"]
+
+
+def test_two_at_once(store: Store) -> None:
+    """What the other one has removed is none of our business."""
+    store.put("old", modified=400)
+    store.hdfs.before("RENAME", lambda path: store.hdfs.files.pop(path, None))
+    assert store.evict() == 0
+    assert store.names == [MARKER, "used"]
+
+
+def test_remains_of_one_who_was_killed(store: Store) -> None:
+    """What lay aside goes after a day; what another one has just put there stays."""
+    for name, age in (("killed", 2), ("busy", 0)):
+        store.hdfs.files[f"{CACHE}/{MARKER}/{name}"] = PlayedFile(modified_ms=NOW - age * DAY)
+        store.put(f"{MARKER}/{name}/object", modified=400)
+    store.evict()
+    assert store.names == [MARKER, f"{MARKER}/busy", f"{MARKER}/busy/object", "used"]

@@ -1,0 +1,236 @@
+"""Objects are put into the cluster's file system once, whole or not at all, and their use is noted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tony.errors import SchedulerError, StorageError
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.ipc.errors import HadoopError
+from tony.schedulers.yarn import cache_eviction
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.cache_upload import Depot, Wanted
+from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+
+STAGING = "/user/ann/.tony"
+CACHE = f"{STAGING}/cache"
+DAY = 24 * 3600 * 1000
+
+
+class Played:
+    """A cluster of which there is only the file system."""
+
+    def __init__(self, hdfs: PlayedWebHdfs) -> None:
+        self.hdfs = hdfs
+        self.files = self
+
+    uri = "hdfs://nn:8020"
+
+    def web_files(self) -> WebHdfs:
+        return WebHdfs([self.hdfs.url], WebLogin(user="ann"))
+
+    def depot(self) -> Depot:
+        return Depot(cast(Cluster, self), STAGING)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Played]:
+    """An empty file system."""
+    with PlayedWebHdfs() as hdfs:
+        yield Played(hdfs)
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> list[Wanted]:
+    """The archive of our programs, and a file of the user's."""
+    found = []
+    for name, content, public in (("runtime.zip", b"programs", True), ("data", b"secret data", False)):
+        (tmp_path / name).write_bytes(content)
+        found.append(Wanted(path=tmp_path / name, name=name, size=len(content), public=public))
+    return found
+
+
+def provide(cluster: Played, wanted: list[Wanted]) -> tuple[dict[str, Uploaded], int]:
+    depot = cluster.depot()
+    try:
+        return depot.provide(wanted), depot.sent
+    finally:
+        depot.close()
+
+
+def content(cluster: Played, name: str) -> bytes | None:
+    return cluster.hdfs.files[f"{CACHE}/{name}"].content
+
+
+def names(cluster: Played) -> list[str]:
+    return sorted(path.removeprefix(CACHE + "/") for path in cluster.hdfs.files if path.startswith(CACHE + "/"))
+
+
+def test_first_and_second_submission(cluster: Played, wanted: list[Wanted]) -> None:
+    """What nodes must know is exact; the second one sends nothing, and asks only twice."""
+    first, sent = provide(cluster, wanted)
+    assert sent == 19
+    assert first == {
+        "runtime.zip": Uploaded(
+            url=f"hdfs://nn:8020{CACHE}/runtime.zip", size=8, timestamp=1_700_000_000_123, public=True
+        ),
+        "data": Uploaded(url=f"hdfs://nn:8020{CACHE}/data", size=11, timestamp=1_700_000_000_123),
+    }
+    assert content(cluster, "data") == b"secret data"
+    provide(cluster, wanted)  # notes the use: the played clock stands still, long ago
+    before = len(cluster.hdfs.requests)
+    assert provide(cluster, wanted) == (first, 0)
+    asked = {operation for operation, _ in cluster.hdfs.requests[before:]}
+    assert asked <= {"LISTSTATUS_BATCH", "LISTSTATUS", "GETFILESTATUS"}
+
+
+def test_who_may_read(cluster: Played, wanted: list[Wanted]) -> None:
+    """The user's files nobody else, also where folders are open to all."""
+    provide(cluster, wanted)
+    modes = {path: f"{file.permission:o}" for path, file in cluster.hdfs.files.items()}
+    assert modes[f"{CACHE}/data"] == "600"
+    assert modes[f"{CACHE}/runtime.zip"] == "644"
+    assert modes[STAGING] == modes[CACHE] == "755"
+    assert modes[f"{CACHE}/{cache_eviction.MARKER}"] == "700"
+
+
+def test_public_only_where_all_may_go(cluster: Played, wanted: list[Wanted]) -> None:
+    """YARN refuses a public file below a folder that is closed to others; then it is private."""
+    cluster.hdfs.files["/user"] = PlayedFile(permission=0o700)
+    found, _ = provide(cluster, wanted)
+    assert not found["runtime.zip"].public
+    cluster.hdfs.files["/user"].permission = 0o711
+    assert provide(cluster, wanted)[0]["runtime.zip"].public
+
+
+def test_wrong_size_is_sent_again(cluster: Played, wanted: list[Wanted]) -> None:
+    """Nobody writes to objects; what is damaged all the same is replaced."""
+    provide(cluster, wanted)
+    cluster.hdfs.files[f"{CACHE}/data"].content = b"short"
+    assert provide(cluster, wanted)[1] == 11
+    assert content(cluster, "data") == b"secret data"
+
+
+@pytest.mark.parametrize("trouble", [Trouble.HANG_UP_AFTER_HALF, Trouble.NO_SPACE, Trouble.QUOTA])
+def test_half_written(cluster: Played, wanted: list[Wanted], trouble: Trouble) -> None:
+    """What did not arrive whole never has the name, and nothing of it stays."""
+    cluster.hdfs.fail_next("CREATE", *[trouble] * 10)
+    with pytest.raises((HadoopError, StorageError)):
+        provide(cluster, wanted[1:])
+    assert names(cluster) == [cache_eviction.MARKER]
+    cluster.hdfs.troubles_over()
+    assert provide(cluster, wanted[1:])[1] == 11
+
+
+def test_arrived_otherwise(cluster: Played, wanted: list[Wanted], tmp_path: Path) -> None:
+    """A file that changed while it was sent is no object."""
+    (tmp_path / "data").write_bytes(b"longer than before")
+    with pytest.raises(SchedulerError, match="has 18 bytes and not the 11 that were sent"):
+        provide(cluster, wanted)
+
+
+def test_two_clients_at_once(cluster: Played, wanted: list[Wanted]) -> None:
+    """Both end up with the same objects, whoever comes second."""
+    found: list[dict[str, Uploaded]] = []
+    threads = [threading.Thread(target=lambda: found.append(provide(cluster, wanted)[0])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [found[0]] * 4
+    assert names(cluster) == [cache_eviction.MARKER, "data", "runtime.zip"]
+    assert content(cluster, "runtime.zip") == b"programs"
+
+
+def test_use_is_noted_once_a_day(cluster: Played, wanted: list[Wanted]) -> None:
+    """By the access time; the modification time, which nodes compare, stays."""
+    before, _ = provide(cluster, wanted)
+    began = time.time() * 1000
+    after, sent = provide(cluster, wanted)
+    assert (after, sent) == (before, 0)
+    file = cluster.hdfs.files[f"{CACHE}/data"]
+    assert file.modified_ms == 1_700_000_000_123
+    assert began - 1000 <= file.accessed_ms <= time.time() * 1000
+    noted = file.accessed_ms = file.accessed_ms - DAY // 2
+    provide(cluster, wanted)
+    assert file.accessed_ms == noted
+
+
+def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[Wanted]) -> None:
+    """Somebody removed it between our two looks: it is sent again."""
+    provide(cluster, wanted)
+    cluster.hdfs.before("SETTIMES", lambda path: cluster.hdfs.files.pop(path, None))
+    assert provide(cluster, wanted)[1] == 19
+    assert content(cluster, "data") == b"secret data"
+
+
+def test_folder_of_another_user(cluster: Played, wanted: list[Wanted]) -> None:
+    """Their objects could not be read by our containers: told before anything runs."""
+    provide(cluster, wanted)
+    cluster.hdfs.fail_next("SETTIMES", Trouble.FORBIDDEN)
+    with pytest.raises(SchedulerError, match=r"^the staging folder hdfs://nn:8020/user/ann/.tony is ann's. Each user"):
+        provide(cluster, wanted)
+
+
+def test_no_access_times(cluster: Played, wanted: list[Wanted]) -> None:
+    """Where HDFS keeps none, jobs run all the same."""
+    provide(cluster, wanted)
+    cluster.hdfs.fail_next("SETTIMES", *[Trouble.NO_SPACE] * 2)  # any IOException
+    assert provide(cluster, wanted)[1] == 0
+
+
+def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[Wanted]) -> None:
+    """Not at the very first submission; then when the last look is a day ago."""
+    depots = [cluster.depot() for _ in range(3)]
+    assert [depot.eviction_is_due for depot in depots] == [False] * 3
+    depots[0].provide(wanted)
+    assert not depots[0].eviction_is_due
+    marker = cluster.hdfs.files[f"{CACHE}/{cache_eviction.MARKER}"]
+    marker.modified_ms = int(time.time() * 1000) - DAY - 1000
+    depots[1].provide(wanted)
+    assert depots[1].eviction_is_due
+    depots[1].evict(None)
+    assert [depot.eviction_is_due for depot in depots] == [False] * 3
+    marker.modified_ms = int(time.time() * 1000)
+    depots[2].provide(wanted)
+    assert not depots[2].eviction_is_due
+    for depot in depots:
+        depot.close()
+
+
+@pytest.mark.parametrize(
+    ("names_left", "space_left", "told"),
+    [
+        (-1, 1 << 20, r"11 bytes are to be uploaded, and the quota of /user leaves 1m of 1m, where each file takes"),
+        (9, -1, r"11 bytes are to be uploaded, and the quota of /user leaves 4 of 9 names\. Free some room"),
+        (5, 1 << 20, r"leaves 1m of 1m, .* as long as it is written and leaves 0 of 5 names\."),
+        (-1, -1, r"11 bytes are to be uploaded\. Free some room"),
+    ],
+)
+def test_a_quota_is_used_up(cluster: Played, wanted: list[Wanted], names_left: int, space_left: int, told: str) -> None:
+    """Which folder's it is, how much is left of it, how much was needed, and the setting."""
+    provide(cluster, [])
+    folder = cluster.hdfs.files["/user"]
+    folder.most_names, folder.most_space = names_left, space_left
+    cluster.hdfs.fail_next("CREATE", Trouble.QUOTA)
+    with pytest.raises(StorageError, match=told) as failed:
+        provide(cluster, wanted[1:])
+    assert str(failed.value).startswith(f"no room in hdfs://nn:8020{STAGING} (scheduler.yarn.staging): ")
+    assert str(failed.value).endswith("HDFS says: The DiskSpace quota of /q is exceeded")
+
+
+def test_the_data_nodes_are_full(cluster: Played, wanted: list[Wanted]) -> None:
+    """What is left in all is told; an older NameNode does not tell it."""
+    for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Free"):
+        cluster.hdfs.fail_next("CREATE", Trouble.NO_SPACE)
+        cluster.hdfs.fail_next("GETSTATUS", *trouble)
+        with pytest.raises(StorageError) as failed:
+            provide(cluster, wanted[1:])
+        assert told in str(failed.value)

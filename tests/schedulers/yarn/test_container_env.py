@@ -1,0 +1,93 @@
+"""What a program of ours finds out in a container of YARN."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn.samples import papers
+from tony.errors import PlatformError
+from tony.hadoop.tokens.credentials import Credentials, read_file, write_file
+from tony.hadoop.tokens.token import Token
+from tony.schedulers.yarn.container_env import Inside
+from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPapers, TaskPapers, packed
+
+HDFS = Token(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What a NodeManager puts into the environment."""
+    monkeypatch.chdir(tmp_path)
+    tokens = tmp_path / "container_tokens"
+    write_file(tokens, Credentials(tokens={"hdfs": HDFS}, secrets={JOB: packed(papers()), "theirs": b"kept"}))
+    return {
+        "CONTAINER_ID": "container_1700000000000_0007_01_000001",
+        "NM_HOST": "node-1",
+        "NM_HTTP_PORT": "8042",
+        "LOG_DIRS": "/logs/1,/logs/2",
+        "LOCAL_DIRS": "/local/1,/local/2",
+        "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
+    }
+
+
+def test_look(environ: dict[str, str], tmp_path: Path) -> None:
+    """Of several folders the first is ours."""
+    inside = Inside.look(environ)
+    assert inside == Inside(
+        container="container_1700000000000_0007_01_000001",
+        host="node-1",
+        folder=tmp_path,
+        logs=Path("/logs/1"),
+        shared=Path("/local/1/tony"),
+        http="node-1:8042",
+        tokens=tmp_path / "container_tokens",
+        credentials=inside.credentials,
+    )
+    assert inside.credentials.tokens == {"hdfs": HDFS}
+    assert b"proof" not in repr(inside).encode()
+
+
+def test_no_web_pages(environ: dict[str, str]) -> None:
+    """A NodeManager may have none."""
+    del environ["NM_HTTP_PORT"]
+    assert Inside.look(environ).http == ""
+
+
+@pytest.mark.parametrize("missing", ["CONTAINER_ID", "NM_HOST", "LOG_DIRS", "LOCAL_DIRS", "HADOOP_TOKEN_FILE_LOCATION"])
+def test_no_container(environ: dict[str, str], missing: str) -> None:
+    """Started by hand, it says what is missing."""
+    del environ[missing]
+    with pytest.raises(PlatformError, match=f"^this is no container of YARN: {missing} is not set$"):
+        Inside.look(environ)
+
+
+def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
+    """They are gone from the file that the user's programs may read; everything else in it stays."""
+    before = Inside.look(environ)
+    taken, inside = before.take(JOB, JobPapers)
+    assert taken == papers()
+    left = read_file(tmp_path / "container_tokens")
+    assert left == inside.credentials
+    assert left.tokens == {"hdfs": HDFS}
+    assert left.secrets == {"theirs": b"kept"}
+    assert b"executors' key" not in (tmp_path / "container_tokens").read_bytes()
+    assert (tmp_path / "container_tokens").stat().st_mode & 0o777 == 0o600
+    assert not [path for path in tmp_path.iterdir() if path.name != "container_tokens"]
+
+
+def test_no_papers(environ: dict[str, str]) -> None:
+    """Neither none, nor others, nor those taken before."""
+    inside = Inside.look(environ)
+    with pytest.raises(PlatformError, match=r"container_tokens holds no papers 'tony.task' of this version"):
+        inside.take(TASK, TaskPapers)
+    with pytest.raises(PlatformError, match=r"holds no papers 'theirs' of this version"):
+        inside.take("theirs", TaskPapers)
+    with pytest.raises(PlatformError, match=r"holds no papers 'tony.job'"):
+        inside.take(JOB, JobPapers)[1].take(JOB, JobPapers)
+
+
+def test_plug_in(environ: dict[str, str], tmp_path: Path) -> None:
+    """A framework's adapter that is not ours lies in the container's folder, wherever it was at the submitter's."""
+    inside = Inside.look(environ)
+    assert inside.plug_in("/home/ann/lib") == str(tmp_path / "tony-framework")
+    assert inside.plug_in(None) is None

@@ -1,0 +1,269 @@
+"""What ended containers printed is found where it is now; what is nowhere is said, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from tests.hadoop.logs.memory_files import MemoryFiles
+from tests.hadoop.logs.test_tfile import log_files, make
+from tony.errors import SchedulerError
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.ipc.errors import ApplicationNotFoundError
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, LogAggregationStatus
+from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
+from tony.schedulers.yarn import container_logs
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.container_logs import Printed
+from tony.testing.hadoop.node_web import PlayedNodeWeb
+
+JOB = "application_1795272430499_0007"
+ONE, TWO = "container_1795272430499_0007_01_000002", "container_1795272430499_0007_01_000003"
+AGGREGATED = f"/tmp/logs/ann/bucket-logs-tfile/0007/{JOB}"
+
+
+class Files(MemoryFiles):
+    """The file system, as the cluster gives it."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class PlayedCluster:
+    """A ResourceManager that knows one application, its nodes, and a file system.
+
+    Attributes:
+        reports: what it says of the application, one after the other; the last one again and again.
+    """
+
+    user = "ann"
+
+    def __init__(self) -> None:
+        self.configuration = Configuration.load(None, {}, given={})
+        self.reports: list[ApplicationReport | None] = []
+        self.known_nodes: list[NodeReport] = []
+        self.files = Files({})
+
+    @asynccontextmanager
+    async def applications(self) -> AsyncIterator[PlayedCluster]:
+        """Itself."""
+        yield self
+
+    async def report(self, application: ApplicationId) -> ApplicationReport:
+        """The next report."""
+        found = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
+        if found is None:
+            raise ApplicationNotFoundError("org.apache.hadoop.yarn.exceptions.ApplicationNotFoundException", "who?")
+        return found
+
+    async def nodes(self) -> list[NodeReport]:
+        """All nodes."""
+        return self.known_nodes
+
+    def web_files(self, key: str) -> Files:
+        """The file system that a setting names."""
+        assert key == "yarn.nodemanager.remote-app-log-dir"
+        return self.files
+
+    def running(self) -> None:
+        """The application runs."""
+        self.reports = [ApplicationReport(state=ApplicationState.RUNNING)]
+
+    def ended(self, *states: LogAggregationStatus | None) -> None:
+        """It has ended, and this is how far its logs are, each time somebody asks."""
+        self.reports = [
+            ApplicationReport(state=ApplicationState.FINISHED, user="ann", log_aggregation_status=state)
+            for state in states
+        ]
+
+    @property
+    def me(self) -> Cluster:
+        """As what it is taken for."""
+        return cast(Cluster, self)
+
+
+class Shelf:
+    """Takes everything."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, tuple[int, int]] = {}
+        self.got: dict[str, bytes] = {}
+        self.have: dict[str, int] = {}
+
+    def begins(self, name: str, older: int, newer: int) -> int | None:
+        """Wants what ends in `.out`."""
+        if not name.endswith(".out"):
+            return None
+        self.begun[name] = (older, newer)
+        return self.have.get(name, 0)
+
+    def put(self, name: str, start: int, offset: int, data: bytes) -> None:
+        """Keeps it."""
+        assert start in (0, self.begun[name][0])
+        assert offset == self.have.get(name, 0) + len(self.got.get(name, b""))
+        self.got[name] = self.got.get(name, b"") + data
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> PlayedCluster:
+    """Whose aggregation is asked for without long pauses."""
+    monkeypatch.setattr(container_logs, "_LOOK", 0.001)
+    return PlayedCluster()
+
+
+@pytest.fixture
+def node(cluster: PlayedCluster) -> Iterator[PlayedNodeWeb]:
+    """The one node there is: `n1`."""
+    with PlayedNodeWeb() as played:
+        address = played.url.removeprefix("http://")
+        cluster.known_nodes = [NodeReport(id=NodeId(host="n1", port=1), http_address=address)]
+        yield played
+
+
+async def test_while_it_runs_the_nodes_are_asked(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+    """For the containers that have ended; the older part of a file comes first, and what is here is not asked for."""
+    cluster.running()
+    node.containers[ONE] = {"a.out": b"newer", "a.out.1": b"older ", "stderr": b"not this"}
+    node.containers[TWO] = {"b.out": b"had and new", "c.out": b""}
+    shelf = Shelf()
+    shelf.have = {"b.out": 8}
+    await Printed(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, shelf)
+    assert shelf.got == {"a.out": b"older newer", "b.out": b"new"}
+    assert shelf.begun == {"a.out": (6, 5), "b.out": (0, 11), "c.out": (0, 0)}
+
+
+async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+    """The others' files come all the same."""
+    cluster.running()
+    node.containers[ONE] = {"a.out": b"here"}
+    shelf = Shelf()
+    with pytest.raises(SchedulerError) as raised:
+        await Printed(cluster.me, JOB).fetch({TWO: "n1", ONE: "n1", "container_x": "n9"}, shelf)
+    assert shelf.got == {"a.out": b"here"}
+    assert f"{TWO}: " in str(raised.value)
+    assert "container_x: the ResourceManager does not know its node any more" in str(raised.value)
+
+
+async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
+    """It is waited for until the nodes have brought it."""
+    cluster.ended(LogAggregationStatus.NOT_STARTED, LogAggregationStatus.RUNNING, LogAggregationStatus.SUCCEEDED)
+    files = {"a.out": b"newer", "a.out.1": b"older ", "stdout": b"not this"}
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files(files))]])}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB).fetch({}, shelf)
+    assert shelf.got == {"a.out": b"older newer"}
+    assert len(cluster.reports) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(LogAggregationStatus.FAILED, "could not bring all"), (LogAggregationStatus.RUNNING, "still bringing")],
+)
+async def test_half_of_it_is_said_to_be_half(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
+) -> None:
+    """What is there is taken; that something is missing is said."""
+    monkeypatch.setattr(container_logs, "_AGGREGATION", 0.01)
+    cluster.ended(state)
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"x"}))]])}
+    shelf = Shelf()
+    with pytest.raises(SchedulerError, match=words):
+        await Printed(cluster.me, JOB).fetch({}, shelf)
+    assert shelf.got == {"a.out": b"x"}
+
+
+async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+    """They keep files for some hours; if not, the setting that would help is named."""
+    cluster.ended(LogAggregationStatus.DISABLED)
+    node.containers[ONE] = {"a.out": b"kept"}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
+    assert shelf.got == {"a.out": b"kept"}
+    node.containers.clear()
+    with pytest.raises(SchedulerError) as raised:
+        await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
+    assert str(raised.value).startswith(
+        "YARN did not bring the logs to HDFS: yarn.log-aggregation-enable is false on this cluster. Have it set to true"
+    )
+    with pytest.raises(SchedulerError, match="aggregation-enable is false"):
+        await Printed(cluster.me, JOB).fetch({}, shelf)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    """A job that has ended needs none then. If a container is missing there, only the ResourceManager knows more."""
+    monkeypatch.setattr(container_logs, "_HELD_UP", 0.01)
+
+    async def away(_: PlayedCluster, __: ApplicationId) -> ApplicationReport:
+        if hangs:
+            await asyncio.sleep(0.1)
+        raise SchedulerError("nobody answers")
+
+    monkeypatch.setattr(PlayedCluster, "report", away)
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"all"}
+    with pytest.raises(SchedulerError, match="nobody answers"):
+        await Printed(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, Shelf(), ended=True)
+    with pytest.raises(SchedulerError, match="nobody answers"):
+        await Printed(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
+
+
+async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
+    """HDFS may have its logs longer than the ResourceManager remembers it."""
+    cluster.reports = [None]
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"old"}))]])}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB).fetch({}, shelf)
+    assert shelf.got == {"a.out": b"old"}
+    cluster.files.files = {}
+    with pytest.raises(SchedulerError, match="does not know the application any more, and HDFS has no logs"):
+        await Printed(cluster.me, JOB).fetch({}, shelf)
+
+
+async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) -> None:
+    """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
+    coming = LogAggregationStatus.NOT_STARTED
+    cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
+    with pytest.raises(SchedulerError, match="nothing of this application has ever run"):
+        await asyncio.wait_for(Printed(cluster.me, JOB).fetch({}, Shelf(), ended=True), container_logs._AGGREGATION / 2)
+
+
+async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+    """A record may name any application, and any container. Nothing is shown that is not its owner's."""
+    theirs = "container_1795272430499_0008_01_000002"
+    cluster.ended(LogAggregationStatus.SUCCEEDED)
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
+    with pytest.raises(SchedulerError, match="the record is of eve, and YARN says that the application is of ann"):
+        await Printed(cluster.me, JOB, "eve").fetch({ONE: "n1"}, Shelf(), ended=True)
+    shelf = Shelf()
+    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"of ann"}
+
+    cluster.files.files = {}
+    cluster.ended(LogAggregationStatus.DISABLED)
+    node.containers = {ONE: {"a.out": b"own"}, theirs: {"b.out": b"theirs"}}
+    shelf = Shelf()
+    await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1", theirs: "n1"}, shelf, ended=True)
+    assert shelf.got == {"a.out": b"own"}
+    # The ResourceManager has forgotten it: nobody can say any more whose those containers were.
+    cluster.reports = [None]
+    shelf = Shelf()
+    with pytest.raises(SchedulerError, match="does not know the application any more"):
+        await Printed(cluster.me, JOB, "ann").fetch({ONE: "n1"}, shelf, ended=True)
+    assert shelf.got == {}
+
+
+async def test_logs_that_were_removed(cluster: PlayedCluster) -> None:
+    """What has been brought to HDFS does not stay there for ever: which setting says so is told, and what else there
+    may be."""
+    cluster.ended(LogAggregationStatus.SUCCEEDED)
+    with pytest.raises(SchedulerError, match=r"not there any more.*retain-seconds.*`tony logs -f` keep"):
+        await Printed(cluster.me, JOB).fetch({}, Shelf())

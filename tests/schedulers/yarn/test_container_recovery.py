@@ -1,0 +1,317 @@
+"""A later application master on a played YARN: whose containers it takes over, and which it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.schedulers.yarn import played as scene
+from tests.schedulers.yarn.played import Played, playing
+from tony.core.events import ContainerEnded, Granted
+from tony.dataclass import replace
+from tony.errors import NotInCharge
+from tony.hadoop.ids import container_id
+from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
+    Container,
+    ContainerId,
+    ContainerLaunchContext,
+)
+from tony.model.ids import TaskId
+from tony.schedulers.interface import KnownContainer
+from tony.schedulers.yarn import container_table, previous_attempts, container_recovery
+from tony.testing.hadoop.faults import Drop
+from tony.testing.hadoop.resource_manager import APPLICATION
+from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
+
+
+def old(number: int, epoch: int = 0) -> ContainerId:
+    """A container of the first attempt."""
+    attempt = ApplicationAttemptId(application=APPLICATION, number=1)
+    return ContainerId(attempt=attempt, number=epoch << 40 | 100 + number)
+
+
+def name(number: int, epoch: int = 0) -> str:
+    """Its name."""
+    return f"container_{f'e{epoch:02}_' if epoch else ''}1410901177871_0001_01_{100 + number:06}"
+
+
+def known(number: int, epoch: int = 0) -> KnownContainer:
+    """What the log says of it."""
+    task = TaskId(role="worker", index=number)
+    return KnownContainer(id=name(number, epoch), role="worker", host="127.0.0.1", task=task, executor_pid=7)
+
+
+@asynccontextmanager
+async def second(tmp_path: Path, *numbers: int, nodes: int = 2) -> AsyncIterator[Played]:
+    """The second attempt, not registered yet, and what runs of the first one's, on the first node."""
+    async with playing(tmp_path, attempt=2, opens=False) as played:
+        played.source._knows = True
+        played.source._papers = replace(played.source._papers, node_count=nodes)
+        played.manager.previous = tuple(runs(played, number) for number in numbers)
+        yield played
+
+
+def runs(played: Played, number: int, epoch: int = 0) -> Container:
+    """Has a container of the first attempt run."""
+    container = Container(id=old(number, epoch), node=played.nodes[0].node)
+    played.manager.live[old(number, epoch)] = container
+    played.nodes[0].running[name(number, epoch)] = ContainerLaunchContext()
+    return container
+
+
+async def test_what_runs_is_ours(tmp_path: Path) -> None:
+    """It counts for the demand, is ended and released as any other, and its end is told."""
+    async with second(tmp_path, 1, 2) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        played.source.set_demand("worker", 3)
+        await played.until(lambda: played.of(Granted))
+        played.source.set_demand("worker", 1)
+        played.source.kill(name(1), "it fell silent")
+        await played.until(lambda: "killed: it fell silent" in played.causes())
+        played.manager.complete(old(2), 137)
+        await played.until(lambda: len(played.causes()) == 2)
+        assert len(played.of(Granted)) == 1
+
+
+async def test_what_the_log_does_not_know_is_ended(tmp_path: Path) -> None:
+    """It was launched, and that had not come to safety."""
+    async with second(tmp_path, 1, 2) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1)]) == [name(1)]
+        await played.until(lambda: played.running() == [name(1)])
+        await played.until(lambda: old(2) in played.manager.released)
+
+
+async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
+    """With their causes, after everything that the log is told of the beginning."""
+    async with second(tmp_path, 1, 2) as played:
+        played.manager.complete(old(2), -102, "preempted")
+        await played.source.open(played.events.append)
+        found = await played.source.recover([known(1), known(2)])
+        assert (found, played.events) == ([name(1), name(2)], [])
+        await played.until(lambda: played.of(ContainerEnded))
+        (end,) = played.of(ContainerEnded)
+        assert isinstance(end, ContainerEnded)
+        assert (end.container, end.blameless, end.presumed) == (name(2), True, False)
+
+
+async def test_what_was_not_kept_is_gone(tmp_path: Path) -> None:
+    """A ResourceManager that says nothing of it had not seen it run. Where its node can be asked it ends at once."""
+    async with second(tmp_path, 1) as played:
+        played.nodes[0].running[name(2)] = ContainerLaunchContext()
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1), known(2)]) == [name(1)]
+        assert played.running() == [name(1)]
+        assert played.events == []
+
+
+async def test_its_node_says_how_it_ended(tmp_path: Path) -> None:
+    """The ResourceManager has told the first attempt, which has not written it down."""
+    async with second(tmp_path, 1) as played:
+        played.nodes[0].ended[name(2)] = 143
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        await played.until(lambda: played.causes() == ["its executor was killed by SIGTERM"])
+
+
+async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None:
+    """It learns of a node's containers when the node comes back to it: what is missing is waited for."""
+    async with second(tmp_path, nodes=5) as played:
+        await played.source.open(played.events.append)
+        recovering = asyncio.ensure_future(played.source.recover([known(1), known(2)]))
+        await played.until(lambda: played.source._master and played.source._master.answers > 1)
+        assert not recovering.done()
+        played.manager.recover(runs(played, 1))
+        played.source._master.wake()  # type: ignore[union-attr]
+        await played.until(lambda: played.source._containers and played.source._containers.has(name(1)))
+        played.manager.recover(runs(played, 2))
+        assert await recovering == [name(1), name(2)]
+        assert played.causes() == []
+
+
+async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say what became of its containers: they count as living on until their lease is over."""
+    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_COME", -59.5)
+    async with second(tmp_path, nodes=5) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1)]) == [name(1)]
+        await played.until(lambda: played.of(ContainerEnded))
+        (end,) = played.of(ContainerEnded)
+        assert isinstance(end, ContainerEnded)
+        assert (end.blameless, end.presumed) == (True, True)
+
+
+async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
+    monkeypatch.setattr("tony.schedulers.yarn.allocator._NODES_COME", -59.5)
+    async with second(tmp_path, nodes=5) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        await played.until(lambda: len(played.of(ContainerEnded)) == 2)
+        runs(played, 2)
+        played.manager.complete(old(2), 137)
+        played.manager.recover(runs(played, 1))
+        played.source._master.wake()  # type: ignore[union-attr]
+        await played.until(lambda: len(played.of(ContainerEnded)) == 4)
+        late = {end.container: end for end in played.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
+        assert late[name(1)].cause == "killed: its node came back after it was given up"
+        assert late[name(2)].cause == "its executor was killed by SIGKILL"
+        assert not any(end.presumed for end in late.values())
+        assert name(1) not in played.running()
+
+
+async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
+    """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
+    async with second(tmp_path, 1) as played:
+        played.manager.server.order(Drop(executed=True), method="registerApplicationMaster")
+        with pytest.raises(NotInCharge, match="what earlier attempts have left"):
+            await played.source.open(played.events.append)
+        assert played.running() == [name(1)]
+
+
+async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None:
+    """It did so while HDFS was away for us: clients go on finding it."""
+    async with second(tmp_path) as played:
+        theirs = PlayedFile(content=b'{"attempt":3}')
+        played.files.files[f"{scene.FOLDER}/am.json"] = theirs
+        await played.source.open(played.events.append)
+        publisher = played.source._publisher
+        assert publisher
+        assert publisher._work
+        await publisher._work
+        assert (played.file("am.json"), played.file("access.json")) == (theirs.content, None)
+
+
+async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes have come back to the new one: what it does not tell of then has ended, and that is certain."""
+    monkeypatch.setattr(container_recovery, "_LAST_NODE", 0.05)
+    async with second(tmp_path, nodes=2) as played:
+        played.source._inside = replace(played.source._inside, container="container_e01_1410901177871_0001_02_000001")
+        await played.source.open(played.events.append)
+        assert await played.source.recover([known(1)]) == []
+
+
+async def test_nobody_knows_of_any(tmp_path: Path) -> None:
+    """Nothing is waited for then."""
+    async with second(tmp_path) as played:
+        await played.source.open(played.events.append)
+        assert await played.source.recover([]) == []
+        assert await played.source.recover([]) == []
+
+
+async def test_the_lease_is_longer_than_yarn_takes(tmp_path: Path) -> None:
+    """To give up a node or a master, as the cluster is configured; and this attempt has YARN's number."""
+    async with second(tmp_path) as played:
+        assert (played.source.lease, played.source.attempt) == (900 + 300, 2)
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Files that were closed for their writers: each at the second try."""
+    asked: list[str] = []
+
+    def recover(_: object, path: str) -> bool:
+        asked.append(path)
+        return asked.count(path) > 1
+
+    monkeypatch.setattr("tony.schedulers.yarn.cluster_clients.Cluster.recover_lease", recover)
+    return asked
+
+
+async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -> None:
+    """Whole, with the torn end that it has; whoever wrote it finds it no more, and may not write anew."""
+    async with playing(tmp_path, attempt=3, opens=False) as played:
+        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b'{"a":1}\n{"b')
+        await played.source.bring_log()
+        await played.source.bring_log()
+        assert played.job.folder.events(1).read_bytes() == b'{"a":1}\n{"b'
+        assert played.job.folder.events(2).read_bytes() == b""
+        assert played.file("events.1.jsonl") is None
+        assert played.file("events.1.closed.jsonl") == b'{"a":1}\n{"b'
+        assert played.file("events.2.closed.jsonl") == b""
+        assert len(closes) == 4
+
+
+async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]) -> None:
+    """There is nobody before it."""
+    async with playing(tmp_path, opens=False) as played:
+        await played.source.bring_log()
+        assert closes == []
+
+
+async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for; after too long another attempt may have more luck, and nothing is touched."""
+    monkeypatch.setattr(previous_attempts, "_AGAIN", 0.01)
+    async with playing(tmp_path, attempt=2, opens=False) as played:
+        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
+        played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)
+        await played.source.bring_log()
+        assert played.job.folder.events(1).read_bytes() == b"kept\n"
+    async with playing(tmp_path / "other", attempt=2, opens=False) as played:
+        monkeypatch.setattr("tony.schedulers.yarn.allocator._FOR_HDFS", 0.0001)
+        played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
+        with pytest.raises(NotInCharge, match="another application master may go on"):
+            await played.source.bring_log()
+        played.files.troubles_over()
+
+
+async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
+    """Somebody wanted the job to end while there was no master."""
+    async with second(tmp_path) as played:
+        played.files.files[f"{scene.FOLDER}/kill.json"] = PlayedFile(content=b'{"actor":"ann","now":false}')
+        await played.source.open(played.events.append)
+        await played.until(played.job.folder.kill_request.exists)
+        assert played.job.folder.kill_request.read_bytes() == b'{"actor":"ann","now":false}'
+
+
+# --- ends that nobody has seen ------------------------------------------------------------------------------------
+
+
+async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
+    """YARN has given it up, but it lives: it proves the end."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        node = played.node(container)
+        played.source.set_demand("worker", 0)
+        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        await played.until(lambda: played.of(ContainerEnded))
+        (end,) = played.of(ContainerEnded)
+        assert isinstance(end, ContainerEnded)
+        assert (end.presumed, end.blameless, container in node.running) == (False, True, False)
+
+
+async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs may run on, behind a partition: the end is presumed, once."""
+    monkeypatch.setattr(container_table, "_PROOF", 0.1)
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        await played.node(container).server.stop()
+        played.source.set_demand("worker", 0)
+        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        await played.until(lambda: played.of(ContainerEnded))
+        (end,) = played.of(ContainerEnded)
+        assert isinstance(end, ContainerEnded)
+        assert (end.presumed, end.blameless) == (True, True)
+
+
+async def test_a_release_is_no_proof(tmp_path: Path) -> None:
+    """The node could not be told; YARN calls the container ended as soon as it is given back."""
+    async with playing(tmp_path) as played:
+        (container,) = await played.launched()
+        played.source._nodes._patience = 0.05  # type: ignore[union-attr]
+        await played.node(container).server.stop()
+        played.source.set_demand("worker", 0)
+        played.source.kill(container, "it fell silent")
+        await played.until(lambda: played.of(ContainerEnded))
+        (end,) = played.of(ContainerEnded)
+        assert isinstance(end, ContainerEnded)
+        assert (end.presumed, end.cause) == (True, "killed: it fell silent")

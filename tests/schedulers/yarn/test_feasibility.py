@@ -1,0 +1,445 @@
+"""Jobs that a cluster can never run are refused, with the arithmetic."""
+
+from tony.dataclass import replace
+from tony.errors import Problem
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
+from tony.model.states import DistributedMode
+from tony.schedulers.yarn.feasibility import misfits, notices
+from tony.schedulers.yarn.capacity import Node, Offer, Queue
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.demand_spec import room
+
+BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
+FAST = Node(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])
+OFFER = Offer(
+    maximum={"memory-mb": 8192, "vcores": 32, "yarn.io/gpu": 8},
+    types=["memory-mb", "vcores", "yarn.io/gpu"],
+    labels=["gpu", "ssd"],
+    shared_labels=["gpu", "ssd"],
+    nodes=[BIG, FAST],
+    queue=Queue(running=True, labels=["*"]),
+    queues=["default", "research"],
+)
+
+
+def job(resources: Resources, **more: object) -> JobSpec:
+    role = Role(instances=1, resources=resources, **more)  # type: ignore[arg-type]
+    return JobSpec(command="true", roles={"worker": role})
+
+
+def told(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[Problem]:
+    return misfits(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+
+
+def noticed(spec: JobSpec, offer: Offer = OFFER, **settings: object) -> list[str]:
+    return notices(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+
+
+SMALL = job(Resources())
+
+
+def test_fits() -> None:
+    """All that one node has may be asked for, and a role without tasks for anything."""
+    assert told(SMALL) == []
+    assert told(job(Resources(memory=8 * GIB, vcores=2))) == []
+    assert told(job(Resources(memory=4 * GIB, vcores=16, gpus=4), node_label="gpu")) == []
+    assert told(job(Resources(memory=GIB, others={"yarn.io/gpu": 4}))) == []
+    assert told(JobSpec(roles={"worker": Role(instances=0, resources=Resources(memory=900 * GIB))})) == []
+
+
+def test_unknown_queue() -> None:
+    """The queues that there are, are named."""
+    assert told(SMALL, replace(OFFER, queue=None), queue="reserch") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="reserch",
+            message="there is no such queue; the cluster has default, research.",
+        )
+    ]
+
+
+def test_many_queues() -> None:
+    """A long list is cut."""
+    queues = [f"q{number}" for number in range(11)]
+    problem = told(SMALL, replace(OFFER, queue=None, queues=queues))[0]
+    assert problem.message == "there is no such queue; the cluster has q0, q1, q2, q3, q4, q5, q6, q7 and 3 more."
+
+
+def test_stopped_queue() -> None:
+    """It would refuse the application."""
+    assert told(SMALL, replace(OFFER, queue=Queue(running=False)), queue="old") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="old",
+            message="the queue is stopped and takes no jobs. Ask who runs the cluster, or name another.",
+        )
+    ]
+
+
+def test_parent_queue() -> None:
+    """Only leaves take applications."""
+    assert told(SMALL, replace(OFFER, queue=Queue(running=True, children=["a", "b"])), queue="research") == [
+        Problem(
+            key="scheduler.yarn.queue",
+            value="research",
+            message="the queue has queues below it and takes no jobs itself; name one of a, b.",
+        )
+    ]
+
+
+def test_unknown_label() -> None:
+    """Of a role, of the job, and where there are none at all."""
+    message = "the cluster has no such node label; it has gpu, ssd."
+    assert told(job(Resources(), node_label="gup")) == [
+        Problem(key="roles.worker.node_label", value="gup", message=message)
+    ]
+    keys = [problem.key for problem in told(SMALL, node_label="gup")]
+    assert keys == ["scheduler.yarn.node_label"]
+    keys = [problem.key for problem in told(SMALL, node_label="gpu", am_node_label="gup")]
+    assert keys == ["scheduler.yarn.am_node_label"]
+    problem = told(job(Resources(), node_label="gpu"), replace(OFFER, labels=[]))[0]
+    assert problem.message == "the cluster has no such node label; it has none."
+
+
+def test_label_of_another_queue() -> None:
+    """A queue may use some labels, or none; what it may is said. Where there is no queue, that is the trouble."""
+    message = "the queue may not use this node label; it may use %s. Name another queue, or ask who runs the cluster."
+    for labels, may in ((["ssd"], "ssd"), ([], "none"), ([""], "none")):
+        offer = replace(OFFER, queue=Queue(running=True, labels=labels))
+        assert told(job(Resources(), node_label="gpu"), offer) == [
+            Problem(key="roles.worker.node_label", value="gpu", message=message % may)
+        ]
+        assert [problem.key for problem in told(SMALL, offer, am_node_label="gpu")] == ["scheduler.yarn.am_node_label"]
+    assert told(job(Resources(), node_label="gpu"), replace(OFFER, queue=Queue(running=True, labels=["gpu"]))) == []
+    problems = told(job(Resources(), node_label="gpu"), replace(OFFER, queue=None))
+    assert [problem.key for problem in problems] == ["scheduler.yarn.queue"]
+
+
+def test_more_tasks_than_fit_at_one_time() -> None:
+    """Such a gang never starts, unless nodes join. Nodes with a label take only who names it; cores need not count."""
+    offer = replace(OFFER, shared_labels=[])
+    gang = replace(SMALL, roles={"worker": Role(instances=3, resources=Resources(memory=3 * GIB, vcores=2))})
+    said = (
+        "All 3 tasks of worker start together (3072m each), and the nodes hold 2 at one time, were they empty. "
+        "Unless nodes join, the job waits in vain. Ask for less, or for fewer tasks."
+    )
+    assert noticed(gang, offer) == [said]
+    assert noticed(gang, OFFER) == []
+    for least, expected in ((2, []), (3, [said.replace("All 3", "At least 3")])):
+        fewer = replace(gang.roles["worker"], min_instances=least, instances=4)
+        assert noticed(replace(gang, roles={"worker": fewer}), offer) == expected
+    assert noticed(replace(gang, distributed_mode=DistributedMode.FCFS), offer) == []
+    gpus = job(Resources(gpus=2), node_label="gpu")
+    four = replace(gpus, roles={"worker": replace(gpus.roles["worker"], instances=4)})
+    assert "(1024m, 2 yarn.io/gpu each), and the nodes hold 2" in noticed(four)[0]
+
+
+def test_room() -> None:
+    """How many nodes could have a role's tasks; of what constraints keep from some nobody can tell."""
+    gone = replace(BIG, host="gone", away="lost")
+    roles = {
+        "small": Role(),
+        "large": Role(resources=Resources(memory=6 * GIB)),
+        "fast": Role(node_label="gpu"),
+        "apart": Role(spread=True),
+        "none": Role(instances=0),
+    }
+    spec, offer = JobSpec(command="true", roles=roles), replace(OFFER, nodes=[BIG, FAST, gone])
+    assert room(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
+
+
+def test_mounts_without_an_image() -> None:
+    """YARN would say nothing."""
+    spec = job(Resources(), mounts="/data:/data:ro")
+    said = "roles.worker.mounts means nothing without an image: set `image`, or `docker_image` below [scheduler.yarn]."
+    assert noticed(spec) == [said]
+    assert noticed(spec, docker_image="base") == noticed(job(Resources(), mounts="/a:/a:ro", image="base")) == []
+
+
+def test_unknown_resource() -> None:
+    """YARN would grant containers without it and say nothing."""
+    assert told(job(Resources(others={"yarn.io/fpga": 1}))) == [
+        Problem(
+            key="roles.worker.resources.yarn.io/fpga",
+            value="1",
+            message="the cluster counts no yarn.io/fpga; it counts memory-mb, vcores, yarn.io/gpu.",
+        )
+    ]
+    without = replace(OFFER, types=["memory-mb", "vcores"])
+    assert [problem.key for problem in told(job(Resources(gpus=1)), without)] == ["roles.worker.gpus"]
+
+
+def test_over_the_maximum() -> None:
+    """What no container may have, whatever the nodes have, with the setting that says so."""
+    assert told(job(Resources(memory=9 * GIB, vcores=33))) == [
+        Problem(
+            key="roles.worker.memory",
+            value="9216m",
+            message="a task of worker asks for 9216m; no container of this cluster may have more than 8192m "
+            "(yarn.scheduler.maximum-allocation-mb).",
+        ),
+        Problem(
+            key="roles.worker.vcores",
+            value="33 vcores",
+            message="a task of worker asks for 33 vcores; no container of this cluster may have more than 32 vcores "
+            "(yarn.scheduler.maximum-allocation-vcores).",
+        ),
+    ]
+    assert [problem.message.partition("(")[2] for problem in told(job(Resources(gpus=9)))] == [
+        "yarn.resource-types.yarn.io/gpu.maximum-allocation)."
+    ]
+
+
+def test_larger_than_any_node() -> None:
+    """A container is never spread over nodes."""
+    assert told(job(Resources(vcores=17))) == [
+        Problem(
+            key="roles.worker.vcores",
+            value="17 vcores",
+            message="a task of worker asks for 17 vcores, and the largest of 2 nodes has 16 vcores. Ask for less.",
+        )
+    ]
+
+
+def test_larger_than_any_labelled_node() -> None:
+    """Only nodes of the label count."""
+    assert told(job(Resources(memory=6 * GIB), node_label="gpu")) == [
+        Problem(
+            key="roles.worker.memory",
+            value="6144m",
+            message="a task of worker asks for 6144m, and the only node with the label gpu has 4096m. Ask for less.",
+        )
+    ]
+
+
+def test_labelled_nodes_that_take_nothing_else() -> None:
+    """What names no label goes to the other nodes only, unless its queue stands for a label."""
+    offer = replace(OFFER, shared_labels=["ssd"])
+    assert told(job(Resources(memory=4 * GIB, vcores=16, gpus=4), node_label="gpu"), offer) == []
+    message = "a task of worker asks for 4 vcores, and the only node without a label has 2 vcores. Ask for less."
+    assert [problem.message for problem in told(job(Resources(vcores=4)), offer)] == [message]
+    of_gpu = replace(offer, queue=Queue(running=True, labels=["gpu"], label="gpu"))
+    assert told(job(Resources(vcores=4)), of_gpu) == []
+    message = "the application master asks for 6144m, and the only node with the label gpu has 4096m. Ask for less."
+    assert [problem.message for problem in told(SMALL, of_gpu, am_memory=6 * GIB)] == [message]
+    assert [problem.message for problem in told(job(Resources(vcores=4), spread=True), of_gpu)] != []
+
+
+def test_no_node_has_all_of_it() -> None:
+    """Each alone would fit somewhere, not together."""
+    assert told(job(Resources(memory=8 * GIB, vcores=16))) == [
+        Problem(
+            key="roles.worker.memory",
+            value="8192m",
+            message="a task of worker asks for 8192m, 16 vcores together, and none of 2 nodes has all of that. "
+            "Ask for less.",
+        )
+    ]
+
+
+def test_the_only_node() -> None:
+    """One node is spoken of as one."""
+    alone = replace(OFFER, nodes=[FAST])
+    assert [problem.message for problem in told(job(Resources(vcores=17)), alone)] == [
+        "a task of worker asks for 17 vcores, and the only node has 16 vcores. Ask for less."
+    ]
+    mixed = replace(OFFER, nodes=[Node(host="n", has={"memory-mb": 4096, "vcores": 4})], maximum={})
+    assert told(job(Resources(memory=4 * GIB, vcores=4)), mixed) == []
+
+
+def test_memory_counts_in_whole_megabytes() -> None:
+    """It is rounded up, as YARN gets it."""
+    assert [problem.value for problem in told(job(Resources(memory=8 * GIB + 1)))] == ["8193m"]
+
+
+def test_no_nodes() -> None:
+    """A cluster whose nodes are not up yet, or with none of the label now, is waited for."""
+    assert told(job(Resources(vcores=17)), replace(OFFER, nodes=[])) == []
+    assert told(job(Resources(vcores=17), node_label="ssd")) == []
+
+
+def test_master_too_large() -> None:
+    """The application master needs a place as well."""
+    assert told(SMALL, am_memory=16 * GIB, am_vcores=20) == [
+        Problem(
+            key="scheduler.yarn.am_memory",
+            value="16384m",
+            message="the application master asks for 16384m; no container of this cluster may have more than 8192m "
+            "(yarn.scheduler.maximum-allocation-mb).",
+        )
+    ]
+    assert told(SMALL, am_memory=64 * MIB, am_vcores=20) == [
+        Problem(
+            key="scheduler.yarn.am_vcores",
+            value="20 vcores",
+            message="the application master asks for 20 vcores, and the largest of 2 nodes has 16 vcores. "
+            "Ask for less.",
+        )
+    ]
+
+
+def test_everything_at_once() -> None:
+    """Queue, master and each role are told together."""
+    roles = {"worker": Role(resources=Resources(vcores=17)), "ps": Role(resources=Resources(vcores=18))}
+    found = misfits(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
+    assert [problem.key for problem in found] == [
+        "scheduler.yarn.queue",
+        "scheduler.yarn.am_vcores",
+        "roles.worker.vcores",
+        "roles.ps.vcores",
+    ]
+
+
+def plain(host: str, memory: int = 4096, vcores: int = 8, away: str = "", label: str = "") -> Node:
+    return Node(host=host, has={"memory-mb": memory, "vcores": vcores}, labels=[label] if label else [], away=away)
+
+
+TENTH = Queue(running=True, labels=["*"], path="root.small", most_memory=1228, share=0.10000000149011612)
+THREE = Offer(
+    maximum={"memory-mb": 4096, "vcores": 8},
+    types=["memory-mb", "vcores"],
+    labels=["fast"],
+    shared_labels=[],
+    nodes=[plain("n1"), plain("n2"), plain("n3")],
+    queue=TENTH,
+    queues=["default", "small"],
+)
+
+
+def test_over_the_queue() -> None:
+    """A container that the queue could not hold if it were empty, with both numbers; to the last megabyte."""
+    message = (
+        "{} asks for {}, and the queue root.small may have 1228m at most of 12288m in all, 10 % by its "
+        "maximum-capacity and those above it. Ask for less, or name another queue."
+    )
+    assert told(job(Resources(memory=4 * GIB)), THREE) == [
+        Problem(key="roles.worker.memory", value="4096m", message=message.format("a task of worker", "4096m"))
+    ]
+    assert told(SMALL, THREE, am_memory=1229 * MIB) == [
+        Problem(
+            key="scheduler.yarn.am_memory", value="1229m", message=message.format("the application master", "1229m")
+        )
+    ]
+    assert told(job(Resources(memory=1228 * MIB)), THREE) == []
+
+
+def test_a_queue_without_a_certain_limit() -> None:
+    """One of another scheduler, that of a label, nodes that others lend, and cores, which may not count at all."""
+    large = job(Resources(memory=4 * GIB))
+    assert told(large, replace(THREE, queue=replace(TENTH, most_memory=None))) == []
+    assert told(large, replace(THREE, shared_labels=["fast"])) == []
+    labelled = replace(THREE, nodes=[*THREE.nodes, plain("n4", label="fast")])
+    assert told(large, labelled, node_label="fast") == []
+    assert told(large, replace(labelled, queue=replace(TENTH, label="fast"))) == []
+    assert told(job(Resources(memory=GIB, vcores=8)), THREE) == []
+
+
+def test_over_the_default_queue() -> None:
+    """It may stand for a queue of the user's: what it could not hold is said, and not refused."""
+    offer = replace(THREE, queue=replace(TENTH, path="root.default"))
+    large = job(Resources(memory=4 * GIB))
+    assert told(large, offer) == []
+    assert noticed(large, offer) == [
+        (
+            "A task of worker asks for 4096m, and the queue root.default may have 1228m at most of 12288m in all, "
+            "10 % by its maximum-capacity and those above it. Unless the cluster puts your jobs into another queue, "
+            "it never starts."
+        )
+    ]
+
+
+def test_over_the_default_queue_and_nodes_away() -> None:
+    """Of a job that their return would not help, it is not said that it waits for them."""
+    queue = replace(TENTH, path="root.default", most_memory=819)
+    offer = replace(THREE, queue=queue, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")])
+    (sentence,) = noticed(job(Resources(memory=2 * GIB)), offer)
+    assert "1229m at most of 12288m" in sentence
+    assert sentence.endswith("it never starts.")
+
+
+def test_a_queue_grows_with_the_cluster() -> None:
+    """By the part that it may have of nodes that came just now, and of those that are away."""
+    task = job(Resources(memory=1200 * MIB))
+    late = replace(THREE, queue=replace(TENTH, most_memory=409))
+    assert (told(task, late), noticed(task, late)) == ([], [])
+    now = replace(TENTH, most_memory=819)
+    less = replace(THREE, nodes=[plain("n1"), plain("n2"), plain("n3", away="lost")], queue=now)
+    assert told(task, less) == []
+    assert noticed(task, less) == [
+        (
+            "The queue root.small may have 819m now, and a task of worker asks for 1200m. The job waits for nodes "
+            "that are away: n3 (lost)."
+        )
+    ]
+    assert noticed(job(Resources(memory=819 * MIB)), less) == []
+    by_amount = replace(less, queue=replace(now, share=0.0))
+    assert told(task, by_amount) == []
+    too_large = told(job(Resources(memory=2 * GIB)), by_amount)[0].message
+    assert "may have 1229m at most of 12288m in all. Ask for less" in too_large
+
+
+def test_only_nodes_that_are_away() -> None:
+    """They may come back, so the job is not refused, and its user is told for what it waits."""
+    offer = replace(
+        THREE,
+        maximum={"memory-mb": 8192, "vcores": 16},
+        nodes=[plain("n1", 8192, 2), plain("n2", 2048, 16), plain("n3", away="unhealthy"), plain("n4", away="lost")],
+        queue=Queue(running=True),
+    )
+    task = job(Resources(memory=4 * GIB, vcores=8))
+    assert told(task, offer) == []
+    assert noticed(task, offer) == [
+        (
+            "Only nodes that are away now could hold a task of worker (4096m, 8 vcores): n3 (unhealthy), n4 (lost). "
+            "The job waits until one is back."
+        )
+    ]
+    assert (told(SMALL, offer), noticed(SMALL, offer)) == ([], [])
+    assert [problem.message for problem in told(job(Resources(memory=8 * GIB, vcores=8)), offer)] == [
+        (
+            "a task of worker asks for 8192m, 8 vcores together, and none of 4 nodes (2 of them away now) has all "
+            "of that. Ask for less."
+        )
+    ]
+
+
+def test_only_labelled_nodes_that_are_away() -> None:
+    """Where no other has the label, the job would have waited without a word."""
+    offer = replace(THREE, nodes=[plain("n1"), plain("n2", away="rebooted", label="fast")])
+    task = job(Resources(), node_label="fast")
+    assert told(task, offer) == []
+    assert [sentence.partition(": ")[2] for sentence in noticed(task, offer)] == [
+        "n2 (rebooted). The job waits until one is back."
+    ]
+
+
+def test_larger_than_every_node_that_runs() -> None:
+    """The ResourceManager itself refuses it then: when to try again is said."""
+    offer = replace(THREE, nodes=[plain("n1"), plain("n2", vcores=16, away="shutdown")], queue=Queue(running=True))
+    assert [problem.message for problem in told(job(Resources(vcores=16)), offer)] == [
+        (
+            "a task of worker asks for 16 vcores; no container of this cluster may have more than 8 vcores "
+            "(yarn.scheduler.maximum-allocation-vcores, or what the largest node that runs has). Submit again when a "
+            "node is back that is large enough: n2 (shutdown)."
+        )
+    ]
+
+
+def test_a_queue_that_may_be_made() -> None:
+    """The ResourceManager decides, and its user knows that there is none yet."""
+    offer = replace(THREE, queue=None, made_below="root.users")
+    assert told(SMALL, offer, queue="root.users.ann") == []
+    assert noticed(SMALL, offer, queue="root.users.ann") == [
+        (
+            "There is no queue root.users.ann yet; the cluster has default, small. The ResourceManager decides whether "
+            "it makes one below root.users."
+        )
+    ]
+
+
+def test_half_of_a_path() -> None:
+    """Is told to be written whole."""
+    offer = replace(THREE, queue=None, whole_path="root.users.ann")
+    assert [problem.message for problem in told(SMALL, offer, queue="users.ann")] == [
+        "there is no such queue; the cluster has default, small. Of a path, all is needed: root.users.ann."
+    ]

@@ -1,0 +1,80 @@
+"""What YARN itself tells of a job that was submitted elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tony.hadoop import ids
+from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.foreign_applications import all_tags, is_ours, staging_of, why
+
+JOB = "application_1795000000000_0007"
+
+
+@pytest.mark.parametrize(
+    ("staging", "tag"),
+    [
+        ("/projects/vision/ann", "tony-staging:/projects/vision/ann"),
+        ("my.own", "tony-staging:my.own"),
+        ("/Vision/a b,c%/Ä\N{SNOWMAN}", "tony-staging:/%56ision/a%20b%2cc%25/%c3%84%e2%98%83"),
+    ],
+)
+def test_a_staging_folder_is_told_and_found(staging: str, tag: str) -> None:
+    """By a tag that survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
+    tags = all_tags(YarnSettings(tags=("nightly",), staging=staging))
+    assert tags == ("nightly", tag)
+    assert tag == tag.lower()
+    assert staging_of(tags) == staging
+
+
+def test_what_needs_no_tag_or_has_no_room_for_it() -> None:
+    """The usual folder; ten tags already; a name of more than a tag's length."""
+    ten = tuple(map(str, range(10)))
+    assert all_tags(YarnSettings(tags=("a",))) == ("a",)
+    assert all_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
+    assert all_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (*ten[1:], "tony-staging:/x")
+    assert len(all_tags(YarnSettings(staging="/" + "x" * 86))) == 1
+    assert all_tags(YarnSettings(staging="/" + "x" * 87)) == ()
+    assert staging_of(ten) is None
+
+
+@pytest.mark.parametrize(
+    "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
+)
+def test_ours_are_known(settings: YarnSettings) -> None:
+    """By their type, or by a tag."""
+    found = report(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=all_tags(settings))
+    assert is_ours(found)
+    assert not is_ours(report(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
+
+
+def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
+    """What the ResourceManager says."""
+    given = {"id": ids.application_id(JOB), "name": "digits\x1b", "user": "ann", "application_type": "TONY", **more}
+    return ApplicationReport(state=state, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            report(ApplicationState.ACCEPTED, diagnostics="Queue is full"),
+            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nThere is no record .* before its application",
+        ),
+        (report(ApplicationState.RUNNING), r"is RUNNING\nIts record is not in hdfs://nn/x yet; try again"),
+        (
+            report(ApplicationState.FAILED, diagnostics="no python3", application_type="SPARK"),
+            r"type SPARK\) is FAILED: no python3\nThere is no record of it in hdfs://nn/x: it ended before",
+        ),
+        (report(ApplicationState.RUNNING, user="bob"), r"is bob's, and its record is for them alone; you are ann\."),
+        (report(None, name=None, application_type=None), r"\(, type \) is of unknown state\n"),
+    ],
+)
+def test_a_job_without_a_record(found: ApplicationReport, told: str) -> None:
+    """How it stands, in YARN's words, and why nothing more is known."""
+    text = why(found, "ann", "hdfs://nn/x")
+    assert re.search(told, text), text
+    assert "\x1b" not in text

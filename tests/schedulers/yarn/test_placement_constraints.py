@@ -1,0 +1,79 @@
+"""Where a job's tasks may be, as YARN is told with each ask."""
+
+from __future__ import annotations
+
+from tony.hadoop.wire.placement import all_of, apart
+from tony.hadoop.yarn.constraint_text import parse
+from tony.model.job_spec import JobSpec, Role
+from tony.schedulers.yarn.container_request import ask_of
+from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
+from tony.schedulers.yarn.settings import YarnSettings
+
+NONE = YarnSettings()
+OF_ALL = YarnSettings(placement="os=linux")
+NODES = {"n1": "/rack"}
+
+
+def job(**roles: Role) -> JobSpec:
+    return JobSpec(command="true", roles=roles)
+
+
+def test_tags() -> None:
+    """The role's name, or those that it has; what is spread is known by its name in any case."""
+    assert tags_of("worker", Role()) == ("worker",)
+    assert tags_of("worker", Role(placement_tags=("a", "b", "a"))) == ("a", "b")
+    assert tags_of("worker", Role(placement_tags=("a",), spread=True)) == ("a", "worker")
+    assert tags_of("worker", Role(placement_tags=("worker", "a"), spread=True)) == ("worker", "a")
+
+
+def test_a_job_without_any() -> None:
+    """Is asked for by hosts and labels, as ever."""
+    spec = job(worker=Role(), ps=Role(node_label="big"))
+    assert placed(spec, NONE) == {}
+    assert ask_of(spec, "worker", NONE, NODES).hosts == ("n1",)
+    assert ask_of(spec, "ps", NONE, NODES).label == "big"
+
+
+def test_an_ask_with_a_constraint() -> None:
+    """Tags and constraint, neither hosts nor label."""
+    spec = job(worker=Role(placement="notin,node,worker", placement_tags=("a", "b")))
+    ask = ask_of(spec, "worker", NONE, NODES)
+    assert (ask.tags, ask.constraint) == (("a", "b"), parse("notin,node,worker"))
+    assert (ask.hosts, ask.racks, ask.label) == ((), (), None)
+
+
+def test_spread_and_more() -> None:
+    """Both hold."""
+    spec = job(worker=Role(spread=True, placement="os=linux"), ps=Role(spread=True))
+    assert constraint_of(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
+    assert constraint_of(spec, "ps", NONE) == apart("node", "ps")
+
+
+def test_who_is_spoken_of_has_tags() -> None:
+    """YARN knows no tags of what is asked for otherwise: `worker` would be anywhere."""
+    spec = job(
+        worker=Role(placement="notin,node,ps,all/db,not-self/etl"), ps=Role(), db=Role(), etl=Role(), other=Role()
+    )
+    key = "roles.worker.placement"
+    assert placed(spec, NONE) == {"worker": key, "ps": key, "db": key}
+    assert ask_of(spec, "ps", NONE, NODES).tags == ("ps",)
+    assert ask_of(spec, "other", NONE, NODES).hosts == ("n1",)
+    assert placed(job(worker=Role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE) == {
+        "worker": "roles.worker.placement_tags",
+        "ps": "roles.ps.spread",
+    }
+
+
+def test_for_all_of_the_application() -> None:
+    """With each ask, beside what is the role's own."""
+    spec = job(worker=Role(placement_tags=("a", "b")), ps=Role(placement="in,rack,a", spread=True), db=Role())
+    assert [constraint_of(spec, name, OF_ALL) for name in spec.roles] == [
+        parse("os=linux"),
+        all_of(apart("node", "ps"), parse("in,rack,a"), parse("os=linux")),
+        parse("os=linux"),
+    ]
+    assert placed(spec, OF_ALL) == {
+        "worker": "roles.worker.placement_tags",
+        "ps": "roles.ps.spread",
+        "db": "scheduler.yarn.placement",
+    }

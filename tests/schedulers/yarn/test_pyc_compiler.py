@@ -1,0 +1,75 @@
+"""Compiled files are the same bytes, whatever the process that wants them has loaded."""
+
+from __future__ import annotations
+
+import marshal
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+import tony
+from tony.schedulers.yarn.pyc_compiler import compiled
+
+_CODE = """
+import hashlib, sys
+sys.path.insert(0, {source!r})
+{loads}
+from tony.schedulers.yarn.runtime_archive import _archive
+print(hashlib.sha256(_archive()).hexdigest())
+"""
+
+
+def test_what_else_is_loaded_does_not_count() -> None:
+    """The whole archive of our programs, by two processes that know different strings."""
+    source = str(Path(tony.__file__).parents[1])
+    digests = set()
+    for loads in ("", "import asyncio, json, unittest, email.mime.text, tony.am.main, tony.executor.main"):
+        line = [sys.executable, "-c", _CODE.format(source=source, loads=loads)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+def test_with_and_without_what_is_installed(tmp_path: Path) -> None:
+    """The same bytes, whether it was compiled here before, there is nothing, or what is there is old or damaged."""
+    path = tmp_path / "a b.py"
+    path.write_text("y = 'ä'\ndef f(x): return x + 1\n", encoding="utf-8")
+    source = path.read_bytes()
+    fresh = compiled(source, path, "tony/a b.py")
+    assert fresh[4:8] == b"\x01\0\0\0"
+    code = marshal.loads(fresh[16:])
+    assert {code.co_filename, *(each.co_filename for each in code.co_consts if isinstance(each, CodeType))} == {
+        "tony/a b.py"
+    }
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert (names["y"], names["f"](1)) == ("ä", 2)
+    installed = Path(py_compile.compile(str(path), doraise=True) or "")
+    assert compiled(source, path, "tony/a b.py") == fresh
+    installed.write_bytes(installed.read_bytes()[:40])
+    assert compiled(source, path, "tony/a b.py") == fresh
+    py_compile.compile(str(path))
+    path.write_text("y = 1\n")
+    assert marshal.loads(compiled(b"y = 1\n", path, "tony/a.py")[16:]).co_consts[0] == 1
+
+
+def test_what_is_installed_is_used(tmp_path: Path) -> None:
+    """Its code, not the source's, is in the file that comes of it."""
+    path = tmp_path / "a.py"
+    path.write_text("y = 1\n")
+    installed = Path(py_compile.compile(str(path), doraise=True) or "")
+    other = marshal.dumps(compile("y = 2\n", "a.py", "exec"))
+    installed.write_bytes(installed.read_bytes()[:16] + other)
+    assert marshal.loads(compiled(b"y = 1\n", path, "a.py")[16:]).co_consts[0] == 2
+
+
+def test_what_is_no_python(tmp_path: Path) -> None:
+    """Whoever can do without it decides."""
+    with pytest.raises(SyntaxError):
+        compiled(b"x =", tmp_path / "a.py", "a.py")

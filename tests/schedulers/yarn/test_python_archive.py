@@ -1,0 +1,183 @@
+"""The submitter's own interpreter as an archive: the same bytes, no more than nodes need, and it works anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tony.dataclass import replace
+from tony.errors import ConfigError, Problem
+from tony.schedulers.yarn import python_archive
+from tony.schedulers.yarn.python_archive import Own, store_interpreter
+from tony.schedulers.yarn.shared_libraries import Libraries
+from tony.storage.cache import Cache, Stored
+
+TAG = sys.implementation.cache_tag
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    """One for all these tests: making the archive takes seconds."""
+    made = Cache(tmp_path_factory.mktemp("cache"))
+    made.prepare()
+    return made
+
+
+@pytest.fixture(scope="module")
+def stored(cache: Cache) -> Stored:
+    """The archive of the interpreter that runs the tests."""
+    return store_interpreter(cache)
+
+
+@pytest.fixture(scope="module")
+def place(cache: Cache, stored: Stored, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpacked as a node does it."""
+    folder = tmp_path_factory.mktemp("node")
+    subprocess.run(["tar", "-xzf", cache.object(stored.digest), "-C", folder], check=True)
+    return folder
+
+
+def run(place: Path, code: str, *options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [place / "bin/python3", "-I", "-S", *options, "-c", code],
+        cwd=folder,
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_works_elsewhere(place: Path) -> None:
+    """It is found by its parts and uses nothing from where it comes from, not even its shared library."""
+    code = (
+        "import sys, json, ssl, asyncio, ctypes; maps = [l.split(None, 5)[5].strip() for l in open('/proc/self/maps') "
+        "if 'libpython' in l]; print(json.dumps([sys.version, sys.base_prefix, ssl.__file__, maps]))"
+    )
+    done = run(place, code)
+    assert done.stderr == ""
+    version, prefix, module, maps = json.loads(done.stdout)
+    assert (version, prefix) == (sys.version, str(place))
+    assert Path(module).is_relative_to(place)
+    assert all(Path(path).is_relative_to(place) for path in maps)
+
+
+def test_through_a_link(place: Path, tmp_path: Path) -> None:
+    """In a container's folder there is only a link to where the node has unpacked it."""
+    (tmp_path / "tony-python").symlink_to(place)
+    line = ["./tony-python/bin/python3", "-I", "-S", "-c", "import json, sys; print(sys.version_info[:2])"]
+    done = subprocess.run(line, cwd=tmp_path, env={}, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (f"{sys.version_info[:2]}\n", "")
+
+
+def test_compiled_files_are_used(place: Path) -> None:
+    """Nodes let nobody write there, so what is not compiled would be compiled at every start."""
+    done = run(place, "import asyncio, logging", "-v")
+    ours = [line for line in done.stderr.splitlines() if "code object from" in line and str(place) in line]
+    assert ours
+    assert not [line for line in ours if ".pyc" not in line]
+    assert not [line for line in done.stderr.splitlines() if "wrote" in line]
+
+
+def test_left_out(place: Path) -> None:
+    """No packages, no tests, nothing for screens, no static libraries."""
+    library = next((place / "lib").glob("python3.*"), None) or next((place / "lib64").glob("python3.*"))
+    there = {path.name for path in library.iterdir()}
+    assert {"os.py", "asyncio", "lib-dynload", "encodings"} <= there
+    assert not there & {"test", "site-packages", "dist-packages", "idlelib", "ensurepip", "tkinter", "turtledemo"}
+    assert not list(place.rglob("*.a"))
+    assert (library / f"__pycache__/os.{TAG}.pyc").is_file()
+
+
+def test_made_once(cache: Cache, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same interpreter is not even read a second time."""
+    monkeypatch.setattr(python_archive, "_made", lambda *_: pytest.fail("made again"))
+    assert store_interpreter(cache) == replace(stored, reused=True)
+
+
+def test_nothing_of_this_machine(cache: Cache, stored: Stored) -> None:
+    """Neither owners nor times, and sorted: who makes it again gets the same bytes."""
+    with tarfile.open(cache.object(stored.digest)) as archive:
+        members = archive.getmembers()
+    assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in members} == {(0, 0, "", "", 946684800)}
+    assert members[0].name == "bin/python3"
+    assert {m.mode for m in members} == {0o755, 0o644}
+    assert all(m.isreg() for m in members)
+
+
+def small(tmp_path: Path, program: str) -> Own:
+    """Something like an interpreter, which is a shell script."""
+    library = tmp_path / "prefix/lib/python3.99"
+    library.mkdir(parents=True)
+    (library / "os.py").write_text("one = 1\n")
+    (library / "bad.py").write_text("this is no Python\n")
+    (library / "link.py").symlink_to("/nowhere")
+    path = tmp_path / "prefix/bin/python3.99"
+    path.parent.mkdir()
+    path.write_text(program)
+    return Own(prefix=tmp_path / "prefix", program=path, library=library, version="3.99")
+
+
+def refusal(cache: Cache, own: Own) -> str:
+    with pytest.raises(ConfigError) as caught:
+        store_interpreter(cache, own)
+    problem: Problem = caught.value.problems[0]
+    assert (problem.key, problem.value) == ("scheduler.yarn.python", "own")
+    end = ". Submit with an interpreter made by uv or pyenv, or name one of the nodes' here."
+    assert problem.message.startswith(f"{own.program} cannot be shipped: ")
+    assert problem.message.endswith(end)
+    return problem.message.removeprefix(f"{own.program} cannot be shipped: ").removesuffix(end)
+
+
+def test_no_program(cache: Cache, tmp_path: Path) -> None:
+    """Wrappers cannot be moved."""
+    assert refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")) == "it is no program for 64-bit Linux"
+
+
+def with_elf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes scripts for programs without shared libraries."""
+    monkeypatch.setattr(python_archive, "libraries", lambda _: Libraries())
+
+
+def test_does_not_work_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own words are told."""
+    with_elf(monkeypatch)
+    own = small(tmp_path, "#!/bin/sh\necho first >&2\necho no modules here >&2\nexit 3\n")
+    assert refusal(cache, own) == "in another folder it does not work (no modules here)"
+
+
+def test_still_uses_the_old_place(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs here, and would not on a node."""
+    with_elf(monkeypatch)
+    own = small(tmp_path, f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} "$@"\n')
+    assert refusal(cache, own).startswith("in another folder it still uses /")
+
+
+def test_modules_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that was put together from two places."""
+    with_elf(monkeypatch)
+    own = replace(small(tmp_path, "#!/bin/sh\n"), prefix=tmp_path / "other")
+    assert refusal(cache, own) == f"its modules are in {own.library}, outside of {own.prefix}"
+
+
+def test_nothing_is_left_of_a_trial(cache: Cache, stored: Stored) -> None:
+    """The folder where it was tried is gone."""
+    assert not [path for path in cache.path.iterdir() if path.name.startswith(".python-")]
+
+
+def test_another_interpreter_is_another_archive(tmp_path: Path) -> None:
+    """A program or a library that was replaced is noticed."""
+    own = small(tmp_path, "one")
+    first = python_archive._fingerprint(own)
+    assert python_archive._fingerprint(own) == first
+    shutil.copy(own.program, tmp_path / "copy")
+    own.program.write_text("another")
+    assert python_archive._fingerprint(own) != first

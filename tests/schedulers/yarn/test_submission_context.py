@@ -1,0 +1,118 @@
+"""What a container is told of its image, and which of its log files are kept. All the rest: `test_rendering`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.schedulers.yarn.samples import record
+from tony.hadoop.tokens.credentials import Credentials
+from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
+from tony.model.job_spec import JobSpec, Role
+from tony.model.staged import StagedRole
+from tony.schedulers.yarn.submission_context import master_container, submission, task_container
+from tony.schedulers.yarn.settings import YarnSettings
+
+DOCKER = "YARN_CONTAINER_RUNTIME_"
+
+
+def docker(context: ContainerLaunchContext) -> dict[str, str]:
+    """The variables by which YARN knows that a container runs in an image."""
+    given = {pair.key or "": pair.value or "" for pair in context.environment}
+    return {key.removeprefix(DOCKER): value for key, value in given.items() if key.startswith(DOCKER)}
+
+
+def of_master(**settings: str) -> dict[str, str]:
+    return docker(master_container(YarnSettings(**settings), {}, Credentials()))  # type: ignore[arg-type]
+
+
+def of_task(role: Role, container_env: Mapping[str, str] | None = None, /, **settings: str) -> dict[str, str]:
+    spec = JobSpec(roles={"worker": role}, container_env=container_env or {})
+    made = YarnSettings(**settings)  # type: ignore[arg-type]
+    return docker(task_container(spec, "worker", made, {}, StagedRole(), {}, Credentials()))
+
+
+def image(name: str, mounts: str = "") -> dict[str, str]:
+    variables = {"TYPE": "docker", "DOCKER_IMAGE": name}
+    return {**variables, "DOCKER_MOUNTS": mounts} if mounts else variables
+
+
+@pytest.mark.parametrize(
+    ("people", "settings", "expected"),
+    [
+        ({}, {}, {}),
+        ({"viewers": ("ann", "@vision", "bob", "@ops")}, {}, {AccessType.VIEW: "ann,bob vision,ops"}),
+        ({"viewers": ("*",)}, {}, {AccessType.VIEW: "*"}),
+        (
+            {"viewers": ("@vision",), "modifiers": ("ann",)},
+            {},
+            {AccessType.VIEW: "ann vision", AccessType.MODIFY: "ann"},
+        ),
+        ({"viewers": ("ann",)}, {"view_acl": "eve"}, {AccessType.VIEW: "eve"}),
+        ({"modifiers": ("@ops",)}, {}, {AccessType.VIEW: " ops", AccessType.MODIFY: " ops"}),
+    ],
+)
+def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
+    """Whom the job lets in everywhere, unless something else is said for YARN: users, a blank, groups."""
+    made = master_container(YarnSettings(**settings), {}, Credentials(), spec=JobSpec(**people))
+    assert {acl.access: acl.acl for acl in made.acls} == expected
+
+
+def test_no_image() -> None:
+    """No word of Docker, mounts or not."""
+    assert of_master(docker_mounts="/a:/a:ro") == {}
+    assert of_task(Role(mounts="/b:/b:rw"), docker_mounts="/a:/a:ro") == {}
+
+
+def test_one_image_for_all() -> None:
+    """With what it sees of the node."""
+    assert of_master(docker_image="base") == of_task(Role(), docker_image="base") == image("base")
+    both = {"docker_image": "base", "docker_mounts": "/a:/a:ro"}
+    assert of_master(**both) == of_task(Role(), **both) == image("base", "/a:/a:ro")
+
+
+def test_an_image_of_its_own() -> None:
+    """The application master's, and a role's, each wins over the one for all; so do a role's mounts."""
+    settings = {"docker_image": "base", "am_docker_image": "small", "docker_mounts": "/a:/a:ro"}
+    assert of_master(**settings) == image("small", "/a:/a:ro")
+    assert of_task(Role(), **settings) == image("base", "/a:/a:ro")
+    assert of_task(Role(image="train", mounts="/b:/b:rw"), **settings) == image("train", "/b:/b:rw")
+    assert of_task(Role(image="train"), **settings) == image("train", "/a:/a:ro")
+
+
+def test_only_the_master_or_only_a_role() -> None:
+    """The others run on the node as it is."""
+    assert (of_master(am_docker_image="small"), of_task(Role(), am_docker_image="small")) == (image("small"), {})
+    assert (of_master(), of_task(Role(image="train", mounts="/b:/b:rw"))) == ({}, image("train", "/b:/b:rw"))
+
+
+def test_what_there_is_no_setting_for() -> None:
+    """YARN's other variables come with `container_env`; where there is a setting, it wins."""
+    given = {f"{DOCKER}DOCKER_CONTAINER_NETWORK": "bridge", f"{DOCKER}DOCKER_IMAGE": "other"}
+    assert of_task(Role(image="train"), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", **image("train")}
+    assert of_task(Role(), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", "DOCKER_IMAGE": "other"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, None),
+        ({"log_include": "a"}, LogAggregationContext(include="a", exclude="")),
+        ({"log_exclude": "b"}, LogAggregationContext(include=".*", exclude="b")),
+        (
+            {"rolled_log_include": "c"},
+            LogAggregationContext(include=".*", exclude="", rolled_include="c", rolled_exclude=""),
+        ),
+        (
+            {"log_include": "a", "rolled_log_exclude": "d"},
+            LogAggregationContext(include="a", exclude="", rolled_include=".*", rolled_exclude="d"),
+        ),
+    ],
+)
+def test_log_files(settings: dict[str, str], expected: LogAggregationContext | None) -> None:
+    """Patterns of what is kept in the end, and of what is brought while the job runs: nothing, by Hadoop's default."""
+    made = YarnSettings(**settings)  # type: ignore[arg-type]
+    context = submission(record(), made, ApplicationId(), ContainerLaunchContext())
+    assert context.log_aggregation == expected

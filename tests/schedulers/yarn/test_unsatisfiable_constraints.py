@@ -1,0 +1,131 @@
+"""Constraints that nobody can read, or keep to, are refused before anything reaches the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tony.errors import Problem
+from tony.model.job_spec import JobSpec, Role
+from tony.model.layout import Home
+from tony.schedulers import registry
+from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
+from tony.schedulers.yarn.settings import YarnSettings
+
+
+def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:
+    return mistakes(JobSpec(command="true", roles=roles), YarnSettings(placement=settings))
+
+
+def told(settings: str | None = None, **roles: Role) -> list[Problem]:
+    return told_of(roles, settings)
+
+
+def one(settings: str | None = None, **roles: Role) -> str:
+    (problem,) = told(settings, **roles)
+    return str(problem)
+
+
+def test_all_that_cannot_be_read() -> None:
+    """At once, each with its key and its place; roles without tasks ask for nothing."""
+    found = told("os=", worker=Role(placement="notin,nod,worker"), ps=Role(placement_tags=("a b", "c")))
+    assert list(map(str, found)) == [
+        "scheduler.yarn.placement = os=: an attribute is written NAME=VALUE or NAME!=VALUE, not `os=` (character 1).",
+        "roles.worker.placement = notin,nod,worker: `node` or `rack` is expected, not `nod` (character 7).",
+        "roles.ps.placement_tags = a b: a tag is a word without blanks and without any of , : ( ) / = !",
+    ]
+    assert told(worker=Role(instances=0, placement="nonsense")) == []
+
+
+def test_no_cluster_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There need not even be one."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    spec = JobSpec(command="true", scheduler="yarn", roles={"worker": Role(placement="in,node")})
+    (problem,) = registry.load("yarn").submitter(Home(tmp_path)).check(spec)
+    assert problem.key == "roles.worker.placement"
+
+
+def test_with_a_label() -> None:
+    """YARN would look among the nodes without a label, for ever."""
+    message = "YARN spreads tasks over nodes without a label only, and worker wants gpu. Leave one out."
+    assert told(worker=Role(spread=True, node_label="gpu")) == [
+        Problem(key="roles.worker.spread", value="true", message=message)
+    ]
+    spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
+    assert [problem.message for problem in mistakes(spec, YarnSettings(node_label="gpu"))] == [message]
+    assert one(worker=Role(placement="notin,node,worker", node_label="gpu")) == (
+        "roles.worker.placement = notin,node,worker: YARN keeps to placement constraints on nodes without a label "
+        "only, and worker wants gpu. Leave one out."
+    )
+    assert "roles.worker.placement_tags = a, b: YARN keeps" in one(
+        worker=Role(placement_tags=("a", "b"), node_label="x")
+    )
+    assert "scheduler.yarn.placement = os=linux: YARN keeps" in one("os=linux", worker=Role(node_label="x"))
+    spoken_of = one(worker=Role(placement="notin,node,ps"), ps=Role(node_label="big"))
+    assert spoken_of.startswith("roles.worker.placement = notin,node,ps: YARN keeps")
+    assert "and ps wants big" in spoken_of
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        {"worker": Role(placement="in,node,ps"), "ps": Role()},
+        {"worker": Role(placement="in,node,ps"), "ps": Role(placement="in,rack,db"), "db": Role()},
+        {"worker": Role(placement="or(in,node,nobody:notin,node,worker)")},
+        {"worker": Role(placement="or(in,node,worker:os=linux)")},
+        {"worker": Role(placement="cardinality,node,worker,0,1", instances=8)},
+        {"worker": Role(placement="cardinality,rack,ps,2,9"), "ps": Role(instances=2)},
+        {"worker": Role(placement="in,node,all/nobody,app-tag/nightly/x,not-self/y")},
+        {"worker": Role(placement="in,node,a", placement_tags=("a",)), "first": Role(placement_tags=("a",))},
+        {"worker": Role(placement="and(in,node,ps:in,node,ps)"), "ps": Role(placement="notin,node,ps", instances=3)},
+    ],
+)
+def test_what_can_be(roles: dict[str, Role]) -> None:
+    """As far as it is up to the job itself."""
+    assert told_of(roles) == []
+
+
+@pytest.mark.parametrize(
+    ("roles", "why"),
+    [
+        (
+            {"worker": Role(placement="in,node,pss"), "ps": Role()},
+            "no container of the job has the tag pss; there are ps, worker.",
+        ),
+        (
+            {"worker": Role(placement="in,node,worker", instances=4)},
+            "it wants a container with the tag worker to be there first, and none can be.",
+        ),
+        (
+            {"worker": Role(placement="cardinality,rack,ps,3,9"), "ps": Role(instances=2)},
+            "it wants 3 containers with the tag ps in one place, and there can be 2.",
+        ),
+        (
+            {"worker": Role(placement="and(os=linux:or(in,node,ps:in,rack,ps))"), "ps": Role(instances=0)},
+            "no container of the job has the tag ps; there are worker.",
+        ),
+    ],
+)
+def test_what_can_never_be(roles: dict[str, Role], why: str) -> None:
+    """YARN would wait for it in silence."""
+    (problem,) = told_of(roles)
+    text = roles["worker"].placement
+    assert str(problem) == f"roles.worker.placement = {text}: no task of worker would ever start: {why}"
+
+
+def test_waiting_for_each_other() -> None:
+    """Each role is told of."""
+    found = told(a=Role(placement="in,node,b"), b=Role(placement="in,node,a"), c=Role())
+    assert [problem.key for problem in found] == ["roles.a.placement", "roles.b.placement"]
+    (problem,) = told("in,node,b", a=Role(placement="os=linux", instances=0), b=Role())
+    assert (problem.key, problem.value) == ("scheduler.yarn.placement", "in,node,b")
+
+
+def test_who_is_not_there() -> None:
+    """May be meant, and is said."""
+    spec = JobSpec(roles={"worker": Role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
+    assert hints(spec, YarnSettings()) == [
+        "roles.worker.placement: no container of the job has the tag pss; there are ps, worker."
+    ]
