@@ -14,7 +14,7 @@ from tony.errors import ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.layout import Home
 from tony.model.staged import Placement, StagedJob
-from tony.storage.localize import localize
+from tony.storage.localization import localize
 
 
 class Desk:

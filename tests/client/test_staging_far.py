@@ -13,7 +13,7 @@ from tests.storage.samples import tar_of, zip_of
 from tony.dataclass import dataclass, field
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import InPlace, Placement
-from tony.storage.remote import NotThere, RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.remote_files import NotThere, RemoteFile, RemoteFiles, RemoteFolder
 
 
 @dataclass(slots=True)

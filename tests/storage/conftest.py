@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.storage.copying import remove_tree
+from tony.storage.file_copy import remove_tree
 
 
 @pytest.fixture

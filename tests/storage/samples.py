@@ -18,10 +18,10 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from tony.model.staged import Placement, StagedItem
-from tony.storage import deposit
-from tony.storage.cache import Cache
-from tony.storage.formats import Format
-from tony.storage.scan import scan
+from tony.storage import cache_store
+from tony.storage.object_cache import Cache
+from tony.storage.archive_format import Format
+from tony.storage.folder_scan import scan
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ def cache_at(path: Path) -> Cache:
 
 def put_folder(cache: Cache, root: Path, placement: Placement = Placement.ROOT, name: str = "source") -> StagedItem:
     """Stages a folder."""
-    stored = deposit.folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
+    stored = cache_store.folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
     return StagedItem(digest=stored.digest, size=stored.size, name=name, placement=placement, suffix=Format.TAR.value)
 
 
@@ -149,7 +149,7 @@ def put_file(
     cache: Cache, path: Path, placement: Placement = Placement.FILE, name: str | None = None, kind: Format | None = None
 ) -> StagedItem:
     """Stages a file."""
-    stored = deposit.file(cache, path, path.name)
+    stored = cache_store.file(cache, path, path.name)
     return StagedItem(
         digest=stored.digest,
         size=stored.size,

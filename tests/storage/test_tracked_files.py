@@ -11,7 +11,7 @@ import pytest
 from tests.storage.samples import Node, write_tree
 from tony.model.staged import LeftOut
 from tony.storage.manifest import Kind
-from tony.storage.scan import Scan, scan
+from tony.storage.folder_scan import Scan, scan
 
 FILE: Node = (b"x", 0o644)
 pytestmark = pytest.mark.filterwarnings("error")

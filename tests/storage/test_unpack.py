@@ -15,7 +15,7 @@ import pytest
 
 from tests.storage.samples import Node, odd_member, snapshot, tar_of, zip_of
 from tony.errors import ArchiveError
-from tony.storage.formats import Format, detect
+from tony.storage.archive_format import Format, detect
 from tony.storage.manifest import Kind
 from tony.storage.unpack import check, unpack
 

@@ -20,7 +20,7 @@ from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.mini.cluster import Cluster
 from tony.mini.readiness import send
 from tony.schedulers.yarn.python_archive import store_interpreter
-from tony.storage.cache import Cache
+from tony.storage.object_cache import Cache
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

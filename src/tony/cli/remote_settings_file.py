@@ -41,7 +41,7 @@ def settings_here(flags: Flags) -> Iterator[Flags]:
 
 def _read(address: str) -> bytes:
     from tony.schedulers.cluster_files import of_environment
-    from tony.storage.remote import RemoteFile
+    from tony.storage.remote_files import RemoteFile
 
     files = of_environment(home())
     try:

@@ -14,16 +14,16 @@ from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
-from tony.storage import entries, wishes
-from tony.storage.biggest import biggest
-from tony.storage.cache import Cache, Stored
-from tony.storage.entries import FileEntry
-from tony.storage.failures import explained
+from tony.storage import file_entries, staging_requests
+from tony.storage.disk_usage import biggest
+from tony.storage.object_cache import Cache, Stored
+from tony.storage.file_entries import FileEntry
+from tony.storage.disk_errors import explained
 from tony.storage.manifest import Kind
-from tony.storage.pack import FileChangedError
-from tony.storage.remote import NotThere, RemoteFiles
-from tony.storage.scan import Scan, shorten_path
-from tony.storage.wishes import Refused, Wish
+from tony.storage.tar_writer import FileChangedError
+from tony.storage.remote_files import NotThere, RemoteFiles
+from tony.storage.folder_scan import Scan, shorten_path
+from tony.storage.staging_requests import Refused, Wish
 from tony.units import format_size
 
 Notice = Callable[[str], None]
@@ -161,7 +161,7 @@ class _Stager:
             )
         if is_address(text):
             return self.archive(text, Placement.PYTHON)
-        return wishes.python(text, same_host=self.same_host)
+        return staging_requests.python(text, same_host=self.same_host)
 
     def plan_files(self, role: str) -> tuple[_Asked, ...]:
         keys = [("files", text) for text in self.spec.files]
@@ -175,7 +175,7 @@ class _Stager:
         return tuple(asked.values())
 
     def plan_file(self, text: str) -> tuple[Wish, ...]:
-        entry = entries.parse(text)
+        entry = file_entries.parse(text)
         try:
             if is_address(entry.path):
                 return self.plan_far_file(entry, renamed=split_entry(text).name is not None)
@@ -186,21 +186,21 @@ class _Stager:
                 raise
             self.notice(f"warning: {entry.path} is not there; the job goes without it (#optional)")
             return ()
-        return (wishes.file(entry, self.own_folders(Path(entry.path))),)
+        return (staging_requests.file(entry, self.own_folders(Path(entry.path))),)
 
     def plan_far_file(self, entry: FileEntry, *, renamed: bool) -> tuple[Wish, ...]:
-        from tony.storage import far  # late: most jobs name no address
+        from tony.storage import remote_sources  # late: most jobs name no address
 
         files = self.elsewhere()
-        found, said = far.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
+        found, said = remote_sources.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
         if said:
             self.notice(f"warning: {entry.path}: {said}")
         return found
 
     def archive(self, address: str, placement: Placement) -> Wish:
-        from tony.storage import far  # late: most jobs name no address
+        from tony.storage import remote_sources  # late: most jobs name no address
 
-        return far.archive(address, placement, self.elsewhere())
+        return remote_sources.archive(address, placement, self.elsewhere())
 
     def plan_source(self, files: Iterable[tuple[_Asked, ...]]) -> _Asked | None:
         text = self.spec.source
@@ -210,7 +210,7 @@ class _Stager:
             found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
             return _Asked(key="source", text=text, wish=found) if isinstance(found, Wish) else None
         without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
-        wish = self.once("source", text, lambda: wishes.source(text, frozenset(without), git=self.spec.gitignore))
+        wish = self.once("source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore))
         return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
 
     def left_out_of_source(self) -> LeftOut | None:
@@ -243,7 +243,7 @@ class _Stager:
             self.refuse(key, text, f"... and {len(scan.refused) - _SHOWN} more of the kind.")
 
     def refuse_clashes(self, asked: tuple[_Asked, ...]) -> None:
-        for later, earlier in entries.clashes([a.wish.name for a in asked]):
+        for later, earlier in file_entries.clashes([a.wish.name for a in asked]):
             one, other = asked[later], asked[earlier]
             self.refuse(
                 one.key,
@@ -285,10 +285,10 @@ class _Stager:
 
     def store_wish(self, wish: Wish) -> tuple[StagedItem, Stored]:
         if wish.remote and self.files and self.files.in_place:
-            from tony.storage import far  # late: most jobs name no address
+            from tony.storage import remote_sources  # late: most jobs name no address
 
-            return far.in_place(wish, wish.remote), Stored(digest=wish.remote.key, size=wish.remote.size, reused=True)
-        return wishes.store(wish, self.cache, same_host=self.same_host, files=self.files)
+            return remote_sources.in_place(wish, wish.remote), Stored(digest=wish.remote.key, size=wish.remote.size, reused=True)
+        return staging_requests.store(wish, self.cache, same_host=self.same_host, files=self.files)
 
     def warn_if_large(self, asked: _Asked) -> None:
         """Before it is packed, which takes a while: who did not mean it can still say so."""
@@ -350,7 +350,7 @@ def _replaced(source: Path, files: Iterable[tuple[_Asked, ...]]) -> set[str]:
     top = os.path.abspath(source)
     common: set[str] | None = None
     for asked in files:
-        pairs = ((a.wish.name, os.path.abspath(entries.parse(a.text).path)) for a in asked)
+        pairs = ((a.wish.name, os.path.abspath(file_entries.parse(a.text).path)) for a in asked)
         own = {name for name, path in pairs if path == f"{top}/{name}"}
         common = own if common is None else common & own
     return common or set()

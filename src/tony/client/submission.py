@@ -36,7 +36,7 @@ from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.interface import PreparedJob, Submitter
-from tony.storage.failures import build_storage_error
+from tony.storage.disk_errors import build_storage_error
 
 #: Ids that are drawn at most for one job. That even one is taken happens once in millions.
 _DRAWS = 100

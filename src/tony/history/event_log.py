@@ -33,7 +33,7 @@ from tony.history.json_files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.json_text import loads
-from tony.storage.failures import build_storage_error
+from tony.storage.disk_errors import build_storage_error
 
 FORMAT = "tony-events"
 VERSION = 1

@@ -18,7 +18,7 @@ from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
 from tony.model.codec import Json
 from tony.model.json_text import BadJson, loads
-from tony.storage.failures import build_storage_error
+from tony.storage.disk_errors import build_storage_error
 from tony.storage.local_store import LocalStore
 
 #: Bytes of a JSON file: the report of a hundred thousand tasks has some forty millions.

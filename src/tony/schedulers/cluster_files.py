@@ -15,7 +15,7 @@ from tony.model.layout import Home
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.cluster_discovery import find_cluster, named_folder
 from tony.schedulers.yarn.settings import read_settings
-from tony.storage.remote import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs

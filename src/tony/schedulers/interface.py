@@ -25,7 +25,7 @@ from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
 
 if TYPE_CHECKING:
-    from tony.storage.remote import RemoteFiles
+    from tony.storage.remote_files import RemoteFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

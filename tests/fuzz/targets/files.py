@@ -10,12 +10,12 @@ from tests.fuzz.target import Target
 from tony.schedulers.local import claim_policy, cleanup
 from tony.schedulers.local.claim_policy import Claim
 from tony.schedulers.local.machine_capacity import Machine
-from tony.storage import index, manifest
-from tony.storage.ignore import OWN_FILE, IgnoreFileError
-from tony.storage.index import Index, Stamp
+from tony.storage import digest_index, manifest
+from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError
+from tony.storage.digest_index import Index, Stamp
 from tony.storage.manifest import Entry, Kind
-from tony.storage.relocate import relocate
-from tony.storage.scan import scan
+from tony.storage.environment_relocation import relocate
+from tony.storage.folder_scan import scan
 
 _TICKET = "00000000000000000001-1-0a1b2c3d"
 _PARTS = b"\n---\n"
@@ -25,13 +25,13 @@ def cache_index(data: bytes) -> None:
     """What is remembered of a staged folder: a cache, which can be anything."""
     folder = scratch("index")
     source = folder / "x"
-    index.save(folder, source, Index())
+    digest_index.save(folder, source, Index())
     next(folder.iterdir()).write_bytes(data)
-    found = index.load(folder, source)
+    found = digest_index.load(folder, source)
     digest = found.digest_of("a", _STAMP)
     assert digest is None or isinstance(digest, str)
-    index.save(folder, source, found)
-    assert index.load(folder, source) == found
+    digest_index.save(folder, source, found)
+    assert digest_index.load(folder, source) == found
 
 
 def entry_list(data: bytes) -> None:
@@ -108,7 +108,7 @@ def _index_seeds() -> list[bytes]:
     filled = Index(
         files={"a": (_STAMP, _DIGEST)}, tree=_DIGEST, object_digest=_DIGEST, object_size=3, checked=("file",)
     )
-    index.save(folder, folder / "x", filled)
+    digest_index.save(folder, folder / "x", filled)
     return [next(folder.iterdir()).read_bytes()]
 
 

@@ -24,7 +24,7 @@ from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local import cleanup
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.allocator import LocalSource
-from tony.storage.localize import Interpreter
+from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
 from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
 

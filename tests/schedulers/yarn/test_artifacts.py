@@ -13,7 +13,7 @@ from tony.schedulers.yarn import python_archive
 from tony.schedulers.yarn import artifacts as module
 from tony.schedulers.yarn.artifacts import parcels
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 
 OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, letter in enumerate("cde", 100))
 

@@ -13,7 +13,7 @@ from tony.dataclass import replace
 from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import plugin_archive
 from tony.schedulers.yarn.plugin_archive import store_plug_in
-from tony.storage.cache import Cache
+from tony.storage.object_cache import Cache
 
 
 @pytest.fixture

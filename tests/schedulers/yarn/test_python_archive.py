@@ -17,7 +17,7 @@ from tony.errors import ConfigError, Problem
 from tony.schedulers.yarn import python_archive
 from tony.schedulers.yarn.python_archive import Own, store_interpreter
 from tony.schedulers.yarn.shared_libraries import Libraries
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 
 TAG = sys.implementation.cache_tag
 

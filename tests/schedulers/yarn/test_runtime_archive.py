@@ -13,7 +13,7 @@ import pytest
 from tony.schedulers.yarn import runtime_archive
 from tony.schedulers.yarn.launch_payload import EXECUTOR, MASTER
 from tony.schedulers.yarn.runtime_archive import store_runtime
-from tony.storage.cache import Cache
+from tony.storage.object_cache import Cache
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from tony.schedulers.local.machine_capacity import measure
 from tony.schedulers.local.peak_demand import needs
 from tony.schedulers.local.ledger_location import open_ledger
 from tony.schedulers.local.settings import read_settings
-from tony.storage.localize import Interpreter
+from tony.storage.localization import Interpreter
 
 #: Seconds that killed executors may take to end at the job's end.
 _LAST_WAIT = 10.0

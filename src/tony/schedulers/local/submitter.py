@@ -27,7 +27,7 @@ from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_
 from tony.schedulers.local.am_start import master_command, start_master
 
 if TYPE_CHECKING:
-    from tony.storage.remote import RemoteFiles
+    from tony.storage.remote_files import RemoteFiles
 
 #: Tries to end what a dead application master left; each waits some seconds for what is stuck in the kernel.
 _TRIES = 3

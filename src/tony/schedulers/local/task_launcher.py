@@ -15,7 +15,7 @@ from tony.schedulers.local import executor_processes, cleanup
 from tony.schedulers.local.container import Container
 from tony.schedulers.local.executor_processes import Executor
 from tony.schedulers.local.fork_server import ForkServer
-from tony.storage.localize import Interpreter, localize
+from tony.storage.localization import Interpreter, localize
 
 #: Where tasks of one machine reach each other.
 HOST = "127.0.0.1"

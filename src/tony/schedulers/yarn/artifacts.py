@@ -15,7 +15,7 @@ from tony.schedulers.yarn.plugin_archive import store_plug_in
 from tony.schedulers.yarn.runtime_archive import store_runtime
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
 from tony.schedulers.yarn.cache_upload import Wanted
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

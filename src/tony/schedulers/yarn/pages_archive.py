@@ -20,7 +20,7 @@ from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.made import made_once
 from tony.schedulers.yarn.launch_payload import ARCHIVE
 from tony.schedulers.yarn.runtime_archive import zipped
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 
 #: Rooms of our package that only pages need.
 _ROOMS = ("advice", "web")

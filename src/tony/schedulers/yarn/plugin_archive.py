@@ -15,7 +15,7 @@ from pathlib import Path
 from tony.errors import ConfigError, Problem
 from tony.model.job_record import JobRecord
 from tony.schedulers.yarn.made import made_once
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 from tony.units import format_size
 
 #: Adapters are small; what is larger is a whole library, which has no business in our own programs.

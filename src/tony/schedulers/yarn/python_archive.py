@@ -27,7 +27,7 @@ from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.shared_libraries import libraries, looking_in
 from tony.schedulers.yarn.made import made_once
 from tony.schedulers.yarn.settings import OWN_PYTHON
-from tony.storage.cache import FIXED_TIME, Cache, Stored
+from tony.storage.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that no program on a node needs.
 _LEFT_OUT = frozenset(

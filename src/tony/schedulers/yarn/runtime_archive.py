@@ -19,7 +19,7 @@ from pathlib import Path
 import tony
 from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.made import made_once
-from tony.storage.cache import Cache, Stored
+from tony.storage.object_cache import Cache, Stored
 
 #: Rooms of the package that only a client needs, and those that travel with their packages: `pages`.
 _ELSEWHERE = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})

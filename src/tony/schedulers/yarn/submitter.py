@@ -45,10 +45,10 @@ from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
 from tony.schedulers.yarn.cache_upload import Depot
 from tony.schedulers.yarn.queue_position import WAITING, in_line
 from tony.schedulers.yarn.demand_spec import room
-from tony.storage.cache import Cache
+from tony.storage.object_cache import Cache
 
 if TYPE_CHECKING:
-    from tony.storage.remote import RemoteFiles
+    from tony.storage.remote_files import RemoteFiles
 
 #: Nodes that are asked for by name; the rest of a large cluster is asked for as a whole.
 _NAMED = 200

@@ -18,7 +18,7 @@ from tony.core.events import Event
 from tony.errors import ConfigError, Problem
 from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
-from tony.storage.failures import build_storage_error
+from tony.storage.disk_errors import build_storage_error
 from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within
 from tony.testing.faults.text import write_strike
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tony.storage.expansion import Readable
+    from tony.storage.archive_limits import Readable
 
 #: A tar's records are 512 bytes; its magic word stands at byte 257 of the first.
 _TAR_RECORD = 512
@@ -53,7 +53,7 @@ def expanded(file: IO[bytes], kind: Format) -> Readable:
 
         return bz2.BZ2File(file)
     if kind is Format.TAR_XZ:
-        from tony.storage.xz import XzFile
+        from tony.storage.xz_reader import XzFile
 
         return XzFile(file)
     return file

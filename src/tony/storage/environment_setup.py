@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.storage.relocate import relocate
-from tony.storage.runnable import require_runnable
+from tony.storage.environment_relocation import relocate
+from tony.storage.interpreter_check import require_runnable
 
 #: conda-unpack rewrites every file that names the old place: minutes for a big environment on a slow disk.
 _UNPACK_LIMIT = 1800.0

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from tony.config.paths import is_archive
 from tony.dataclass import dataclass
 from tony.model.staged import Placement, StagedItem
-from tony.storage import deposit
-from tony.storage.cache import Cache, Stored
-from tony.storage.entries import FileEntry, remote_scheme
-from tony.storage.formats import KNOWN, Format, detect, unsupported
-from tony.storage.interpreters import no_python, prefix_in
-from tony.storage.links import MAX_FOLLOWED, resolve
-from tony.storage.remote import RemoteFile, RemoteFiles
-from tony.storage.scan import Scan, scan
+from tony.storage import cache_store
+from tony.storage.object_cache import Cache, Stored
+from tony.storage.file_entries import FileEntry, remote_scheme
+from tony.storage.archive_format import KNOWN, Format, detect, unsupported
+from tony.storage.python_interpreters import no_python, prefix_in
+from tony.storage.symlink_resolution import MAX_FOLLOWED, resolve
+from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.folder_scan import Scan, scan
 
 if TYPE_CHECKING:
     from tony.storage.unpack import Contents
@@ -150,12 +150,12 @@ def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | Non
         ValueError: a remote file may not be read, or is gone.
     """
     if wish.scan is not None:
-        stored = deposit.folder(
+        stored = cache_store.folder(
             cache, wish.scan, lambda: scan(wish.path, git=wish.git, without=wish.without), wish.name
         )
     else:
-        far = wish.remote and files and deposit.remote(cache, wish.remote, files)
-        stored = far or deposit.file(cache, wish.path, wish.name)
+        far = wish.remote and files and cache_store.remote(cache, wish.remote, files)
+        stored = far or cache_store.file(cache, wish.path, wish.name)
         if wish.format is not None:
             _require_sound(wish, wish.format, cache, stored, same_host=same_host)
     kind = Format.TAR if wish.scan is not None else wish.format
@@ -172,7 +172,7 @@ def store(wish: Wish, cache: Cache, *, same_host: bool, files: RemoteFiles | Non
 
 def _require_sound(wish: Wish, kind: Format, cache: Cache, stored: Stored, *, same_host: bool) -> None:
     """Reads an archive to its end, once per content and use: a damaged one is refused before the job has begun."""
-    if deposit.is_checked(cache, wish.path, stored.digest, wish.placement.value):
+    if cache_store.is_checked(cache, wish.path, stored.digest, wish.placement.value):
         return
     is_python = wish.placement is Placement.PYTHON
     try:
@@ -185,7 +185,7 @@ def _require_sound(wish: Wish, kind: Format, cache: Cache, stored: Stored, *, sa
         if not stored.reused:
             cache.object(stored.digest).unlink(missing_ok=True)
         raise
-    deposit.set_checked(cache, wish.path, stored.digest, wish.placement.value)
+    cache_store.set_checked(cache, wish.path, stored.digest, wish.placement.value)
 
 
 def _require_python(contents: Contents, name: str, *, same_host: bool) -> None:

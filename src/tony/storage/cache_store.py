@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tony.dataclass import replace
-from tony.storage import index as indexes
-from tony.storage.cache import CHUNK, Cache, Stored
-from tony.storage.failures import explained
-from tony.storage.index import Index, Stamp
+from tony.storage import digest_index as indexes
+from tony.storage.object_cache import CHUNK, Cache, Stored
+from tony.storage.disk_errors import explained
+from tony.storage.digest_index import Index, Stamp
 from tony.storage.manifest import Kind
-from tony.storage.pack import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
-from tony.storage.remote import RemoteFile, RemoteFiles
-from tony.storage.scan import Scan
+from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
+from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.folder_scan import Scan
 
 #: How often a folder that is changed while it is packed is tried again.
 _TRIES = 3

@@ -17,9 +17,9 @@ from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage import manifest
-from tony.storage.cache import Cache
-from tony.storage.copying import Copier, SourceChangedError, lay, remove_tree
-from tony.storage.failures import explained
+from tony.storage.object_cache import Cache
+from tony.storage.file_copy import Copier, SourceChangedError, lay, remove_tree
+from tony.storage.disk_errors import explained
 from tony.storage.manifest import Entry
 
 _CONTENT = "content"
@@ -79,7 +79,7 @@ def _load(cache: Cache, digest: str) -> Tree | None:
 def _unpack(cache: Cache, item: StagedItem) -> Tree:
     """Under the lock: unpacks beside the final place, then renames."""
     # Only for the first task with a new archive; every start of an application master would pay for it.
-    from tony.storage.formats import Format
+    from tony.storage.archive_format import Format
     from tony.storage.unpack import unpack
 
     final = cache.trees / item.digest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.storage.samples import Node, as_nobody, write_tree
 from tony.storage.manifest import Kind
-from tony.storage.scan import scan
+from tony.storage.folder_scan import scan
 
 FILE: Node = (b"x", 0o644)
 

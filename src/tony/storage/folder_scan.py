@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tony.dataclass import dataclass, field, replace
 from tony.model.staged import LeftOut
-from tony.storage import links
-from tony.storage.ignore import OWN_FILE, IgnoreFileError, Rules, rules_for
-from tony.storage.index import Stamp
+from tony.storage import symlink_resolution
+from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, Rules, rules_for
+from tony.storage.digest_index import Stamp
 from tony.storage.manifest import Kind
 
 #: As many characters of a long path are shown.
@@ -254,5 +254,5 @@ def _escapes(found: list[Found]) -> list[str]:
         f"the link {path} -> {target} leads out of the folder. Name its target under `files`, or leave it out with "
         f"{OWN_FILE}."
         for path, target in texts.items()
-        if links.resolve(path, target, texts) is None
+        if symlink_resolution.resolve(path, target, texts) is None
     ]

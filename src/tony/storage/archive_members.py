@@ -23,9 +23,9 @@ from typing import IO
 
 from tony.dataclass import dataclass
 from tony.errors import ArchiveError
-from tony.storage import links
-from tony.storage.expansion import Room, Watched, check_globals
-from tony.storage.formats import Format, expanded
+from tony.storage import symlink_resolution
+from tony.storage.archive_limits import Room, Watched, check_globals
+from tony.storage.archive_format import Format, expanded
 from tony.storage.manifest import Kind
 
 _CHUNK = 1024 * 1024
@@ -133,7 +133,7 @@ class Guard:
         known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
         # The link that leaves first: others may only lead to that one, as an environment's python3 to its python.
         for path, target in sorted(known.items(), key=lambda link: not link[1].startswith("/")):
-            if links.resolve(path, target, known) is None:
+            if symlink_resolution.resolve(path, target, known) is None:
                 why = f"is a link to {shown(target)}, which leads out of the folder"
                 raise self.refused(path, why, do=_FOLLOW_LINKS)
 

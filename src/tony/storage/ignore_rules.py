@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.dataclass import dataclass, replace
-from tony.storage.quick_glob import quick
+from tony.storage.glob_regex import quick
 from tony.storage.tracked_files import TrackedFiles, is_in_repository
 
 OWN_FILE = ".tonyignore"

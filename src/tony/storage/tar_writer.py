@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tony.dataclass import dataclass
-from tony.storage import index
-from tony.storage.cache import CHUNK, FIXED_TIME
-from tony.storage.copying import Copier
-from tony.storage.index import Stamp
+from tony.storage import digest_index
+from tony.storage.object_cache import CHUNK, FIXED_TIME
+from tony.storage.file_copy import Copier
+from tony.storage.digest_index import Stamp
 from tony.storage.manifest import Kind
-from tony.storage.scan import Found
+from tony.storage.folder_scan import Found
 
 _RECORD = 512
 #: REGTYPE, DIRTYPE and SYMTYPE of a tar's header.
@@ -74,7 +74,7 @@ class OpenFile:
     def __init__(self, file: int, path: str) -> None:
         self._file = file
         self._path = path
-        self._opened_at = index.now()
+        self._opened_at = digest_index.now()
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise FileChangedError(path)

@@ -22,12 +22,12 @@ from types import MappingProxyType
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
-from tony.storage.cache import Cache
-from tony.storage.copying import remove_tree
-from tony.storage.failures import explained
+from tony.storage.object_cache import Cache
+from tony.storage.file_copy import remove_tree
+from tony.storage.disk_errors import explained
 from tony.storage.manifest import Kind
-from tony.storage.runnable import require_runnable
-from tony.storage.trees import remove_leftovers
+from tony.storage.interpreter_check import require_runnable
+from tony.storage.unpack_cache import remove_leftovers
 
 _NAMES = ("python", "python3")
 #: Raised when environments are prepared in another way: those of older versions are then unpacked again.
@@ -119,8 +119,8 @@ def environment_of(prefix: Path) -> dict[str, str]:
 def _make(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
     """Under the lock."""
     # Only for the first task with a new archive; every start of an application master would pay for it.
-    from tony.storage.formats import Format
-    from tony.storage.prepare import prepare
+    from tony.storage.archive_format import Format
+    from tony.storage.environment_setup import prepare
     from tony.storage.unpack import unpack
 
     cache.unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)

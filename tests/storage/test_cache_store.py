@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import Node, cache_at, write_tree
-from tony.storage import deposit, index
-from tony.storage.cache import Cache, Stored
-from tony.storage.pack import FileChangedError, OpenFile, opened
-from tony.storage.scan import scan
+from tony.storage import cache_store, digest_index
+from tony.storage.object_cache import Cache, Stored
+from tony.storage.tar_writer import FileChangedError, OpenFile, opened
+from tony.storage.folder_scan import scan
 
 TREE: dict[str, Node] = {"a": (b"one", 0o644), "d/b": (b"two", 0o755), "l": "a"}
 
@@ -21,11 +21,11 @@ TREE: dict[str, Node] = {"a": (b"one", 0o644), "d/b": (b"two", 0o755), "l": "a"}
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets time pass, so that files just written count as settled."""
-    monkeypatch.setattr(index, "now", lambda: time.time() + 10)
+    monkeypatch.setattr(digest_index, "now", lambda: time.time() + 10)
 
 
 def put(cache: Cache, root: Path) -> Stored:
-    return deposit.folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
+    return cache_store.folder(cache, scan(root, git=True), lambda: scan(root, git=True), "source")
 
 
 def hide(path: Path) -> None:
@@ -58,7 +58,7 @@ def test_unchanged_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
         read.append(path)
         return opened(place, path)
 
-    monkeypatch.setattr(deposit, "opened", noting)
+    monkeypatch.setattr(cache_store, "opened", noting)
     assert put(cache, root).reused
     assert read == []
     os.utime(root / "a", (1, 1))
@@ -112,10 +112,10 @@ def test_folder_that_changes_meanwhile_is_scanned_again(tmp_path: Path) -> None:
     cache, root = cache_at(tmp_path / "c"), write_tree(tmp_path / "s", TREE)
     before = scan(root, git=True)
     (root / "a").unlink()
-    stored = deposit.folder(cache, before, lambda: scan(root, git=True), "source")
+    stored = cache_store.folder(cache, before, lambda: scan(root, git=True), "source")
     assert stored.digest == put(cache, root).digest
     with pytest.raises(FileChangedError, match="a"):
-        deposit.folder(cache, before, lambda: before, "source")
+        cache_store.folder(cache, before, lambda: before, "source")
 
 
 @pytest.mark.usefixtures("later")
@@ -124,13 +124,13 @@ def test_single_file(tmp_path: Path) -> None:
     cache = cache_at(tmp_path / "c")
     place = tmp_path / "data.npz"
     place.write_bytes(b"x" * 3_000_000)
-    first = deposit.file(cache, place, "data.npz")
+    first = cache_store.file(cache, place, "data.npz")
     assert (first.reused, cache.object(first.digest).read_bytes()) == (False, place.read_bytes())
-    assert deposit.file(cache, place, "data.npz").reused
+    assert cache_store.file(cache, place, "data.npz").reused
     os.utime(place, (5, 5))
-    assert deposit.file(cache, place, "data.npz").reused
+    assert cache_store.file(cache, place, "data.npz").reused
     place.write_bytes(b"y" * 3_000_000)
-    assert not deposit.file(cache, place, "data.npz").reused
+    assert not cache_store.file(cache, place, "data.npz").reused
 
 
 @pytest.mark.usefixtures("later")
@@ -138,9 +138,9 @@ def test_checks_are_remembered_per_content_and_use(tmp_path: Path) -> None:
     """An archive that was read to its end once is not read again, until it changes."""
     cache, place = cache_at(tmp_path / "c"), tmp_path / "a.zip"
     place.write_bytes(b"1")
-    digest = deposit.file(cache, place, "a.zip").digest
-    deposit.set_checked(cache, place, digest, "folder")
-    assert deposit.is_checked(cache, place, digest, "folder")
-    assert not deposit.is_checked(cache, place, digest, "python")
+    digest = cache_store.file(cache, place, "a.zip").digest
+    cache_store.set_checked(cache, place, digest, "folder")
+    assert cache_store.is_checked(cache, place, digest, "folder")
+    assert not cache_store.is_checked(cache, place, digest, "python")
     place.write_bytes(b"2")
-    assert not deposit.is_checked(cache, place, deposit.file(cache, place, "a.zip").digest, "folder")
+    assert not cache_store.is_checked(cache, place, cache_store.file(cache, place, "a.zip").digest, "folder")

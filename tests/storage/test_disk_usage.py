@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.storage.samples import write_tree
-from tony.storage.biggest import biggest
-from tony.storage.scan import scan
+from tony.storage.disk_usage import biggest
+from tony.storage.folder_scan import scan
 
 
 def test_biggest(tmp_path: Path) -> None:

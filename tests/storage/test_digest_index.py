@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.storage.index import Index, Stamp, load, save
+from tony.storage.digest_index import Index, Stamp, load, save
 
 STAMP = Stamp(5, 1_000_000_000, 1_000_000_000, 7)
 

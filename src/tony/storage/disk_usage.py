@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tony.storage.scan import Scan
+from tony.storage.folder_scan import Scan
 
 
 def biggest(scan: Scan, count: int = 5) -> list[tuple[str, int]]:

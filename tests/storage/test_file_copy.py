@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import as_nobody, snapshot, write_tree
-from tony.storage.copying import Copier, SourceChangedError, clear, lay, remove_tree
+from tony.storage.file_copy import Copier, SourceChangedError, clear, lay, remove_tree
 from tony.storage.manifest import Entry, Kind
 
 CONTENT = os.urandom(3_000_000)

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 from tony.model.staged import InPlace, Placement, StagedItem
-from tony.storage.formats import KNOWN, detect, unsupported
-from tony.storage.remote import RemoteFile, RemoteFiles, RemoteFolder
-from tony.storage.wishes import Refused, Wish
+from tony.storage.archive_format import KNOWN, detect, unsupported
+from tony.storage.remote_files import RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.staging_requests import Refused, Wish
 
 #: Bytes of a file that are looked at to tell what kind of archive it is.
 _HEAD = 64 * 1024
