@@ -40,7 +40,7 @@ from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.states import TaskState
-from tony.testing.crowd import container_of
+from tony.testing.executor_load import container_of
 
 #: Of so many executors one is lost.
 _ONE_OF = 100

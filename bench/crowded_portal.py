@@ -42,7 +42,7 @@ from tony.portal.indexed_jobs import Portal
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.door import Door
 from tony.web.serve import listen, serve

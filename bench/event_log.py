@@ -31,8 +31,8 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc import connect
 from tony.rpc.connection import Connection
-from tony.testing.crowd import address_of as port_of
-from tony.testing.crowd import container_of
+from tony.testing.executor_load import address_of as port_of
+from tony.testing.executor_load import container_of
 
 _EXECUTORS = 100
 #: Events a second, all executors together.

@@ -35,7 +35,7 @@ from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.assets import assets
 from tony.web.gate import Action, Refusal, Visitor

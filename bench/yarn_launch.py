@@ -34,10 +34,10 @@ from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPapers, Uploaded, packed
 from tony.testing.hadoop.ipc_server import Incoming
-from tony.testing.hadoop.node_manager import FakeNodeManager
-from tony.testing.hadoop.resource_manager import ATTEMPT, FakeResourceManager
-from tony.testing.hadoop.webhdfs import PlayedWebHdfs
-from tony.testing.jobs import prepared_job
+from tony.testing.hadoop.fake_node_manager import FakeNodeManager
+from tony.testing.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
+from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
+from tony.testing.sample_jobs import prepared_job
 
 _CONTAINERS, _NODES = 200, 20
 _PATIENCE = 120.0

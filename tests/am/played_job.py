@@ -24,8 +24,8 @@ from tony.rpc.server import Server
 from tony.schedulers.interface import Journal
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults import Fault
-from tony.testing.jobs import prepared_job
-from tony.testing.played_executor import OK, Behaviour, PlayedExecutor, run_until_released
+from tony.testing.sample_jobs import prepared_job
+from tony.testing.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 
 #: Runs `allow_connections` under limits of its own, and says what became of them.
 _CODE = """

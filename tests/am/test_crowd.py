@@ -24,8 +24,8 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TlsMode
 from tony.protocol.launch import JobCredentials
-from tony.testing.crowd import Casting
-from tony.testing.jobs import prepared_job
+from tony.testing.executor_load import Casting
+from tony.testing.sample_jobs import prepared_job
 
 #: Far more than anything here takes on a loaded machine.
 CEILING = 120.0
@@ -72,7 +72,7 @@ def granted(folder: JobFolder) -> str:
 def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: str) -> None:
     """Nobody is refused, nothing is lost, the log replays; with TensorFlow each is sent the addresses of all."""
     folder, credentials = submitted(tmp_path, framework)
-    with process("tony.testing.prompt_master", str(folder.path)) as master, process("tony.testing.crowd") as crowd:
+    with process("tony.testing.instant_allocator", str(folder.path)) as master, process("tony.testing.executor_load") as crowd:
         casting = Casting(
             address=granted(folder),
             credentials=credentials.executors,

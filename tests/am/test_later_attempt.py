@@ -14,7 +14,7 @@ from tony.core.events import AttemptStarted, Started
 from tony.dataclass import replace
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
-from tony.testing.played_executor import OK, PlayedExecutor
+from tony.testing.fake_executor import OK, PlayedExecutor
 
 WORKERS = JobSpec(command="x", roles={"worker": Role(instances=3)}, heartbeat_interval=0.05, heartbeat_timeout=20.0)
 

@@ -18,7 +18,7 @@ from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.states import DistributedMode, Meeting, ReservedPort, RoleKind
 from tony.protocol.launch import TaskPart
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 
 SPEC = JobSpec(
     command="train",

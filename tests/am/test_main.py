@@ -36,8 +36,8 @@ from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.interface import PreparedJob, Sink
 from tony.testing.fake_scheduler import FakeSource
-from tony.testing.jobs import prepared_job
-from tony.testing.played_executor import Behaviour, PlayedExecutor, run_until_released
+from tony.testing.sample_jobs import prepared_job
+from tony.testing.fake_executor import Behaviour, PlayedExecutor, run_until_released
 
 
 class Cluster:

@@ -28,7 +28,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.progress import Progress, measure_task
 from tony.protocol import messages as msg
 from tony.protocol.launch import TaskPart
-from tony.testing.played_executor import PlayedExecutor
+from tony.testing.fake_executor import PlayedExecutor
 from tony.testing.simulation import Simulation
 
 

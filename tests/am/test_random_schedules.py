@@ -29,7 +29,7 @@ from tony.testing.faults import (
     RefusedContainer,
     SlowContainer,
 )
-from tony.testing.promises import Promises
+from tony.testing.guarantees import Promises
 
 FAULTS: tuple[Callable[[int], Fault], ...] = (
     lambda n: SlowContainer(container=n, delay=0.01),

@@ -18,7 +18,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import Message, StartProgram
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 
 
 class Listing(Framework):

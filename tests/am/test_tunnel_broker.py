@@ -24,7 +24,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
 from tony.rpc.connection import Connection
 from tony.rpc.client_connection import connect
-from tony.testing.played_executor import PlayedExecutor
+from tony.testing.fake_executor import PlayedExecutor
 
 TASKS = [TaskId("worker", index) for index in range(2)]
 OPEN = msg.OpenTunnel(task="worker:0", port=8888)

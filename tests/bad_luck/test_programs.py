@@ -330,7 +330,7 @@ def test_a_program_that_was_stopped(lab: Lab) -> None:
     lab.wait_gone(job, 30)
 
 
-LATE = "scheduler.local.executor=tony.testing.executors delay-ready=1.5 only=worker:1"
+LATE = "scheduler.local.executor=tony.testing.faulty_executor delay-ready=1.5 only=worker:1"
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -18,7 +18,7 @@ from tony.protocol.launch import Credentials, LaunchContext, TaskPart
 from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
 from tony.schedulers.local.allocator import LocalSource
 from tony.testing import conformance, faults
-from tony.testing.jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

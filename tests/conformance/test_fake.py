@@ -9,7 +9,7 @@ import pytest
 from tony.protocol.launch import Credentials, TaskPart
 from tony.testing import conformance, faults
 from tony.testing.fake_scheduler import FakeSource
-from tony.testing.jobs import two_roles
+from tony.testing.sample_jobs import two_roles
 
 FAULTS = (
     faults.SlowContainer,

@@ -20,7 +20,7 @@ from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.yarn import container_table, outstanding_requests
 from tony.testing import conformance, faults
 from tony.testing.hadoop.faults import Refuse
-from tony.testing.hadoop.resource_manager import YARN
+from tony.testing.hadoop.fake_resource_manager import YARN
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 FAULTS = (

@@ -14,7 +14,7 @@ from tony.core.transitions import TaskMove
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState
-from tony.testing.promises import BrokenPromiseError
+from tony.testing.guarantees import BrokenPromiseError
 from tony.testing.simulation import Simulation
 
 NEWS = ev.Queued(reason="")

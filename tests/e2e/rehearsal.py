@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.e2e.lab import Lab, until
 from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
-from tony.testing.faults.striker import Striker
-from tony.testing.faults.text import parse_plan
+from tony.testing.faults.injector import Striker
+from tony.testing.faults.plan_parser import parse_plan
 
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and

@@ -9,9 +9,9 @@ import pytest
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.rehearsal import Rehearsal, once_in
 from tony.linux import process
-from tony.testing.faults.inside import struck
+from tony.testing.faults.crash_points import struck
 from tony.testing.faults.plan import Kill, Part, Plan, Stage, Strike, Target, Within
-from tony.testing.faults.text import write_plan
+from tony.testing.faults.plan_parser import write_plan
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +23,7 @@ KILLS = 4
 
 def struck_by(plan: str) -> str:
     """The setting that has the master struck from inside."""
-    return f"scheduler.local.master=tony.testing.struck_master {plan}"
+    return f"scheduler.local.master=tony.testing.crashing_master {plan}"
 
 
 def moments(seed: int, kills: int = KILLS, events: int = EVENTS) -> Plan:

@@ -89,7 +89,7 @@ def test_e7_missed_heartbeats_should_fail(lab: Lab) -> None:
     """An executor that pings too seldom is given up as infrastructure: not charged, ten times in a row."""
     head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"\nbackoff = "0s"\n'
     job = roles(lab, FOREVER, PS_AND_WORKER, head)
-    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.executors skip-heartbeats=1000")
+    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.faulty_executor skip-heartbeats=1000")
     assert done.returncode == 3, done.stdout + done.stderr
     status = lab.status(lab.only_job())
     assert (status["failure"]["cause"], status["session"]) == ("silent", 11)
@@ -100,7 +100,7 @@ def test_e8_skewed_worker_should_pass(lab: Lab) -> None:
     """A worker whose executor hangs after its program ended, still pinging, is waited for."""
     head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "2s"\nenv = { ENV_CHECK = "ENV_CHECK" }'
     job = roles(lab, ENV, '[roles.ps]\nkind = "untracked"\n[roles.worker]\ninstances = 2\n', head)
-    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.executors skew=5")
+    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.faulty_executor skew=5")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -181,7 +181,7 @@ def test_e18_a_late_completion_should_pass(lab: Lab) -> None:
     """The word that a program ended comes a second late, many heartbeats after: nothing is lost by it."""
     head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"'
     job = roles(lab, OK, "[roles.worker]\n", head)
-    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.executors skew=1")
+    done = lab.submit(job, "--set", "scheduler.local.executor=tony.testing.faulty_executor skew=1")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

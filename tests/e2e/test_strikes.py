@@ -10,7 +10,7 @@ from tony.linux import process
 
 pytestmark = pytest.mark.e2e
 
-STRUCK = "scheduler.local.executor=tony.testing.executors orders=orders"
+STRUCK = "scheduler.local.executor=tony.testing.faulty_executor orders=orders"
 
 
 def test_a_program_is_killed_when_it_runs(lab: Lab) -> None:

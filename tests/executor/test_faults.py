@@ -7,10 +7,10 @@ import pytest
 
 from tests.executor.master import Guest, Master, context
 from tony.protocol import messages as msg
-from tony.testing.executors import read_faults
+from tony.testing.faulty_executor import read_faults
 
 pytestmark = pytest.mark.slow
-MODULE = "tony.testing.executors"
+MODULE = "tony.testing.faulty_executor"
 
 
 def test_heartbeats_are_skipped(master: Master, tmp_path: Path) -> None:

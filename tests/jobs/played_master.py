@@ -46,7 +46,7 @@ from tony.protocol.messages import (
 )
 from tony.rpc.connection import Connection
 from tony.rpc.server import Server
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 
 JOB = "local-20260101-000000-0a1b2c"
 TWO_WORKERS = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)})

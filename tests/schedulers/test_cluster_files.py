@@ -20,7 +20,7 @@ from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.artifacts import file_systems, in_place
 from tony.storage.remote_files import NotThere, RemoteFile, RemoteFolder
-from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 
 @pytest.fixture

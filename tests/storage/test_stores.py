@@ -15,7 +15,7 @@ from tony.schedulers.cluster_store import ClusterStore
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
 from tony.storage.store import PIECE, Store, joined
-from tony.testing.hadoop.webhdfs import PlayedWebHdfs
+from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
 
 Make = Callable[[Path], Store]
 STORES: dict[str, Make] = {

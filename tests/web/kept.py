@@ -23,7 +23,7 @@ from tony.model.ids import log_file_name
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 from tony.web.door import Proxy
 from tony.web.serve import PEER
 

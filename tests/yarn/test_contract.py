@@ -43,7 +43,7 @@ from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import JobPapers, TaskPapers, Uploaded, unpacked
 from tony.schedulers.yarn.allocator import YarnSource
 from tony.testing import conformance, faults
-from tony.testing.jobs import credentials, prepared_job, two_roles
+from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

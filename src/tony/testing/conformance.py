@@ -28,7 +28,7 @@ from tony.testing.faults import (
     RefusedContainer,
     SlowContainer,
 )
-from tony.testing.jobs import credentials, task_part
+from tony.testing.sample_jobs import credentials, task_part
 
 #: Seconds after which what should have happened will not; generous, for slow machines.
 PATIENCE = 30.0

@@ -17,7 +17,7 @@ from tony.dataclass import dataclass, field
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.testing.promises import BrokenPromiseError, Promises
+from tony.testing.guarantees import BrokenPromiseError, Promises
 
 #: What an executor is told.
 Command = act.Renew | act.Start | act.Stop

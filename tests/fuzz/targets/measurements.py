@@ -25,7 +25,7 @@ from tony.model.json_text import loads
 from tony.model.progress import Progress
 from tony.model.job_report import JobReport
 from tony.protocol.messages import MOST_POINTS, GetMetrics, Sample
-from tony.testing.jobs import prepared_job
+from tony.testing.sample_jobs import prepared_job
 
 _NUMBERS = (1.0, 2.0, 3.0, math.nan, math.nan, math.nan, -7.0, 0.0, 1e9)
 

@@ -17,7 +17,7 @@ from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire import namenode as wire
 from tony.testing.hadoop.faults import Cut, Drop, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer
-from tony.testing.hadoop.namenode import PlayedName, PlayedNameNode
+from tony.testing.hadoop.fake_namenode import PlayedName, PlayedNameNode
 
 Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
 

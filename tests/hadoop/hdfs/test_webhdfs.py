@@ -37,7 +37,7 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     StandbyError,
 )
-from tony.testing.hadoop.webhdfs import PlayedWebHdfs, Trouble
+from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs, Trouble
 
 _ODD = "/folder/grüße +%;&=#? \N{SNOWMAN}"
 _NOBODY = "http://127.0.0.1:1"

@@ -39,7 +39,7 @@ from tony.hadoop.yarn.application_client import (
     NewApplication,
     NotDoneInTime,
 )
-from tony.testing.hadoop.applications import PlayedApplications
+from tony.testing.hadoop.fake_applications import PlayedApplications
 from tony.testing.hadoop.faults import Drop, Hold, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer, Incoming
 

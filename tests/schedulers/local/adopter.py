@@ -12,7 +12,7 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.linux import process
 from tony.schedulers.local.allocator import LocalSource
-from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 #: Starts a process without parent, environment or session of ours, then dies as from a kernel's hand.
 LEAVER = """

@@ -26,7 +26,7 @@ from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.allocator import LocalSource
 from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
-from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
 

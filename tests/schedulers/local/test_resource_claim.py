@@ -15,7 +15,7 @@ from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
 from tony.testing.conformance import PATIENCE
-from tony.testing.jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import prepared_job, two_roles
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local import ledger_location
 from tony.schedulers.local.ledger import Ledger, new_claim
-from tony.testing.jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import prepared_job, two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
 

@@ -22,10 +22,10 @@ from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import TASK, JobPapers, TaskPapers, unpacked
 from tony.schedulers.yarn.allocator import YarnSource
 from tony.testing.hadoop.ipc_server import FakeIpcServer
-from tony.testing.hadoop.node_manager import FakeNodeManager
-from tony.testing.hadoop.resource_manager import FakeResourceManager
-from tony.testing.hadoop.webhdfs import PlayedWebHdfs
-from tony.testing.jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.hadoop.fake_node_manager import FakeNodeManager
+from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
+from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
+from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 JOB = "application_1410901177871_0001"
 FOLDER = f"/user/ann/.tony/jobs/{JOB}"

@@ -38,9 +38,9 @@ from tony.schedulers.yarn import container_table, outstanding_requests, event_lo
 from tony.schedulers.yarn import record_publisher as publishing
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.testing.hadoop.faults import Hold, Refuse
-from tony.testing.hadoop.resource_manager import YARN
-from tony.testing.hadoop.webhdfs import Trouble
-from tony.testing.jobs import two_roles
+from tony.testing.hadoop.fake_resource_manager import YARN
+from tony.testing.hadoop.fake_webhdfs import Trouble
+from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")

@@ -8,7 +8,7 @@ import pytest
 
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.schedulers.yarn.cache_eviction import DAY, MARKER, evict
-from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 
 CACHE = "/tony/cache"
 #: The played NameNode's clock.

@@ -17,7 +17,7 @@ from tony.schedulers.yarn import cache_eviction
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.cache_upload import Depot, Wanted
-from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 STAGING = "/user/ann/.tony"
 CACHE = f"{STAGING}/cache"

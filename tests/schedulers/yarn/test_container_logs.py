@@ -19,7 +19,7 @@ from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn import container_logs
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.container_logs import Printed
-from tony.testing.hadoop.node_web import PlayedNodeWeb
+from tony.testing.hadoop.fake_node_web import PlayedNodeWeb
 
 JOB = "application_1795272430499_0007"
 ONE, TWO = "container_1795272430499_0007_01_000002", "container_1795272430499_0007_01_000003"

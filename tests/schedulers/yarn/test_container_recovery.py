@@ -25,8 +25,8 @@ from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn import container_table, previous_attempts, container_recovery
 from tony.testing.hadoop.faults import Drop
-from tony.testing.hadoop.resource_manager import APPLICATION
-from tony.testing.hadoop.webhdfs import PlayedFile, Trouble
+from tony.testing.hadoop.fake_resource_manager import APPLICATION
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, Trouble
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:

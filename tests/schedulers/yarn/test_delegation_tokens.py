@@ -18,7 +18,7 @@ from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.settings import read_settings
 from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, for_programs, renewer
 from tony.testing.hadoop.ipc_server import FakeIpcServer
-from tony.testing.hadoop.namenode import PlayedNameNode
+from tony.testing.hadoop.fake_namenode import PlayedNameNode
 
 #: Without a ticket all of this can be tried where there is no security, too.
 ALWAYS = {"dfs.namenode.delegation.token.always-use": "true"}

@@ -6,7 +6,7 @@ from tests.schedulers.yarn.samples import SOURCE, papers, uploaded
 from tony.dataclass import replace
 from tony.model.staged import StagedRole
 from tony.schedulers.yarn.launch_payload import JobPapers, TaskPapers, packed, unpacked
-from tony.testing.jobs import credentials, task_part, two_roles
+from tony.testing.sample_jobs import credentials, task_part, two_roles
 
 
 def test_job() -> None:

@@ -21,7 +21,7 @@ from tony.protocol.messages import Sample
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.previous_attempts import Predecessors
-from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 from tony.testing.simulation import Simulation
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"

@@ -14,7 +14,7 @@ from tony.dataclass import replace
 from tony.schedulers.interface import PageDoor
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.allocator import YarnSource
-from tony.testing.jobs import two_roles
+from tony.testing.sample_jobs import two_roles
 
 RM = {"yarn.resourcemanager.webapp.address": "127.0.0.1:8088"}
 PAIR = {

@@ -12,7 +12,7 @@ from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.record_download import Record
-from tony.testing.hadoop.webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 JOB = "application_1700000000000_0007"
 THERE = f"/user/ann/.tony/jobs/{JOB}"

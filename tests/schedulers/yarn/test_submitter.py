@@ -25,7 +25,7 @@ from tony.schedulers.yarn import submitter as submitters
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.submitter import YarnSubmitter, sight
-from tony.testing.hadoop.applications import PlayedApplications
+from tony.testing.hadoop.fake_applications import PlayedApplications
 from tony.testing.hadoop.faults import Hold
 from tony.testing.hadoop.ipc_server import FakeIpcServer
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tony.model.ids import TaskId
 from tony.model.states import JobState
 from tony.testing.faults import plan as fault
-from tony.testing.faults.chance import random_plan
+from tony.testing.faults.random_plan import random_plan
 
 TASKS = [TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0), TaskId("any", 7)]
 

@@ -16,13 +16,13 @@ from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
-from tony.testing.faults.conductor import Blow, Conductor
-from tony.testing.faults.connection import StruckConnection, Way, reach
-from tony.testing.faults.orders import Order, OrderBook, give
-from tony.testing.faults.text import parse_plan
+from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.faulty_connection import StruckConnection, Way, reach
+from tony.testing.faults.fault_files import Order, OrderBook, give
+from tony.testing.faults.plan_parser import parse_plan
 
 WORKER = TaskId("worker", 0)
-EXECUTORS = "tony.testing.executors"
+EXECUTORS = "tony.testing.faulty_executor"
 STATE = State("job", JobSpec(roles={"worker": Role(instances=1)}))
 BEAT = msg.Heartbeat()
 OUTPUT = msg.ProgramOutput(n=1, session=1, try_=1)

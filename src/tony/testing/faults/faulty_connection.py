@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.protocol.messages import Attach, Heartbeat, Message, Reported
-from tony.testing.faults.orders import Order, follow_quietly
+from tony.testing.faults.fault_files import Order, follow_quietly
 from tony.testing.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
 
 if TYPE_CHECKING:

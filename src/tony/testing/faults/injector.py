@@ -6,7 +6,7 @@ programs are those of production and know nothing of it.
     striker.struck
 
 What is on the way between executors and their application master cannot be had from outside: for that they must be
-`tony.testing.executors orders=orders`. Moments in the midst of an event are for `tony.testing.struck_master`.
+`tony.testing.faulty_executor orders=orders`. Moments in the midst of an event are for `tony.testing.crashing_master`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tony.history.job_record import record_of
 from tony.linux.inotify import Change, Inotify
 from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
-from tony.testing.faults import processes
-from tony.testing.faults.conductor import Blow, Conductor
-from tony.testing.faults.orders import give
+from tony.testing.faults import process_targets
+from tony.testing.faults.schedule import Blow, Conductor
+from tony.testing.faults.fault_files import give
 from tony.testing.faults.plan import ON_THE_WAY, FromTheStart, Kill, Plan, Slow, Strike
-from tony.testing.faults.processes import TURN, NobodyThere, Victim
-from tony.testing.faults.text import who, write_strike
+from tony.testing.faults.process_targets import TURN, NobodyThere, Victim
+from tony.testing.faults.plan_parser import who, write_strike
 
 #: The file of orders in the job's folder that struck executors read.
 ORDERS = "orders"
@@ -185,8 +185,8 @@ class Striker:
         if isinstance(harm, ON_THE_WAY):
             give(self._folder.path / ORDERS, blow, self._plan.seed, self._meant(blow))
         else:
-            victim = processes.find(blow.target, self._app.state)
-            processes.strike(victim, harm)
+            victim = process_targets.find(blow.target, self._app.state)
+            process_targets.strike(victim, harm)
             self._victims[blow.number] = victim
             pid = victim.pid
         if not isinstance(harm, Kill):
@@ -214,7 +214,7 @@ class Striker:
         if isinstance(blow.strike.harm, ON_THE_WAY):
             give(self._folder.path / ORDERS, replace(blow, over=True), self._plan.seed)
         elif victim := self._victims.pop(blow.number, None):
-            processes.undo(victim, blow.strike.harm)
+            process_targets.undo(victim, blow.strike.harm)
 
     # --- slowing down ---------------------------------------------------------------------------------------------
 

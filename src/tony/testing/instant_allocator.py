@@ -1,6 +1,6 @@
 """An application master whose scheduler grants at once what is asked for; its executors are played elsewhere.
 
-Everything else is as in production: `bootstrap.command("tony.testing.prompt_master", <job folder>)`.
+Everything else is as in production: `bootstrap.command("tony.testing.instant_allocator", <job folder>)`.
 
 Whoever plays writes the containers that are to be lost with their node into the file `lost` of the job's folder, one a
 line, and sends SIGUSR1. Which task got which container from then on stands in `launched`: `c-1001 worker:7 2`, with the

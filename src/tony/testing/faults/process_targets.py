@@ -18,7 +18,7 @@ from tony.dataclass import dataclass
 from tony.linux import process
 from tony.model.ids import TaskId
 from tony.testing.faults.plan import FillDisk, Harm, Kill, Part, Slow, Stop, Target
-from tony.testing.faults.text import who
+from tony.testing.faults.plan_parser import who
 
 #: Seconds of one turn of a process that is slowed down: it runs for a part of them.
 TURN = 0.1

@@ -1,6 +1,6 @@
 """An application master on a machine with room for only so many containers as a file says: jobs shrink and grow there.
 
-    --set 'scheduler.local.master=tony.testing.cramped_master /tmp/room'
+    --set 'scheduler.local.master=tony.testing.limited_allocator /tmp/room'
 
 The file holds a number, which may change at any time; without it there is room for all. What lives keeps its place, so
 a container that is lost while there is room for one less is not replaced. Everything else is as in production.

@@ -1,6 +1,6 @@
 """An application master that dies, or finds its disk full, in the midst of an event: where nothing from outside hits.
 
-    --set 'scheduler.local.master=tony.testing.struck_master kill master before the effects of event 9'
+    --set 'scheduler.local.master=tony.testing.crashing_master kill master before the effects of event 9'
 
 Its arguments are the words of a plan (a semicolon divides strikes), or `plan=FILE`; then, as for any other, the job's
 folder and perhaps the number of a pipe. Everything else is as in production, its supervisor included: that runs this
@@ -15,9 +15,9 @@ from pathlib import Path
 from tony.am import main as am
 from tony.errors import ConfigError, ExitCode
 from tony.model.layout import JobFolder
-from tony.testing.faults.inside import Fates, StruckMaster, StruckWriter
+from tony.testing.faults.crash_points import Fates, StruckMaster, StruckWriter
 from tony.testing.faults.plan import Plan
-from tony.testing.faults.text import parse_plan
+from tony.testing.faults.plan_parser import parse_plan
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from tony.core import events as ev
 from tony.core.actions import Finish
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.testing.faults.conductor import Blow, Conductor
+from tony.testing.faults.schedule import Blow, Conductor
 from tony.testing.faults.plan import (
     Delay,
     Drop,
@@ -27,7 +27,7 @@ from tony.testing.faults.plan import (
     Traffic,
     Within,
 )
-from tony.testing.promises import BrokenPromiseError
+from tony.testing.guarantees import BrokenPromiseError
 from tony.testing.simulation import Executor, Pending, Program, Simulation
 
 #: Ends a program, or lets it run on.

@@ -21,7 +21,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import TaskState
 from tony.testing.faults.plan import FillDisk, Kill, Part, Stop, Target
-from tony.testing.faults.processes import NobodyThere, Victim, find, strike, undo
+from tony.testing.faults.process_targets import NobodyThere, Victim, find, strike, undo
 
 WORKER = TaskId("worker", 0)
 #: Plays an executor: one of ours by its command line, with a program below it.
@@ -144,7 +144,7 @@ def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
 
 def test_the_master_is_one_of_ours() -> None:
     """And its supervisor is whoever started it, if that is one."""
-    argv = command("tony.testing.crowd")
+    argv = command("tony.testing.executor_load")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
         around = state(0, 0, master=running.pid)
         _wait(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program

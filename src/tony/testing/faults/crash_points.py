@@ -20,7 +20,7 @@ from tony.history.event_log import Header, LogWriter
 from tony.model.layout import JobFolder
 from tony.storage.disk_errors import build_storage_error
 from tony.testing.faults.plan import AfterEvent, FillDisk, Kill, Part, Plan, Stage, Strike, Within
-from tony.testing.faults.text import write_strike
+from tony.testing.faults.plan_parser import write_strike
 
 #: The file in a job's folder in which a struck master notes what has struck it, one JSON object a line.
 STRUCK = "struck"

@@ -1,4 +1,4 @@
-"""Executors that misbehave on order: `bootstrap.command("tony.testing.executors", "skip-heartbeats=5", "skew=30")`.
+"""Executors that misbehave on order: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tony.dataclass import replace
 from tony.executor.main import run
 from tony.protocol.messages import Attach, Heartbeat, Message, ProgramExited, Ready
-from tony.testing.faults.connection import struck
+from tony.testing.faults.faulty_connection import struck
 
 if TYPE_CHECKING:
     from tony.executor.am_connection import Connect, Connection
