@@ -44,8 +44,8 @@ from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
-from tony.web.door import Door
-from tony.web.serve import listen, serve
+from tony.web.auth import Door
+from tony.web.uvicorn_server import listen, serve
 
 #: Requests of one user that hang.
 HANGING = 8

@@ -38,7 +38,7 @@ from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
 from tony.web.assets import assets
-from tony.web.gate import Action, Refusal, Visitor
+from tony.web.authorization import Action, Refusal, Visitor
 from tony.web.home_source import HomeSource
 
 _JOB = "local-20260101-000000-0a1b2c"

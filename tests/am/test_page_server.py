@@ -107,7 +107,7 @@ def visited(folder: JobFolder, door: PageDoor, do: Callable[[Visit], Awaitable[N
 
 def ours() -> list[int]:
     """The processes that serve pages."""
-    return [pid for pid in children(os.getpid()) if b"tony.web.beside" in command(pid)]
+    return [pid for pid in children(os.getpid()) if b"tony.web.am_server" in command(pid)]
 
 
 def command(pid: int) -> bytes:
@@ -261,7 +261,7 @@ def test_it_ends_with_its_master(folder: JobFolder) -> None:
         visit = Visit(port=int(master.stdout.readline()), key="")
         assert "Timeline" in asyncio.run(visit.full()).body
         (pid,) = children(master.pid)
-        assert b"tony.web.beside" in command(pid)
+        assert b"tony.web.am_server" in command(pid)
         master.kill()
         master.wait()
         asyncio.run(until(lambda: not is_alive(pid)))

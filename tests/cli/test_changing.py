@@ -26,7 +26,7 @@ from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, modifiers=("mo",), viewers=("vic",))

@@ -31,7 +31,7 @@ from tony.model.job_report import Restarts
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"

@@ -23,7 +23,7 @@ from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"

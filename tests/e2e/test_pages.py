@@ -16,7 +16,7 @@ from tests.web.serving import served
 from tony.dataclass import dataclass
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")

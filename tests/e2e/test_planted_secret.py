@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.test_boards import portal_of
-from tony.web.api.table import OPERATIONS
+from tony.web.api.operation_table import OPERATIONS
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from tests.web.serving import served
 from tony.model.layout import Home
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 pytestmark = pytest.mark.e2e

@@ -6,7 +6,7 @@ import pytest
 
 from tony.cli.sparkline import number
 from tony.model.metrics import Unit
-from tony.web.text import measured
+from tony.web.page_text import measured
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from tony.model.layout import Home, JobFolder
 from tony.portal.tensorboard_routes import Boarding
 from tony.portal.history_location import open_location
 from tony.portal.indexed_jobs import Portal
-from tony.web.api.table import OPERATIONS
+from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 
 #: Stands in every file of the victim's job, and may not be in any answer to the neighbour.
 CANARY = "canary-5f0c1e7a"

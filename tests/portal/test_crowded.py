@@ -35,9 +35,9 @@ from tony.portal.indexed_jobs import Portal
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore
-from tony.web import folder_view
+from tony.web import folder_job_view
 from tony.web.app import create
-from tony.web.door import Door
+from tony.web.auth import Door
 from tony.web.lanes import STORES
 
 #: Seconds after which an answer that must come has not.
@@ -184,7 +184,7 @@ def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path
         async def refuse() -> None:
             raise AssertionError
 
-        view = folder_view.FolderView(folder, refuse)  # type: ignore[arg-type]
+        view = folder_job_view.FolderView(folder, refuse)  # type: ignore[arg-type]
         loop = asyncio.get_running_loop()
         with acting_for("ben"):
             hanging = [loop.create_task(beside(gate.wait, CEILING)) for _ in range(2)]
@@ -240,7 +240,7 @@ def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) ->
     async def refuse() -> None:
         raise AssertionError
 
-    view = folder_view.FolderView(folder, refuse, is_own=False)  # type: ignore[arg-type]
+    view = folder_job_view.FolderView(folder, refuse, is_own=False)  # type: ignore[arg-type]
     for look in (view.events, view.timeline):
         with pytest.raises(RecordError, match=r"has 1,024 MiB; of another user's up to"):
             asyncio.run(look())

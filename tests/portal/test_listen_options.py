@@ -17,7 +17,7 @@ from tony.portal.listen_options import Entrance
 from tony.portal.login_routes import Login
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.door import Door
+from tony.web.auth import Door
 from tony.web.home_source import HomeSource
 
 OUTSIDE = "0.0.0.0"

@@ -28,7 +28,7 @@ from tony.portal.history_location import open_location
 from tony.portal.reverse_proxy import policy
 from tony.portal.indexed_jobs import Portal
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 
 #: It comes with the frameworks that tests run with, where there are such for this Python.
 REAL = pytest.mark.skipif(not Boards.installed(), reason="needs TensorBoard, which is not in this environment")

@@ -24,8 +24,8 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
-from tony.web.door import Proxy
-from tony.web.serve import PEER
+from tony.web.auth import Proxy
+from tony.web.uvicorn_server import PEER
 
 #: Seconds since 1970 at which the first of them was submitted.
 LONG_AGO = 1_700_000_000.0

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 
 from tony.linux.peer_credentials import peer_uid
-from tony.web.serve import listen, server
+from tony.web.uvicorn_server import listen, server
 
 
 @contextmanager

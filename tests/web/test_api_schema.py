@@ -13,10 +13,10 @@ from schemathesis import Case, GenerationMode
 
 from tests.web.kept import as_peer, keep
 from tony.model.layout import Home
-from tony.web.api.operations import Operation
-from tony.web.api.table import OPERATIONS
+from tony.web.api.operation import Operation
+from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"

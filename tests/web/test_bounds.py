@@ -16,9 +16,9 @@ from tests.web.serving import served
 from tony.linux.open_file_limit import allow_open_files
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
-from tony.web import serve
+from tony.web import uvicorn_server
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -40,8 +40,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
 @pytest.fixture
 def port(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Served with little patience."""
-    monkeypatch.setattr(serve, "_SLOW", 0.5)
-    monkeypatch.setattr(serve, "_UNREAD", 0.5)
+    monkeypatch.setattr(uvicorn_server, "_SLOW", 0.5)
+    monkeypatch.setattr(uvicorn_server, "_UNREAD", 0.5)
     with served(app) as number:
         yield number
 
@@ -176,7 +176,7 @@ def test_what_is_no_http(port: int, said: bytes) -> None:
 
 
 def test_silent_connections_make_room_for_those_with_requests(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 80)
+    monkeypatch.setattr(uvicorn_server, "_MOST_CONNECTIONS", 80)
     with served(app) as port, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connected(port)) for _ in range(30)]
         give_up = time.monotonic() + CEILING
@@ -189,7 +189,7 @@ def test_silent_connections_make_room_for_those_with_requests(app: ASGIApp, monk
 
 @pytest.mark.parametrize(("open_files", "most"), [(256, 128), (1024, 524), (4500, 4000), (10**6, 4000)])
 def test_there_are_fewer_connections_than_open_files(open_files: int, most: int) -> None:
-    bounds = serve.Connections(open_files)
+    bounds = uvicorn_server.Connections(open_files)
     assert (bounds.most, bounds.most_of_one, bounds.most_silent_of_one) == (most, most // 2, most // 4)
 
 
@@ -204,7 +204,7 @@ class Transport(asyncio.Transport):
 
 def test_the_oldest_silent_connection_goes_first() -> None:
     """Of the same peer, where that one has too many; else of all."""
-    connections = serve.Connections(64)  # 32 at one time, 16 of one, 8 of them silent
+    connections = uvicorn_server.Connections(64)  # 32 at one time, 16 of one, 8 of them silent
     busy = [Transport() for _ in range(16)]
     for each in busy:
         connections.add(each, "user 1")
@@ -225,7 +225,7 @@ def test_the_oldest_silent_connection_goes_first() -> None:
 
 def test_a_thousand_follow_a_log(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them at once, several times: each gets its piece, whole."""
-    monkeypatch.setattr(serve, "_SLOW", 10 * CEILING)  # they wait for each other before they ask
+    monkeypatch.setattr(uvicorn_server, "_SLOW", 10 * CEILING)  # they wait for each other before they ask
     allow_open_files(3 * FOLLOWERS)
     request = (
         f"GET /api/v1/jobs/{JOB}/logs/worker-0.s1.t1.out?offset=0&most=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -23,9 +23,9 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.job_report import Failure, FailureClass
-from tony.web.api.table import OPERATIONS
+from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -365,7 +365,7 @@ def test_numbers_are_held_to_the_documents_bounds(home: Home, after: int) -> Non
 
 
 def test_an_event_log_of_long_lines_is_no_answer_without_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tony.web.folder_view._MOST_EVENT_BYTES", 1 << 16)
+    monkeypatch.setattr("tony.web.folder_job_view._MOST_EVENT_BYTES", 1 << 16)
     log = keep(home).events(1)
     event = {"seq": 1, "at": 1.0, "wall": 1, "event": "user-command", "data": {"actor": "a", "what": "x" * 10_000}}
     with log.open("a") as file:

@@ -10,10 +10,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.web.kept import as_peer, keep
 from tests.web.serving import served
-from tests.web.test_beside import Running
+from tests.web.test_am_server import Running
 from tony.model.layout import Home
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
 

@@ -22,12 +22,12 @@ from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home
-from tony.web.api.operations import Operation
-from tony.web.api.table import OPERATIONS
+from tony.web.api.operation import Operation
+from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
-from tony.web.serve import PEER
+from tony.web.uvicorn_server import PEER
 
 JOB = "local-20260101-000000-0a1b2c"
 DAMAGED = [f"local-20260101-000000-00000{number}" for number in range(4)]

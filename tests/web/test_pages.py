@@ -23,7 +23,7 @@ from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 from tony.web.home_source import HomeSource
 from tony.web.pages import job as job_page
 

@@ -21,7 +21,7 @@ from tony.portal.tensorboard_manager import MOST, Boards
 from tony.portal.history_location import open_location
 from tony.portal.indexed_jobs import Portal
 from tony.web.app import create
-from tony.web.door import Door, Terms
+from tony.web.auth import Door, Terms
 
 
 def history() -> str:

@@ -251,7 +251,7 @@ def _measured(rm: str, proxy: str) -> float | None:
 
 def _server(lab: YarnLab, job: str) -> int:
     """What serves the pages."""
-    (pid,) = [pid for pid in lab.processes(job) if b"tony.web.beside" in _command(pid)]
+    (pid,) = [pid for pid in lab.processes(job) if b"tony.web.am_server" in _command(pid)]
     return pid
 
 

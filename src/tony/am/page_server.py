@@ -1,4 +1,4 @@
-"""The process that serves a job's pages beside the application master: `tony.web.beside`, which we know by name only.
+"""The process that serves a job's pages beside the application master: `tony.web.am_server`, which we know by name only.
 
 It gets the socket on which we listen, and what it must know as a line of JSON. That its input ends tells it of our end.
 """
@@ -22,7 +22,7 @@ _BEGINS, _ENDS = 60.0, 5.0
 #: What runs: our modules, then those of the packages, among which are more rooms of ours.
 _CODE = (
     "import sys; root, more = sys.argv[1:3]; sys.path.insert(0, root); sys.path.append(more); import tony; "
-    "tony.__path__.append(more + '/tony'); from tony.web.beside import main; sys.exit(main())"
+    "tony.__path__.append(more + '/tony'); from tony.web.am_server import main; sys.exit(main())"
 )
 _UP = b"up\n"
 

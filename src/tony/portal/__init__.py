@@ -1,6 +1,6 @@
 """Many jobs at once: where their histories are, and a page over all of them.
 
-    indexed_jobs               the jobs of some locations, as the pages ask for them (`web/source.py`)
+    indexed_jobs               the jobs of some locations, as the pages ask for them (`web/job_source.py`)
     history_location           from what people write to where histories are; `tony.storage` has the stores
 
     server                     the process that `tony portal` is

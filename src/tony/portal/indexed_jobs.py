@@ -37,7 +37,7 @@ from tony.portal.scan_threads import Watching
 from tony.schedulers.registry import is_elsewhere
 from tony.storage.local_store import JobDirectory
 from tony.storage.store import Store
-from tony.web.folder_view import FolderView
+from tony.web.folder_job_view import FolderView
 from tony.web.lanes import LISTS, OTHERS, STORES
 
 #: Jobs of which what was read is kept, and bytes that it may take in memory.

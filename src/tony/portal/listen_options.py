@@ -13,7 +13,7 @@ from tony.dataclass import dataclass
 from tony.errors import UserError
 from tony.jobs.whoami import user_name
 from tony.portal.tokens import TokenFile
-from tony.web.door import PERSON, Proxy, Terms
+from tony.web.auth import PERSON, Proxy, Terms
 
 #: What only this machine reaches.
 LOOPBACK = "127.0.0.1"

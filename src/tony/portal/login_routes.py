@@ -12,7 +12,7 @@ from starlette.routing import Route
 from tony.errors import TonyError
 from tony.portal.tokens import SESSION, TokenFile
 from tony.web.app import problem, refused
-from tony.web.door import Door
+from tony.web.auth import Door
 from tony.web.lanes import LISTS
 
 #: Bytes of the form.

@@ -25,8 +25,8 @@ from tony.portal.login_routes import Login
 from tony.portal.indexed_jobs import Portal
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
-from tony.web.door import Door
-from tony.web.serve import listen, serve
+from tony.web.auth import Door
+from tony.web.uvicorn_server import listen, serve
 
 
 async def run(

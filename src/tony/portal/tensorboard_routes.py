@@ -41,12 +41,12 @@ from tony.portal.tensorboard_event_files import Record, Summaries, find, gather
 from tony.rpc.tunnel import carry
 from tony.storage.store import Store
 from tony.web.app import problem, refused
-from tony.web.asked import Asked
-from tony.web.door import Door
-from tony.web.gate import Action, Refusal, Visitor, find_job, jobs_for
+from tony.web.request import Asked
+from tony.web.auth import Door
+from tony.web.authorization import Action, Refusal, Visitor, find_job, jobs_for
 from tony.web.lanes import STORES
 from tony.web.links import Links
-from tony.web.rendering import render
+from tony.web.templates import render
 
 #: Jobs shown together, bytes of a request to start one, jobs to choose from.
 _MOST_JOBS, _LONGEST, _OTHERS = 8, 8192, 20

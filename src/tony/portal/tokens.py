@@ -30,7 +30,7 @@ from tony.dataclass import dataclass
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.web.door import PERSON, Known
+from tony.web.auth import PERSON, Known
 
 #: Seconds for which a token holds unless something else is said; for which a cookie does at most.
 USUAL = 90 * 86400.0

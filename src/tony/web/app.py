@@ -17,15 +17,15 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
-from tony.web import prometheus
+from tony.web import metrics_endpoint
 from tony.web.api.server import Api
-from tony.web.asked import Asked, NotAnswered
+from tony.web.request import Asked, NotAnswered
 from tony.web.assets import assets
-from tony.web.gate import Gate, Refusal, Visitor
+from tony.web.authorization import Gate, Refusal, Visitor
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
-from tony.web.rendering import prepare, render
-from tony.web.source import Source
+from tony.web.templates import prepare, render
+from tony.web.job_source import Source
 
 #: Nothing but what this server itself serves, nothing inside of pages, nobody around them.
 POLICY = (
@@ -67,7 +67,7 @@ def create(
     if not only:
         # Beside a master somebody waits already, for one page.
         prepare()
-        routes.append(Route(prometheus.PATH, prometheus.answer, methods=["GET"]))
+        routes.append(Route(metrics_endpoint.PATH, metrics_endpoint.answer, methods=["GET"]))
     for path, page in PAGES:
         if not only:
             routes.append(Route(path, _page(page), methods=["GET"]))
@@ -84,11 +84,11 @@ def create(
 
 def _or_text(path: str, page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """The page of a job that is served alone; where its charts are, numbers for a program that collects them."""
-    if path != prometheus.PATH:
+    if path != metrics_endpoint.PATH:
         return page
 
     async def answer(request: Request) -> Response:
-        return await (prometheus.answer if prometheus.wants_text(request) else page)(request)
+        return await (metrics_endpoint.answer if metrics_endpoint.wants_text(request) else page)(request)
 
     return answer
 

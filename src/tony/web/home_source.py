@@ -17,8 +17,8 @@ from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 from tony.model.job_query import JobsPage, Query
 from tony.model.states import JobState
-from tony.web.choosing import choose
-from tony.web.folder_view import FolderView
+from tony.web.in_memory_query import choose
+from tony.web.folder_job_view import FolderView
 
 #: Jobs of which what was read is kept.
 _KEPT = 32

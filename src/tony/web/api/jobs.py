@@ -7,12 +7,12 @@ from tony.dataclass import replace
 from tony.jobs.comparison import Comparison, Side
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
-from tony.web.api.operations import ApiError, Call
-from tony.web.api.shapes import JobList, Me, TaskList
-from tony.web.comparing import comparison
-from tony.web.gate import jobs_for
-from tony.web.visitors import Guest
-from tony.web.wasting import WEEK, Wasted, waste_for
+from tony.web.api.operation import ApiError, Call
+from tony.web.api.responses import JobList, Me, TaskList
+from tony.web.job_comparison import comparison
+from tony.web.authorization import jobs_for
+from tony.web.principal import Guest
+from tony.web.unused_resources import WEEK, Wasted, waste_for
 
 
 async def me(call: Call) -> Me:

@@ -7,10 +7,10 @@ import codecs
 from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.log_names import LogName
-from tony.web.api.operations import ApiError, Call
-from tony.web.api.shapes import LogList, LogPiece
+from tony.web.api.operation import ApiError, Call
+from tony.web.api.responses import LogList, LogPiece
 from tony.web.pages.files import kept_as
-from tony.web.source import Found, Logs
+from tony.web.job_source import Found, Logs
 
 
 async def logs(call: Call) -> LogList:

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.web.asked import Asked
+from tony.web.request import Asked
 from tony.web.pages import advice, compare, events, files, job, jobs, log, metrics, settings, task, tasks, waste
 
 Page = Callable[[Asked], Awaitable[Response]]

@@ -12,13 +12,13 @@ from tony.model.job_summary import JobHead
 from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
-from tony.web.asked import Asked, NotAnswered
-from tony.web.comparing import comparison
-from tony.web.gate import find_job, jobs_for
-from tony.web.pages.common import frame
-from tony.web.rendering import render
-from tony.web.source import JobView
-from tony.web.text import NOTHING, count, duration, hours, measured, percent
+from tony.web.request import Asked, NotAnswered
+from tony.web.job_comparison import comparison
+from tony.web.authorization import find_job, jobs_for
+from tony.web.pages.job_layout import frame
+from tony.web.templates import render
+from tony.web.job_source import JobView
+from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
 
 #: Further runs that are offered.
 _OTHERS = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony.jobs.event_text import EventWords
-from tony.web.asked import Asked
-from tony.web.pages.common import Step, frame
-from tony.web.rendering import render
+from tony.web.request import Asked
+from tony.web.pages.job_layout import Step, frame
+from tony.web.templates import render
 
 _MOST = 200
 

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.web.asked import Asked, NotAnswered
-from tony.web.pages.common import frame, known
-from tony.web.rendering import render
+from tony.web.request import Asked, NotAnswered
+from tony.web.pages.job_layout import frame, known
+from tony.web.templates import render
 
 
 async def page(asked: Asked) -> Response:

@@ -19,13 +19,13 @@ from tony.linux.threads import beside
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
-from tony.web import terminal
-from tony.web.asked import Asked
-from tony.web.drawing import LEGEND, Drawing
-from tony.web.drawn import Drawings
-from tony.web.pages.common import Unknown, counts, frame, known, soon
-from tony.web.rendering import render
-from tony.web.source import JobView
+from tony.web import ansi_html
+from tony.web.request import Asked
+from tony.web.timeline_svg import LEGEND, Drawing
+from tony.web.svg_cache import Drawings
+from tony.web.pages.job_layout import Unknown, counts, frame, known, soon
+from tony.web.templates import render
+from tony.web.job_source import JobView
 
 #: Seconds that a page waits for its timeline: what takes longer comes after it.
 _PATIENCE = 0.06
@@ -144,10 +144,10 @@ def _first(tasks: Sequence[TaskReport]) -> Sequence[TaskReport]:
 
 
 def _tail(failure: Failure | None) -> list[Markup]:
-    style = terminal.PLAIN
+    style = ansi_html.PLAIN
     made: list[Markup] = []
     for text in failure.tail if failure else ():
-        shown, style = terminal.line(text, style)
+        shown, style = ansi_html.line(text, style)
         made.append(shown)
     return made
 

@@ -13,12 +13,12 @@ from tony import clock
 from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_report import JobReport
-from tony.web import terminal
-from tony.web.asked import Asked, NotAnswered
-from tony.web.pages.common import frame
+from tony.web import ansi_html
+from tony.web.request import Asked, NotAnswered
+from tony.web.pages.job_layout import frame
 from tony.web.pages.files import kept_as
-from tony.web.rendering import render
-from tony.web.source import Found, JobView, LogBytes, LogFile, Logs
+from tony.web.templates import render
+from tony.web.job_source import Found, JobView, LogBytes, LogFile, Logs
 
 #: Bytes of one page, of what a follower gets at once, and of what is shown before a line that was searched for.
 _PAGE, _PORTION, _BEFORE = 64 << 10, 256 << 10, 2048
@@ -105,8 +105,8 @@ async def _since(logs: Logs, stream: str, place: _Place, *, ended: bool) -> dict
         return {"at": 0, "html": "", "rest": "", "style": "", "size": 0, "over": ended}
     piece = await _piece(logs, file.name, min(place.at, file.size), _PORTION)
     whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _PORTION else 0)
-    lines, style = terminal.lines(piece.data[:whole], terminal.Style.parse(place.style))
-    rest, _ = terminal.lines(piece.data[whole:], style)
+    lines, style = ansi_html.lines(piece.data[:whole], ansi_html.Style.parse(place.style))
+    rest, _ = ansi_html.lines(piece.data[whole:], style)
     grows = not ended and file is files[-1]
     return {
         "at": piece.offset + whole,
@@ -216,7 +216,7 @@ async def _show(logs: Logs, name: str, at: int) -> Shown:
     data = piece.data
     if piece.offset + len(data) < piece.size:  # not cut within a line, unless it is a long one
         data = data[: data.rfind(b"\n") + 1] or data
-    lines, _ = terminal.lines(data)
+    lines, _ = ansi_html.lines(data)
     return Shown(
         lines=tuple(html for _, html in lines), start=piece.offset, end=piece.offset + len(data), size=piece.size
     )

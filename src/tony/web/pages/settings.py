@@ -9,9 +9,9 @@ from tony.config.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
 from tony.linux.threads import beside
 from tony.model.job_record import JobRecord
-from tony.web.asked import Asked
-from tony.web.pages.common import Unknown, frame, known
-from tony.web.rendering import render
+from tony.web.request import Asked
+from tony.web.pages.job_layout import Unknown, frame, known
+from tony.web.templates import render
 
 
 async def page(asked: Asked) -> Response:

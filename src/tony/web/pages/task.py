@@ -14,12 +14,12 @@ from tony.history.timeline import Span, Timeline, What
 from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.job_report import TaskReport
-from tony.web import terminal
-from tony.web.asked import Asked
-from tony.web.drawing import LEGEND
-from tony.web.pages.common import Unknown, frame, known, soon
-from tony.web.rendering import render
-from tony.web.source import LogFile, Logs
+from tony.web import ansi_html
+from tony.web.request import Asked
+from tony.web.timeline_svg import LEGEND
+from tony.web.pages.job_layout import Unknown, frame, known, soon
+from tony.web.templates import render
+from tony.web.job_source import LogFile, Logs
 
 #: Bytes and lines from the end of each stream that the page shows.
 _END, _LINES = 8000, 20
@@ -86,7 +86,7 @@ async def _ends(logs: Logs, files: Sequence[LogFile], task: TaskReport) -> list[
         if (file.session, file.try_) != latest or not file.size:
             continue
         piece = await logs.read(file.name, -_END, _END)
-        shown, _ = terminal.lines(piece.data)
+        shown, _ = ansi_html.lines(piece.data)
         lines = [html for _, html in shown][1 if piece.offset else 0 :]
         whole = piece.offset == 0 and len(lines) <= _LINES
         made.append(End(file=file, lines=tuple(lines[-_LINES:]), whole=whole))

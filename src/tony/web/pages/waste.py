@@ -7,9 +7,9 @@ from starlette.responses import Response
 from tony import clock
 from tony.advice.unused_resources import Hours, WeekOfWaste
 from tony.dataclass import dataclass
-from tony.web.asked import Asked
-from tony.web.rendering import render
-from tony.web.wasting import LOOKED_AT, WEEK, waste_for
+from tony.web.request import Asked
+from tony.web.templates import render
+from tony.web.unused_resources import LOOKED_AT, WEEK, waste_for
 
 #: Weeks that can be looked back.
 _WEEKS = (1, 4, 12, 52)

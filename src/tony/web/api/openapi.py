@@ -1,0 +1,164 @@
+"""JSON Schema of dataclasses, as the codec writes them, and the OpenAPI document of the operations."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from tony import __version__
+from tony import dataclass as dataclasses
+from tony.model.codec import Json
+from tony.model.job_query import LONGEST
+from tony.web.api.operation import Kind, Operation, Parameter
+from tony.web.api.responses import ChangeBody, ErrorAnswer
+
+_PLAIN: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+#: What a task is called.
+_TASK = r"^[A-Za-z][A-Za-z0-9_-]{0,62}:[0-9]{1,9}$"
+
+
+class Schemas:
+    """Schemas of types; those of dataclasses are components, each once."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Json] = {}
+        self._classes: dict[str, type] = {}
+
+    def of(self, hint: Any) -> dict[str, Json]:
+        """The schema of a type hint.
+
+        Raises:
+            TypeError: the codec would not know it either.
+        """
+        if hint is Any or hint is object:
+            return {}
+        if hint in _PLAIN:
+            return {"type": _PLAIN[hint]}
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return {"enum": [member.value for member in hint]}
+        if isinstance(hint, type) and hasattr(hint, "parse"):
+            return {"type": "string"}
+        if dataclasses.is_dataclass(hint):
+            return self._component(hint)
+        return self._generic(hint)
+
+    def _generic(self, hint: Any) -> dict[str, Json]:
+        origin, args = get_origin(hint), get_args(hint)
+        if origin in (Union, types.UnionType):
+            return {"anyOf": [self.of(arg) for arg in args]}
+        if origin is list or (origin is tuple and len(args) == 2 and args[1] is Ellipsis):
+            return {"type": "array", "items": self.of(args[0])}
+        if origin is tuple:
+            items = [self.of(arg) for arg in args]
+            return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(args[1])}
+        raise TypeError(f"no schema for {hint!r}")
+
+    def _component(self, cls: Any) -> dict[str, Json]:
+        name = cls.__name__
+        if self._classes.setdefault(name, cls) is not cls:
+            raise TypeError(f"two classes called {name}")
+        if name not in self.components:
+            self.components[name] = {}  # one that holds itself finds this
+            hints = get_type_hints(cls)
+            known = {field.name.removesuffix("_"): self.of(hints[field.name]) for field in dataclasses.fields(cls)}
+            self.components[name] = {
+                "type": "object",
+                "description": inspect.cleandoc(cls.__doc__ or ""),
+                "properties": known,
+                "required": sorted(known),
+            }
+        return {"$ref": f"#/components/schemas/{name}"}
+
+
+def document(operations: Sequence[Operation]) -> Json:
+    """The OpenAPI document."""
+    schemas = Schemas()
+    wrong = {"description": "What is wrong, and the way out.", "content": _content(schemas.of(ErrorAnswer))}
+    paths: dict[str, dict[str, Json]] = {}
+    for each in operations:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas, wrong)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tony",
+            "version": __version__,
+            "description": (
+                "Jobs as tony's pages show them. What changes something is PUT, and needs a token of one's own "
+                "(`Authorization: Bearer`) or the token of a page (`page_token` of `/me`) in its body."
+            ),
+        },
+        "servers": [{"url": "/api/v1"}],
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {name: schemas.components[name] for name in sorted(schemas.components)},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(each: Operation, schemas: Schemas, wrong: Json) -> Json:
+    answers: dict[str, Json] = {
+        "200": {
+            "description": each.what,
+            "content": _content(schemas.of(each.answer), each.media)
+            if each.answer is not None
+            else {each.media: {"schema": {"type": "string", "contentMediaType": each.media}}},
+        },
+        "4XX": wrong,
+        "5XX": wrong,
+    }
+    if not each.changes and each.answer is not None:
+        answers["304"] = {"description": "It is what `If-None-Match` says."}
+    made: dict[str, Json] = {
+        "operationId": each.name,
+        "summary": each.what,
+        "parameters": [_parameter(parameter) for parameter in each.parameters],
+        "responses": answers,
+    }
+    if each.changes:
+        schemas.of(ChangeBody)
+        schemas.components["ChangeBody"] |= {"required": [], "additionalProperties": False}
+        body = {"$ref": "#/components/schemas/ChangeBody"}
+        made["requestBody"] = {"required": False, "content": _content(body)}
+    return made
+
+
+def _content(schema: Json, media: str = "application/json") -> Json:
+    return {media: {"schema": schema}}
+
+
+def _parameter(parameter: Parameter) -> Json:
+    return {
+        "name": parameter.name,
+        "in": "path" if parameter.in_path else "query",
+        "required": parameter.required,
+        "description": parameter.what,
+        "schema": _of_parameter(parameter),
+    }
+
+
+def _of_parameter(parameter: Parameter) -> Json:
+    schema: dict[str, Json] = {"type": "string"}
+    if parameter.kind in (Kind.INTEGER, Kind.NUMBER):
+        schema = {"type": parameter.kind.value}
+        schema["minimum"], schema["maximum"] = parameter.minimum, parameter.maximum
+    elif parameter.kind is Kind.TRUTH:
+        schema["enum"] = ["yes", "no"]
+    elif parameter.kind is Kind.TASK:
+        schema["pattern"] = _TASK
+    elif parameter.kind is Kind.WORDS:
+        word = f"({'|'.join(parameter.choices)})"
+        schema |= {"pattern": f"^{word}(,{word})*$", "maxLength": LONGEST}
+    elif parameter.choices:
+        schema["enum"] = list(parameter.choices)
+    else:
+        schema |= {"minLength": 1 if parameter.required else 0, "maxLength": LONGEST}
+    if parameter.usual not in (None, "", frozenset()):
+        schema["default"] = ("yes" if parameter.usual else "no") if parameter.kind is Kind.TRUTH else parameter.usual
+    return schema

@@ -1,0 +1,182 @@
+"""A job's pages beside its master: whom they believe, what they leave to whom, and that they ask instead of listen."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from starlette import applications
+from starlette.types import ASGIApp
+
+import tony
+from tests.web.kept import fetch, keep
+from tony.am.page_server import _CODE
+from tony.dataclass import replace
+from tony.history.job_record import read_summary
+from tony.model.layout import Home, JobFolder
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_report import JobReport
+from tony.model.states import JobState
+from tony.web import am_server
+from tony.web.app import create
+from tony.web.am_server import Beside, Papers, _further, _names, terms
+from tony.web.auth import Door
+from tony.web.folder_job_view import FolderView
+
+RM = "10.0.0.1"
+PAPERS = Papers(
+    folder="", socket=0, user="ann", key="00" * 32, peers=(RM,), origins=("http://rm.example.org:8088",), vouches=True
+)
+
+
+class Running:
+    """A source of one job that runs: the records that tests have are of jobs that have ended."""
+
+    title = "one"
+
+    def __init__(self, folder: JobFolder) -> None:
+        ended = read_summary(folder)
+        assert ended is not None
+        folder.summary.unlink()
+        self._folder = folder
+        self._report = replace(ended, state=JobState.RUNNING, exit_code=None, ended=None, failure=None, user="ann")
+
+    async def jobs(self, query: Query) -> JobsPage:
+        """As `Source`."""
+        raise AssertionError("one job is served alone")
+
+    async def job(self, job: str) -> FolderView:
+        """As `Source`."""
+        return FolderView(self._folder, self._how, is_own=True)
+
+    async def _how(self) -> JobReport:
+        return self._report
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> ASGIApp:
+    """Of a job that runs."""
+    folder = keep(Home(tmp_path), modifiers=("mo", "@ml"))
+    return create(Running(folder), Door(terms(PAPERS)), only=folder.job_id, flows=False)
+
+
+def shown(app: ASGIApp, user: str) -> str:
+    """The job's page as somebody sees it whom the proxy names, or does not."""
+    answer = fetch(app, "/", client=RM, headers={"Cookie": f"proxy-user={user}"} if user else {})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_whoever_may_has_buttons(app: ASGIApp) -> None:
+    """The owner, and whom the job names."""
+    for user in ("ann", "mo"):
+        text = shown(app, user)
+        assert "Restart the session</button>" in text
+        assert "tony kill" not in text
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("bob", "say that you are bob"),
+        ("b%3Ci%3Eb", "say that you are b&lt;i&gt;b"),
+        ("", "do not say who you are"),
+    ],
+)
+def test_all_others_read_who_may(app: ASGIApp, user: str, said: str) -> None:
+    """And how it is done otherwise; without security a ResourceManager knows nobody."""
+    text = re.sub(r"</?bd?i?>", "", shown(app, user))
+    assert "<button data-do" not in text
+    assert f"The cluster's pages {said}." in text
+    assert "changed by ann, mo, @ml." in text
+    assert re.search(r"<code>tony kill local-\S+</code>", text)
+
+
+def test_a_log_is_asked_for_again(app: ASGIApp) -> None:
+    """What would be told by itself held a thread of the proxy for minutes, and arrived in one piece."""
+    text = fetch(app, "/log/worker:0/out", client=RM).text
+    assert "data-more=" in text
+    assert "data-follow" not in text
+    assert fetch(app, "/log/worker:0/out/follow", client=RM).status_code == 404
+    assert fetch(app, "/log/worker:0/out/more?at=0", client=RM).json()["at"] > 0
+
+
+def test_what_is_served_for_real(tmp_path: Path) -> None:
+    """The job alone, and nothing in it that goes on for minutes; whoever comes past the proxy is sent there."""
+    folder = keep(Home(tmp_path))
+    served = Beside(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
+    assert "Timeline" in fetch(served, "/", client=RM).text
+    assert "Nothing is told by itself here" in fetch(served, "/log/worker:0/err/follow", client=RM).text
+    past = fetch(served, "/", client="10.0.0.2", headers={"Cookie": "proxy-user=ann"})
+    assert (past.status_code, past.headers["location"]) == (302, "http://rm/proxy/x/")
+    nowhere = Beside(replace(PAPERS, folder=str(folder.path)))
+    assert fetch(nowhere, "/", client="10.0.0.2").status_code == 403
+
+
+def test_nobody_else_says_who_comes(app: ASGIApp) -> None:
+    """Not a header, not a token, not another machine."""
+    for headers in ({"X-User": "ann"}, {"Authorization": "Bearer ann"}, {}):
+        assert fetch(app, "/api/v1/me", headers=headers, client="10.0.0.2").status_code == 403
+    assert fetch(app, "/api/v1/me", client=RM, headers={"X-User": "ann"}).json()["user"] == ""
+
+
+def test_names_of_the_proxy() -> None:
+    """Its own, the short one, and those of its address: YARN itself links to the first of these."""
+    found = set(_further(["http://rm.example.org:8088", "https://10.0.0.1:443"], ["node1.example.org", "localhost"]))
+    hosts = ("rm.example.org", "rm", "node1.example.org", "node1", "localhost", "10.0.0.1")
+    assert found == {f"http://{host}:8088" for host in hosts} | {f"https://{host}" for host in hosts}
+
+
+def test_names_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the network does not say, or not soon, is left out: somebody waits for a page."""
+    never = threading.Event()
+
+    def slow(address: str) -> tuple[str, list[str], list[str]]:
+        if address == "10.0.0.1":
+            return "RM.example.org", ["rm.internal"], [address]
+        if address == "10.0.0.2":
+            raise socket.herror("unknown host")
+        never.wait()
+        return address, [], []
+
+    monkeypatch.setattr(socket, "gethostbyaddr", slow)
+    assert _names(["10.0.0.2", "10.0.0.1"]) == {"rm.example.org", "rm.internal"}
+    monkeypatch.setattr(am_server, "_NAMES", 0.01)
+    assert _names(["10.0.0.3"]) == set()
+    never.set()
+
+
+def test_a_change_from_a_name_that_nobody_knows(app: ASGIApp) -> None:
+    """It is refused, and by which it would not be is said."""
+    who = {"Cookie": "proxy-user=ann", "Content-Type": "application/json"}
+    token = fetch(app, "/api/v1/me", client=RM, headers=who).json()["page_token"]
+    answers = {
+        origin: fetch(
+            app,
+            f"/api/v1/jobs/x/stop?token={token}",
+            method="PUT",
+            client=RM,
+            headers={**who, "Origin": origin},
+        ).json()["error"]
+        for origin in ("http://rm.example.org:8088", "http://rm:8088", "http://rm.other.org:8088")
+    }
+    assert [each["code"] for each in answers.values()][2] == "not-own"
+    assert (
+        "changes are taken from pages of http://rm.example.org:8088 or http://rm:8088"
+        in (answers["http://rm.other.org:8088"]["message"])
+    )
+    assert "not-own" not in [each["code"] for each in list(answers.values())[:2]]
+
+
+def test_a_master_that_has_gone_already() -> None:
+    """Says nothing: so this ends, and complains of nothing."""
+    root, packages = (str(Path(each).parents[1]) for each in (tony.__file__, applications.__file__))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _CODE, root, packages], input=b"", capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,0 +1,382 @@
+"""Who is let in, and what is taken for somebody else's doing."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.requests import Request
+
+from tony.model.job_summary import JobHead
+from tony.model.states import JobState
+from tony.web.auth import Door, Known, Proxy, Terms
+from tony.web.authorization import Action, Refusal
+from tony.web.uvicorn_server import PEER
+from tony.web.principal import Guest, How
+
+ME = os.geteuid()
+STRANGER = 12345 if ME != 12345 else 12346
+KEY = b"k" * 32
+PORTAL = "127.0.0.1:8600"
+
+
+class FewTokens:
+    """Knows two tokens, and a cookie."""
+
+    def find(self, text: str) -> Known | None:
+        """As `Tokens`."""
+        return {"anns": Known("ann", "0a"), "roots": Known("boss", "0b")}.get(text)
+
+    def session(self, cookie: str) -> Known | None:
+        """As `Tokens`."""
+        return Known("ann", "0a", 1e12) if cookie == "anns-cookie" else None
+
+
+def terms(**more: Any) -> Terms:
+    """Those of a portal of `owner` that knows tokens."""
+    usual: dict[str, Any] = {"key": KEY, "owner": "owner", "tokens": FewTokens(), "admins": ("boss",)}
+    return Terms(**{**usual, **more})
+
+
+def request(
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    *,
+    client: str | None = "127.0.0.1",
+    uid: int | None = ME,
+    method: str = "GET",
+    host: str | None = PORTAL,
+) -> Request:
+    """What came over a connection."""
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    if host is not None:
+        pairs.append(("host", host))
+    return Request(
+        {
+            "type": "http",
+            "method": method,
+            "path": "/",
+            "query_string": b"",
+            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
+            "client": None if client is None else (client, 50000),
+            PEER: uid,
+        }
+    )
+
+
+def comes(door: Door, asked: Request) -> Guest | Refusal:
+    """Who it is."""
+    found = asyncio.run(door.visitor(asked))
+    assert isinstance(found, Guest | Refusal)
+    return found
+
+
+def guest(door: Door, asked: Request) -> Guest:
+    """Who was let in."""
+    found = comes(door, asked)
+    assert isinstance(found, Guest), found
+    return found
+
+
+def status(door: Door, asked: Request) -> int:
+    """Of the refusal."""
+    found = comes(door, asked)
+    assert isinstance(found, Refusal), found
+    return found.status
+
+
+# --- connections of this machine ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1", None])
+@pytest.mark.parametrize("uid", [ME, 0])
+def test_the_owner_and_root_need_no_login(client: str | None, uid: int) -> None:
+    """The kernel says whose process it is; whoever may read the files may see them here."""
+    found = guest(Door(terms()), request(client=client, uid=uid))
+    assert (found.name, found.how, found.admin, found.readers) == ("owner", How.PEER, True, ())
+
+
+@pytest.mark.parametrize("uid", [STRANGER, None])
+@pytest.mark.parametrize(("tokens", "expected"), [(FewTokens(), 401), (None, 403)])
+def test_other_users_do(uid: int | None, tokens: FewTokens | None, expected: int) -> None:
+    """Another user of this machine, and a connection of whose user nothing is known, have to log in, where one can."""
+    assert status(Door(terms(tokens=tokens)), request(uid=uid)) == expected
+
+
+def test_who_comes_from_elsewhere_logs_in() -> None:
+    """There the kernel knows nothing."""
+    assert status(Door(terms()), request(client="10.0.0.7", uid=None)) == 401
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Forwarded",
+        "X-Forwarded-For",
+        "x-forwarded-host",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Server",
+        "X-Forwarded-Port",
+        "X-Real-IP",
+        "X-Original-Host",
+        "CF-Connecting-IP",
+        "Via",
+    ],
+)
+def test_what_came_through_an_unknown_proxy_is_not_the_owners(name: str) -> None:
+    """A proxy of the owner's own, or an ssh tunnel, is not the person behind it."""
+    found = comes(Door(terms()), request({name: "for=1.2.3.4"}))
+    assert isinstance(found, Refusal)
+    assert found.status == 401
+    assert "--trust-proxy" in found.reason
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8600", "localhost.evil.example", "", "a b", "[::1", None]
+)
+def test_a_name_that_was_led_here(host: str | None) -> None:
+    """DNS rebinding: a page of evil.example, whose name now means 127.0.0.1, is refused."""
+    assert status(Door(terms()), request(host=host)) == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8600", "10.1.2.3:80", "gate.x", "gate.x."]
+)
+def test_names_of_this_server(host: str) -> None:
+    """Numbers, localhost at any port (a tunnel's end has its own), and the names that were told."""
+    assert guest(Door(terms(names=frozenset({"gate.x"}))), request(host=host)).name == "owner"
+
+
+def test_two_hosts_are_none() -> None:
+    """Who says two things at once is believed neither."""
+    assert status(Door(terms()), request([("Host", "localhost")])) == 403
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "target", "allowed"),
+    [
+        ("cross-site", "no-cors", "image", False),
+        ("cross-site", "cors", "empty", False),
+        ("same-site", "cors", "empty", False),
+        ("cross-site", "navigate", "iframe", False),
+        ("cross-site", "navigate", "document", True),
+        ("same-origin", "cors", "empty", True),
+        ("none", "navigate", "document", True),
+    ],
+)
+def test_other_sites_pages_fetch_nothing(site: str, mode: str, target: str, allowed: bool) -> None:
+    """A link may be followed from anywhere; pages of others, also of another port here, embed and fetch nothing."""
+    sent = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": target}
+    assert isinstance(comes(Door(terms()), request(sent)), Guest) is allowed
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_and_a_cookie() -> None:
+    """Both are their user's, from anywhere; an administrator is one by name."""
+    door = Door(terms())
+    far: dict[str, Any] = {"client": "10.0.0.7", "uid": None}
+    by_token = guest(door, request({"Authorization": "Bearer anns"}, **far))
+    by_cookie = guest(door, request({"Cookie": "tony=anns-cookie"}, **far))
+    boss = guest(door, request({"Authorization": "bearer roots"}, **far))
+    assert [(each.name, each.how, each.admin) for each in (by_token, by_cookie, boss)] == [
+        ("ann", How.TOKEN, False),
+        ("ann", How.SESSION, False),
+        ("boss", How.TOKEN, True),
+    ]
+    assert "ann" in by_token.readers
+
+
+def test_a_token_outranks_the_connection() -> None:
+    """Whoever says who they are is that one, also on the owner's machine; a wrong token is not made good by it."""
+    door = Door(terms())
+    assert guest(door, request({"Authorization": "Bearer anns"})).name == "ann"
+    assert status(door, request({"Authorization": "Bearer wrong"})) == 401
+    assert status(door, request({"Authorization": "Basic YTpi"})) == 401
+    assert status(door, request([("Authorization", "Bearer anns"), ("Authorization", "Bearer roots")])) == 401
+
+
+def test_a_wrong_cookie_is_none() -> None:
+    """It is as if it was not there."""
+    assert status(Door(terms()), request({"Cookie": "tony=forged"}, client="10.0.0.7", uid=None)) == 401
+    assert guest(Door(terms()), request({"Cookie": "tony=forged"})).name == "owner"
+
+
+def test_many_wrong_tokens() -> None:
+    """An address that goes on trying is told to wait, longer each time; a right token is taken all the same."""
+    door = Door(terms())
+    tries = [comes(door, request({"Authorization": "Bearer no"}, client="10.0.0.7", uid=None)) for _ in range(9)]
+    refusals = [each for each in tries if isinstance(each, Refusal)]
+    assert [each.status for each in refusals] == [401] * 5 + [429] * 4
+    assert [each.wait for each in refusals[5:]] == [2.0, 4.0, 8.0, 16.0]
+    assert guest(door, request({"Authorization": "Bearer anns"}, client="10.0.0.7", uid=None)).name == "ann"
+    assert status(door, request({"Authorization": "Bearer no"}, client="10.0.0.8", uid=None)) == 401
+
+
+# --- a proxy --------------------------------------------------------------------------------------------------------
+
+SSO = Proxy(
+    addresses=(ipaddress.ip_network("10.0.0.0/30"), ipaddress.ip_network("127.0.0.1/32")),
+    header="x-remote-user",
+    origins=frozenset({"https://portal.example"}),
+)
+YARN = Proxy(addresses=(ipaddress.ip_network("10.9.0.1/32"),), cookie="proxy-user", vouches=True)
+
+
+def test_a_trusted_proxy_says_who_it_is() -> None:
+    """From its addresses only; from all others the header is noise."""
+    door = Door(terms(proxies=(SSO,)))
+    sent = {"X-Remote-User": "ann", "X-Forwarded-For": "1.2.3.4"}
+    found = guest(door, request(sent, client="10.0.0.2", uid=None, host="portal.example"))
+    assert (found.name, found.how, found.admin) == ("ann", How.PROXY, False)
+    assert status(door, request(sent, client="10.0.0.9", uid=None)) == 401
+    assert status(door, request({}, client="10.0.0.2", uid=None)) == 401
+
+
+def test_on_this_machine_everybody_has_the_proxys_address() -> None:
+    """There the user counts as which it runs: another one cannot say that it is ann."""
+    door = Door(terms(proxies=(SSO,)))
+    assert guest(door, request({"X-Remote-User": "ann"}, uid=ME)).name == "ann"
+    assert status(door, request({"X-Remote-User": "ann"}, uid=STRANGER)) == 401
+    assert status(door, request({"X-Remote-User": "ann"}, client="10.0.0.2", uid=STRANGER)) == 401
+    by_name = Door(
+        terms(proxies=(Proxy(addresses=SSO.addresses, header="x-remote-user", runs_as=frozenset({"12345"})),))
+    )
+    assert guest(by_name, request({"X-Remote-User": "ann"}, uid=12345)).name == "ann"
+
+
+@pytest.mark.parametrize("name", ["@admins", "*", "a b", "a,b", "boss\xe9 x", "/x"])
+def test_a_proxys_user_is_a_user(name: str) -> None:
+    """Not a group, not everybody, not two."""
+    assert status(Door(terms(proxies=(SSO,))), request({"X-Remote-User": name}, client="10.0.0.2")) == 403
+
+
+def test_two_users_are_none() -> None:
+    """A client that sends the header as well, before its proxy adds its own, is nobody."""
+    sent = [("X-Remote-User", "boss"), ("X-Remote-User", "ann")]
+    assert status(Door(terms(proxies=(SSO,))), request(sent, client="10.0.0.2")) == 403
+
+
+def test_a_clusters_proxy_vouches_for_whom_it_lets_through() -> None:
+    """Somebody without a name may look, and change nothing; somebody with one is that one."""
+    door = Door(terms(proxies=(YARN,), tokens=None))
+    nobody = guest(door, request(client="10.9.0.1", uid=None))
+    named = guest(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.1", uid=None))
+    job = head(user="ann")
+    assert [each.may(Action.SEE, job) for each in (nobody, named)] == [True, True]
+    assert [each.may(Action.CHANGE, job) for each in (nobody, named)] == [False, True]
+    assert status(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.2", uid=None)) == 403
+
+
+# --- what a job lets them do ----------------------------------------------------------------------------------------
+
+
+def head(**more: Any) -> JobHead:
+    """Some job."""
+    usual: dict[str, Any] = {
+        "job": "local-1",
+        "name": "digits",
+        "state": JobState.RUNNING,
+        "user": "owen",
+        "scheduler": "local",
+        "framework": "none",
+        "tasks": 1,
+        "submitted": 1.0,
+    }
+    return JobHead(**{**usual, **more})
+
+
+def person(name: str, *groups: str, **more: Any) -> Guest:
+    """Somebody who was let in."""
+    return Guest(name=name, how=How.TOKEN, groups=frozenset(groups), token="t", earlier="", **more)
+
+
+@pytest.mark.parametrize(
+    ("who", "job", "sees", "changes"),
+    [
+        (person("owen"), head(), True, True),
+        (person("ann"), head(), False, False),
+        (person("ann"), head(viewers=("ann",)), True, False),
+        (person("ann"), head(viewers=("bob",)), False, False),
+        (person("ann", "vision"), head(viewers=("@vision",)), True, False),
+        (person("vision"), head(viewers=("@vision",)), False, False),
+        (person("ann", "vision"), head(modifiers=("@vision",)), True, True),
+        (person("ann"), head(viewers=("*",)), True, False),
+        (person("ann"), head(modifiers=("*",)), True, True),
+        (person("", all_seen=True), head(user=""), True, False),
+        (person(""), head(user=""), False, False),
+        (person("ann", admin=True), head(), True, True),
+    ],
+)
+def test_what_a_job_lets_somebody_do(who: Guest, job: JobHead, sees: bool, changes: bool) -> None:
+    """Its owner, those it names, administrators; nobody else."""
+    assert (who.may(Action.SEE, job), who.may(Action.CHANGE, job)) == (sees, changes)
+
+
+# --- changes --------------------------------------------------------------------------------------------------------
+
+
+def refused(door: Door, asked: Request, token: str) -> bool:
+    """Whether a change is refused."""
+    return door.change(asked, guest(door, asked), token) is not None
+
+
+def test_a_change_needs_the_pages_token_and_its_origin() -> None:
+    """What a browser sends by itself, whoever has it do so, is not enough."""
+    door = Door(terms())
+    token = guest(door, request()).token
+    own = {"Origin": f"http://{PORTAL}"}
+    assert not refused(door, request(own, method="PUT"), token)
+    assert not refused(door, request(method="PUT"), token)
+    assert refused(door, request(own, method="PUT"), "")
+    assert refused(door, request(own, method="PUT"), token[:-1] + ("0" if token[-1] != "0" else "1"))
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", ""):
+        assert refused(door, request({"Origin": origin}, method="PUT"), token)
+
+
+def test_a_pages_token_is_its_visitors() -> None:
+    """Somebody else's page, or another portal's, does not help."""
+    door, other = Door(terms()), Door(terms(key=b"o" * 32))
+    anns = guest(door, request({"Cookie": "tony=anns-cookie"}))
+    assert refused(door, request(method="PUT"), anns.token)
+    assert refused(door, request(method="PUT"), guest(other, request()).token)
+
+
+def test_a_token_of_ones_own_is_meant() -> None:
+    """Programs that send `Authorization` need no page."""
+    assert not refused(Door(terms()), request({"Authorization": "Bearer anns"}, method="PUT"), "")
+
+
+def test_a_proxys_origin() -> None:
+    """Behind a proxy pages have its address, which was told; all others are foreign."""
+    door = Door(terms(proxies=(SSO,)))
+    sent = {"X-Remote-User": "ann", "Origin": "https://portal.example"}
+    asked = request(sent, client="10.0.0.2", method="PUT", host="inside:1")
+    assert not refused(door, asked, guest(door, asked).token)
+    direct = request({**sent, "Origin": "https://elsewhere.example"}, client="10.0.0.2", method="PUT", host="inside:1")
+    assert refused(door, direct, guest(door, direct).token)
+
+
+# --- whatever is sent -------------------------------------------------------------------------------------------------
+
+HEADERS = st.sampled_from(
+    ["Host", "Cookie", "Authorization", "Origin", "X-Remote-User", "Forwarded", "X-Forwarded-For", "Sec-Fetch-Site"]
+)
+VALUES = st.text(st.characters(max_codepoint=255), max_size=40) | st.sampled_from(
+    ["localhost", "tony=", "Bearer ", "Bearer anns-", "owner", "boss", "same-origin", f"http://{PORTAL}"]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(HEADERS, VALUES), max_size=6), st.sampled_from(["10.0.0.7", "127.0.0.1", "::1", "x"]))
+def test_no_headers_make_somebody_else_of_a_stranger(headers: list[tuple[str, str]], client: str) -> None:
+    """Whatever a process of another user sends, or another machine: it is refused, and nothing breaks."""
+    door = Door(terms(proxies=(SSO,)))
+    found = comes(door, request(headers, client=client, uid=STRANGER if client != "10.0.0.7" else None))
+    assert isinstance(found, Refusal), found

@@ -1,0 +1,100 @@
+"""Waste of the jobs that a visitor may see."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.advice.fleet import play, write
+from tests.advice.jobs import memory_over_asked
+from tests.web.kept import ANYBODY, fetch
+from tony.history.event_log import segments
+from tony.model.layout import Home
+from tony.web import unused_resources
+from tony.web.app import create
+from tony.web.auth import Door, Terms
+from tony.web.home_source import HomeSource
+from tony.web.principal import Guest, How
+from tony.web.unused_resources import waste_for
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> HomeSource:
+    """A home with three runs of ann's, and one of bob's."""
+    plan = memory_over_asked(Random(0))
+    for number in range(4):
+        played = play(plan, Random(number), number)
+        if number == 3:
+            played.record = replace(played.record, user="bob")
+            played.report = replace(played.report, user="bob")
+        write(Home(tmp_path), played)
+    return HomeSource(Home(tmp_path), "ann")
+
+
+def visitor(name: str) -> Guest:
+    """One who may see their own jobs."""
+    return Guest(name=name, how=How.TOKEN, token="t", earlier="")
+
+
+def test_only_what_may_be_seen_is_summed_up(source: HomeSource) -> None:
+    """By week and user; a record without events is counted as not known; older than wanted is left out."""
+
+    async def look() -> None:
+        mine = await waste_for(visitor("ann"), source, since=0.0)
+        assert [("ann", "2023-W46", 3)] == [(week.user, week.week, week.jobs) for week in mine.weeks]
+        assert 0 < mine.weeks[0].wasted.gb_hours < mine.weeks[0].held.gb_hours
+        assert (3, 0, 0, False) == (mine.jobs, mine.unknown, mine.left, mine.more)
+        assert 1 == (await waste_for(visitor("bob"), source, since=0.0)).jobs
+        assert 0 == (await waste_for(visitor("cem"), source, since=0.0)).jobs
+        assert 0 == (await waste_for(visitor("ann"), source)).jobs
+
+    asyncio.run(look())
+
+
+def test_what_takes_long_goes_on_when_somebody_asks_again(
+    source: HomeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found is kept; of jobs without events nothing is known."""
+    job = "local-20260101-000000-abcdef"
+    segments(Home(tmp_path).job(job).path)[0].unlink()
+
+    async def look() -> None:
+        monkeypatch.setattr(unused_resources, "_PATIENCE", -1.0)
+        assert (0, 0, 3) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+        monkeypatch.setattr(unused_resources, "_PATIENCE", 60.0)
+        assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+        monkeypatch.setattr(unused_resources, "_PATIENCE", -1.0)
+        assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+
+    asyncio.run(look())
+
+
+def _counts(found: unused_resources.Wasted) -> tuple[int, int, int]:
+    return found.jobs, found.unknown, found.left
+
+
+def test_the_page(source: HomeSource) -> None:
+    """Says whose hours they were, on what they went, and which job to look at; only to who may see it."""
+    terms = Terms(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
+    app = create(source, Door(terms))
+
+    def ask(user: str, query: str = "?weeks=520") -> str:
+        answer = fetch(app, f"/waste{query}", client="10.0.0.1", headers={"x-user": user})
+        assert 200 == answer.status_code
+        return answer.text
+
+    mine = ask("ann")
+    for words in ("2023-W46", "asked for, and never used", "GB-hours", "3 jobs summed up", "/advice"):
+        assert words in mine
+    assert "bob" not in mine
+    told = fetch(app, "/api/v1/waste?weeks=520", client="10.0.0.1", headers={"x-user": "ann"}).json()
+    assert [("ann", "2023-W46", 3)] == [(week["user"], week["week"], week["jobs"]) for week in told["weeks"]]
+    assert set(told["weeks"][0]["parts"]) >= {"unused"}
+    assert "1 job summed up" in ask("bob")
+    assert "No job has ended in this time" in ask("cem")
+    assert "No job has ended in this time" in ask("ann", "")
+    assert 'href="./waste"' in fetch(app, "/", client="10.0.0.1", headers={"x-user": "ann"}).text
