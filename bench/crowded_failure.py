@@ -37,8 +37,8 @@ from bench.harness import CannotRun
 from tony.am.recovery import take_over
 from tony.jobs.am_client import ask_report
 from tony.model.codec import from_plain
-from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
+from tony.model.layout import JobFolder
 from tony.model.states import TaskState
 from tony.testing.executor_load import container_of
 

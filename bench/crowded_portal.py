@@ -30,15 +30,15 @@ from tony.history.job_record import MOST_TASKS_OF_OTHERS
 from tony.history.json_files import LONGEST_OF_OTHERS, write_json
 from tony.linux.peer_credentials import peer_uid
 from tony.model.codec import to_plain
-from tony.model.job_summary import JobHead
 from tony.model.job_spec import JobSpec, Role
+from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.tensorboard_routes import Boarding
-from tony.portal.listen_options import Entrance
 from tony.portal.index_entry import Entry
-from tony.portal.login_routes import Login
 from tony.portal.indexed_jobs import Portal
+from tony.portal.listen_options import Entrance
+from tony.portal.login_routes import Login
+from tony.portal.tensorboard_routes import Boarding
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore

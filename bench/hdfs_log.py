@@ -24,8 +24,8 @@ from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn import event_log_replication as journals
 from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
+from tony.schedulers.yarn.job_folder import JobFiles
 
 _FOLDER = "/tmp/bench-log"
 #: As long as most events are.

@@ -30,10 +30,10 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.job_summary import JobHead
-from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
+from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create

@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
-from tony.model.job_summary import JobHead
 from tony.model.job_query import Query, Sort, to_words
 from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.index_entry import Entry
 from tony.portal.index import Index
+from tony.portal.index_entry import Entry
 
 _BATCH = 5_000
 _USERS = 400

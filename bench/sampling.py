@@ -23,8 +23,8 @@ import tony
 from bench.harness import Bench, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
 from bench.workshop import interpreter
 from tony.linux import process
-from tony.linux.threads import beside
 from tony.linux.process_usage import Usage
+from tony.linux.threads import beside
 
 _PROCESSES, _THREADS = 8, 8
 #: Seconds between two looks, as by default.
@@ -44,7 +44,7 @@ time.sleep(3600)
 _TELLER = """\
 import sys, time
 import tony
-count, teller = int(sys.argv[1]), tony.telling._teller
+count, teller = int(sys.argv[1]), tony.reporting._teller
 def each(allowed):
     total = 0.0
     for step in range(count):
@@ -114,7 +114,7 @@ def _calls(count: int) -> Figures:
     hearer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     name = f"tony-bench-{os.getpid()}"
     hearer.bind(f"\0{name}")
-    library = Path(tony.__file__).parent / "alongside/library"
+    library = Path(tony.__file__).parent / "python_hooks/library"
     teller = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(library)!r})\n{_TELLER}", str(count)],
         env={**os.environ, "TONY_PROGRESS": f"@{name}"},

@@ -43,8 +43,8 @@ from bench.workshop import PATIENCE, Workshop, tony
 from bench.yarn import running
 from tony.errors import TonyError
 from tony.jobs import facts
-from tony.model.layout import Home, JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 
 _JOB = f"""\
 name = "bench"

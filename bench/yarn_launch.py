@@ -33,10 +33,10 @@ from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, Alloc
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPapers, Uploaded, packed
-from tony.testing.hadoop.ipc_server import Incoming
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
+from tony.testing.hadoop.ipc_server import Incoming
 from tony.testing.sample_jobs import prepared_job
 
 _CONTAINERS, _NODES = 200, 20

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import tony
 from tony.errors import UserError
-from tony.mini.hadoop_download import cache_folder, find_folder
 from tony.mini.cluster import Cluster
+from tony.mini.hadoop_download import cache_folder, find_folder
 from tony.mini.java import find_java, find_maven
 from tony.mini.options import DEFAULT_HADOOP, Label, Options, Setting
 from tony.model.layout import Home

@@ -18,7 +18,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tony.alongside.library.tony.telling import checkpoint, progress
+    from tony.python_hooks.library.tony.reporting import checkpoint, progress
     from tony.client.job import Job, attach, submit, submit_async
     from tony.client.remote_portal import Portal, PortalJob
     from tony.errors import (
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
         UnknownJobError,
         UserError,
     )
-    from tony.model.job_summary import JobHead
-    from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
     from tony.model.job_report import JobReport, TaskReport
+    from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+    from tony.model.job_summary import JobHead
     from tony.model.states import (
         AfterCondition,
         DistributedMode,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "checkpoint": "tony.alongside.library.tony.telling",
-    "progress": "tony.alongside.library.tony.telling",
+    "checkpoint": "tony.python_hooks.library.tony.reporting",
+    "progress": "tony.python_hooks.library.tony.reporting",
     "Portal": "tony.client.remote_portal",
     "PortalJob": "tony.client.remote_portal",
     "Job": "tony.client.job",

@@ -24,11 +24,11 @@ from tony.history.progress_records import Checkpoint
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
+from tony.model.job_record import RECORD_VERSION, JobRecord
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
-from tony.model.job_record import RECORD_VERSION, JobRecord
-from tony.model.job_report import JobReport, TaskReport
 from tony.model.staged import StagedJob
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.testing.simulation import Simulation

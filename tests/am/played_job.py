@@ -17,15 +17,15 @@ from tony.core.events import AttemptStarted
 from tony.frameworks import registry
 from tony.history.event_log import FORMAT, VERSION, Entry, Header, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
-from tony.model.job_spec import JobSpec
 from tony.model.job_report import JobReport
+from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.server import Server
 from tony.schedulers.interface import Journal
+from tony.testing.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.faults import Fault
 from tony.testing.sample_jobs import prepared_job
-from tony.testing.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
 
 T = TypeVar("T")
 

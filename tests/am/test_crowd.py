@@ -72,7 +72,10 @@ def granted(folder: JobFolder) -> str:
 def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: str) -> None:
     """Nobody is refused, nothing is lost, the log replays; with TensorFlow each is sent the addresses of all."""
     folder, credentials = submitted(tmp_path, framework)
-    with process("tony.testing.instant_allocator", str(folder.path)) as master, process("tony.testing.executor_load") as crowd:
+    with (
+        process("tony.testing.instant_allocator", str(folder.path)) as master,
+        process("tony.testing.executor_load") as crowd,
+    ):
         casting = Casting(
             address=granted(folder),
             credentials=credentials.executors,

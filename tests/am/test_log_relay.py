@@ -16,8 +16,8 @@ from tony.model.ids import TaskId
 from tony.protocol import messages as msg
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import PeerKind
-from tony.rpc.connection import Connection
 from tony.rpc.client_connection import connect
+from tony.rpc.connection import Connection
 
 TASKS = [TaskId("worker", index) for index in range(3)]
 WORKER = TASKS[0]

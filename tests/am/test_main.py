@@ -26,18 +26,18 @@ from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
+from tony.model.job_report import FailureClass, JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import JobFolder
-from tony.model.job_report import FailureClass, JobReport
 from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.interface import PreparedJob, Sink
+from tony.testing.fake_executor import Behaviour, PlayedExecutor, run_until_released
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
-from tony.testing.fake_executor import Behaviour, PlayedExecutor, run_until_released
 
 
 class Cluster:

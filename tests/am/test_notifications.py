@@ -25,9 +25,9 @@ from tony.am.notifications import Notices
 from tony.client.credentials import _Authority
 from tony.dataclass import dataclass, field, replace
 from tony.model.exit_status import ExitStatus
+from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role
 from tony.model.layout import Home
-from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.launch import TaskPart
 from tony.protocol.messages import StartProgram

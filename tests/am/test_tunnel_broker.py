@@ -22,8 +22,8 @@ from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials
-from tony.rpc.connection import Connection
 from tony.rpc.client_connection import connect
+from tony.rpc.connection import Connection
 from tony.testing.fake_executor import PlayedExecutor
 
 TASKS = [TaskId("worker", index) for index in range(2)]

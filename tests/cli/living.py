@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from tests.jobs.played_master import PlayedMaster, until
 from tony.client import event_loop_thread
-from tony.model.layout import JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
 
 
 class Beside:

@@ -19,9 +19,9 @@ from tony.history.job_record import write_summary
 from tony.jobs import changing
 from tony.jobs.portal_client import KeptToken, Portal, keep_token
 from tony.jobs.whoami import user_name
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
-from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks

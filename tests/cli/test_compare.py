@@ -16,9 +16,9 @@ from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
 from tony.model.codec import to_plain
+from tony.model.job_report import Used
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
-from tony.model.job_report import Used
 
 OTHER = JOB[:-1] + "d"
 

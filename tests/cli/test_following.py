@@ -30,9 +30,9 @@ from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import Line
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 
 Recorded = tuple[JobFolder, JobRecord]

@@ -12,8 +12,8 @@ from tests.jobs.played_master import recorded, standing, succeeded
 from tony.cli.live_status import LiveView
 from tony.jobs.log_names import LogName
 from tony.jobs.log_reader import Line
-from tony.model.layout import Home
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 
 WORKER = LogName("worker", 0, 1, 1, "out")

@@ -120,7 +120,15 @@ def test_jobs_that_have_ended_are_told_of_without_loading_what_talks_to_living_o
     """Nor what draws, or knows schedulers: half of the time of these commands."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
-    heavy = ["asyncio", "ssl", "tony.rpc", "tony.protocol.messages", "tony.schedulers.interface", "tony.core.events", "yaml"]
+    heavy = [
+        "asyncio",
+        "ssl",
+        "tony.rpc",
+        "tony.protocol.messages",
+        "tony.schedulers.interface",
+        "tony.core.events",
+        "yaml",
+    ]
     check = (
         f"import sys; from tony.cli.main import main; code = main({words}); "
         f"sys.exit(str((code, set({heavy}) & set(sys.modules))))"

@@ -18,10 +18,10 @@ from tony.history.job_record import write_summary
 from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.job_metrics import ordered
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.metrics import Unit
-from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
 

@@ -25,9 +25,9 @@ from tony.history.session_facts import TELLING
 from tony.jobs.portal_client import Portal, address_of, is_private
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
+from tony.model.job_report import Restarts
 from tony.model.layout import Home
 from tony.model.progress import Progress, measure_job
-from tony.model.job_report import Restarts
 from tony.portal.tokens import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create

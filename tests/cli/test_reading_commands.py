@@ -27,11 +27,11 @@ from tony.history.job_record import write_summary
 from tony.jobs import remote_jobs
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
+from tony.model.job_record import JobRecord
+from tony.model.job_report import JobReport, Restarts
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
-from tony.model.job_record import JobRecord
-from tony.model.job_report import JobReport, Restarts
 from tony.model.states import JobState, TaskState
 
 Recorded = tuple[JobFolder, JobRecord]

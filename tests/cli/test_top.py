@@ -21,10 +21,10 @@ from tony.history.job_record import write_summary
 from tony.history.metrics_schema import Part
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.progress import Reports, find_job_progress, find_task_progress
+from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.progress import Progress, TaskProgress, measure_task
-from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Points
 

@@ -17,8 +17,8 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
 from tony.jobs import portal_client, portal_logs
 from tony.jobs.portal_client import KeptToken, keep_token
-from tony.model.layout import Home
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.tokens import TokenFile
 from tony.protocol.messages import GetStacks, RestartJob, SetLogLevel, Stacks

@@ -15,8 +15,8 @@ from tony.linux import process
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import Credentials, LaunchContext, TaskPart
-from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
 from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.ledger import HeldClaim, Ledger, new_claim
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size

@@ -19,8 +19,8 @@ from tony.hadoop.ids import container_id, container_text
 from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.yarn import container_table, outstanding_requests
 from tony.testing import conformance, faults
-from tony.testing.hadoop.faults import Refuse
 from tony.testing.hadoop.fake_resource_manager import YARN
+from tony.testing.hadoop.faults import Refuse
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 FAULTS = (

@@ -9,8 +9,8 @@ from tony.core import events as ev
 from tony.core.state import State
 from tony.core.steps.containers import LAUNCHES
 from tony.model.exit_status import ExitReason
-from tony.model.job_spec import JobSpec
 from tony.model.job_report import Failure
+from tony.model.job_spec import JobSpec
 from tony.model.states import JobState, RoleKind, StopOn, TaskState
 
 #: Cause -> the exit codes that it may have.

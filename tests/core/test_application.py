@@ -16,8 +16,8 @@ from tony.core.steps.containers import LAUNCHES
 from tony.errors import InvalidTransition
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.job_report import FailureClass
+from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
     AfterCondition,
     DistributedMode,

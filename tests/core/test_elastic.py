@@ -17,8 +17,8 @@ from tony.core.state import RoleState
 from tony.core.steps import elastic_start
 from tony.dataclass import replace
 from tony.model.cluster_spec import place_among
-from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.job_report import RoleSize
+from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, JobState, RoleKind, StopOn, TaskState
 from tony.testing.simulation import Simulation
 

@@ -10,8 +10,8 @@ from tony.core import failure_text
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.job_spec import Timeouts
 from tony.model.job_report import Failure, FailureClass
+from tony.model.job_spec import Timeouts
 
 USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE
 

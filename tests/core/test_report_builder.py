@@ -12,8 +12,8 @@ from tony.core.report_builder import Live, Surroundings, report
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
 from tony.model.job_report import AmReport, JobReport, TaskReport
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 from tony.testing.simulation import Simulation
 

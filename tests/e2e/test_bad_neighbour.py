@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.strangers import UID, become_stranger
+from tests.failure_modes.strangers import UID, become_stranger
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.served import proxied
 from tests.e2e.test_boards import portal_of

@@ -12,10 +12,10 @@ from tests.e2e.test_master_killed import struck_by
 from tests.e2e.test_strikes import STRUCK
 from tony.dataclass import replace
 from tony.model.ids import TaskId
-from tony.testing.faults.random_plan import random_plan
 from tony.testing.faults.crash_points import struck
 from tony.testing.faults.plan import FillDisk, Part, Within
 from tony.testing.faults.plan_parser import write_plan, write_strike
+from tony.testing.faults.random_plan import random_plan
 
 pytestmark = pytest.mark.e2e
 

@@ -20,8 +20,8 @@ from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
 from tony.model.job_record import RECORD_VERSION, JobRecord
+from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedJob
 from tony.model.states import DistributedMode, Meeting, RoleKind
 from tony.protocol.framing import MAX_FROM_AM, Decoder

@@ -22,8 +22,8 @@ from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.token import Token
 from tony.hadoop.wire.application_client import GET_NEW_APPLICATION, GetNewApplicationRequest
 from tony.testing.hadoop.fake_applications import PlayedApplications
-from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
+from tony.testing.hadoop.ipc_server import Auth, FakeIpcServer
 
 KERBEROS = {
     "hadoop.security.authentication": "Kerberos",

@@ -13,9 +13,9 @@ from tony.history.ended_jobs_index import JobHead, head_of_report
 from tony.history.job_listing import scan
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
+from tony.model.job_report import FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.job_report import FailureClass
 from tony.model.states import JobState
 
 OTHER = "local-20260102-000000-0a1b2c"

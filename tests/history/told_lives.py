@@ -7,8 +7,8 @@ from random import Random
 from tests.core.lives import Life
 from tony.core import events as ev
 from tony.history.event_log import Entry, settings_digest
-from tony.model.job_spec import JobSpec
 from tony.model.job_record import RECORD_VERSION, JobRecord
+from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
 from tony.testing.simulation import Simulation
 

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tony.jobs.state_dir import prepare
 from tony.jobs.aborted_submissions import marked, sweep
+from tony.jobs.state_dir import prepare
 from tony.model.layout import Home, JobFolder
 
 ONE, TWO = "local-20260131-000000-aaaaaa", "local-20260131-000000-bbbbbb"

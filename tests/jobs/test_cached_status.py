@@ -21,10 +21,10 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
 from tony.jobs import facts
-from tony.jobs.job_follower import _Asker
-from tony.jobs.cached_status import Heard, known, with_way_out
-from tony.jobs.job_list import Filter, list_jobs
 from tony.jobs.am_client import PATIENCE
+from tony.jobs.cached_status import Heard, known, with_way_out
+from tony.jobs.job_follower import _Asker
+from tony.jobs.job_list import Filter, list_jobs
 from tony.linux import process
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

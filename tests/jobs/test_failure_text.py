@@ -9,8 +9,8 @@ import pytest
 from tests.jobs.played_master import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import error_of, outcome, page
-from tony.model.layout import Home
 from tony.model.job_report import Failure, FailureClass, JobReport
+from tony.model.layout import Home
 from tony.model.states import JobState
 
 

@@ -26,13 +26,13 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import remote_jobs, facts
+from tony.jobs import facts, remote_jobs
 from tony.jobs.job_follower import follow
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 
 Recorded = tuple[JobFolder, JobRecord]

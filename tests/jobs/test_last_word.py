@@ -17,16 +17,16 @@ from tony.dataclass import replace
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
-from tony.jobs import remote_jobs, facts, killing, aborted_submissions
-from tony.jobs.killing import kill
+from tony.jobs import aborted_submissions, facts, killing, remote_jobs
 from tony.jobs.am_client import whereabouts
 from tony.jobs.dead_am_report import last_report
+from tony.jobs.killing import kill
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Sight, Submitter

@@ -12,9 +12,9 @@ from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
 from tony.jobs import facts
 from tony.jobs.job_list import Filter, ended_jobs, list_jobs
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
-from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.schedulers import registry
 from tony.schedulers.interface import Listed

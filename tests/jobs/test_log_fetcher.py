@@ -18,14 +18,14 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs import log_fetcher
 from tony.jobs.job_follower import follow
-from tony.jobs.log_names import Selection
-from tony.jobs.log_mirror import Mirror, complete
 from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
+from tony.jobs.log_mirror import Mirror, complete
+from tony.jobs.log_names import Selection
 from tony.model.codec import Json, to_plain
-from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LogPiece, Message, ReadLog

@@ -17,9 +17,9 @@ from tony.history.job_record import pending_report, read_summary
 from tony.jobs import facts
 from tony.jobs.job_follower import reports
 from tony.jobs.queue_timeout import QueueLimit
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
-from tony.model.job_report import JobReport
 from tony.model.states import JobState, TaskState
 from tony.schedulers.interface import Capabilities, Sight, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES

@@ -15,12 +15,12 @@ from tony.dataclass import replace
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs import remote_record as far_module
 from tony.jobs import log_fetcher
+from tony.jobs import remote_record as far_module
 from tony.jobs.remote_record import Far
 from tony.model.codec import to_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import ORIGINAL
+from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.interface import Link, LogSink
 

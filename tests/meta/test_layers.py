@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataclass": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
-    "alongside": {"telling"},  # as programs see it: a part of their own `tony`
+    "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
     "hadoop": {"errors", "units", "dataclass"},
     "core": BELOW_MODEL | {"model"},
     "frameworks": BELOW_MODEL | {"model"},

@@ -10,11 +10,11 @@ import pytest
 from tony.dataclass import replace
 from tony.errors import UserError
 from tony.mini import PROPERTY, ports
-from tony.mini.daemons import Daemon, command, daemons, parse
-from tony.mini.options import Label, Options, Setting
-from tony.mini.layout import Places
-from tony.mini.site_xml import file_of, hosts, render
 from tony.mini.cluster_state import State
+from tony.mini.daemons import Daemon, command, daemons, parse
+from tony.mini.layout import Places
+from tony.mini.options import Label, Options, Setting
+from tony.mini.site_xml import file_of, hosts, render
 
 PLACES = Places(Path("/home/me/.tony/mini"))
 

@@ -19,13 +19,13 @@ from tests.mini.conftest import Machine
 from tony.cli.commands import mini
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
-from tony.mini import conf_dir, cluster_state
+from tony.mini import cluster_state, conf_dir
 from tony.mini.cluster import Cluster
-from tony.mini.daemons import MARKER
-from tony.mini.options import Label, Options, Setting
-from tony.mini.layout import Places
-from tony.mini.processes import last_words
 from tony.mini.cluster_state import Process, State
+from tony.mini.daemons import MARKER
+from tony.mini.layout import Places
+from tony.mini.options import Label, Options, Setting
+from tony.mini.processes import last_words
 from tony.model.layout import Home
 
 

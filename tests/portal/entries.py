@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED, GROUPS, Query, Sort
 from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.index_entry import Entry
 

@@ -28,10 +28,10 @@ from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
-from tony.portal.record_cache import Brought
-from tony.portal.listen_options import Entrance
 from tony.portal.index_entry import Entry
 from tony.portal.indexed_jobs import Portal
+from tony.portal.listen_options import Entrance
+from tony.portal.record_cache import Brought
 from tony.portal.tokens import TokenFile
 from tony.storage.local_store import LocalStore
 from tony.testing.hanging_store import HangingStore

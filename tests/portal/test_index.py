@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tests.portal.entries import NOW, entry, head, heads, key, queries, wanted
 from tony.dataclass import replace
 from tony.errors import StorageError
-from tony.model.job_summary import JobHead
 from tony.model.job_query import Facet, JobsPage, Query, Sort
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal import index_query
-from tony.portal.index_entry import Entry
 from tony.portal.index import Index
+from tony.portal.index_entry import Entry
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from tony.core.events import AttemptStarted, Granted, SessionOpened
 from tony.dataclass import replace
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.model.layout import Home
 from tony.model.job_query import JobsPage, Query
+from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.history_location import absences, open_location
 from tony.portal.indexed_jobs import Portal

@@ -12,8 +12,8 @@ from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal import jhist_reader
-from tony.portal.jhist_reader import Original
 from tony.portal.history_layouts import places
+from tony.portal.jhist_reader import Original
 from tony.portal.record_reader import read
 from tony.storage.local_store import LocalStore
 

@@ -12,9 +12,9 @@ from tests.portal.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
 from tony.model.layout import Home, JobFolder
 from tony.portal import record_cache as module
-from tony.portal.record_cache import Brought
-from tony.portal.index_entry import Entry
 from tony.portal.history_layouts import Place
+from tony.portal.index_entry import Entry
+from tony.portal.record_cache import Brought
 from tony.portal.record_reader import read
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item

@@ -12,8 +12,8 @@ import pytest
 from tony.errors import StorageError
 from tony.portal import scan_threads
 from tony.portal.index import Index
-from tony.portal.scanner import Scanner
 from tony.portal.scan_threads import FULL, Watching, failed_pause, full_pause, quick_pause
+from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import LocalStore
 from tony.storage.store import Item, Store

@@ -19,12 +19,12 @@ from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
 from tony.model.job_query import Query
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal import record_reader, scanner
-from tony.portal.index import Index
 from tony.portal.history_layouts import dated
+from tony.portal.index import Index
 from tony.portal.scanner import Scanner
 from tony.storage.fsspec_store import FsspecStore
 from tony.storage.local_store import JobDirectory, LocalStore

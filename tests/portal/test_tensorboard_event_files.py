@@ -12,9 +12,9 @@ from tests.web.kept import keep
 from tony.dataclass import replace
 from tony.errors import StorageError
 from tony.history.job_record import read_job
+from tony.model.job_record import JobRecord
 from tony.model.job_spec import Role
 from tony.model.layout import Home, JobFolder
-from tony.model.job_record import JobRecord
 from tony.portal import tensorboard_event_files
 from tony.portal.tensorboard_event_files import Record, find, find_owner, gather
 from tony.storage.local_store import LocalStore

@@ -22,11 +22,11 @@ from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home
 from tony.portal import tensorboard_manager as boards_module
-from tony.portal.tensorboard_routes import Boarding
-from tony.portal.tensorboard_manager import Boards
 from tony.portal.history_location import open_location
-from tony.portal.reverse_proxy import policy
 from tony.portal.indexed_jobs import Portal
+from tony.portal.reverse_proxy import policy
+from tony.portal.tensorboard_manager import Boards
+from tony.portal.tensorboard_routes import Boarding
 from tony.web.app import create
 from tony.web.auth import Door, Terms
 

@@ -16,9 +16,9 @@ from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
 from tony.schedulers.cluster_files import ClusterFiles, of_environment
+from tony.schedulers.yarn.artifacts import file_systems, in_place
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.schedulers.yarn.artifacts import file_systems, in_place
 from tony.storage.remote_files import NotThere, RemoteFile, RemoteFolder
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 from tests.storage.samples import Node, as_nobody, write_tree
-from tony.storage.manifest import Kind
 from tony.storage.folder_scan import scan
+from tony.storage.manifest import Kind
 
 FILE: Node = (b"x", 0o644)
 

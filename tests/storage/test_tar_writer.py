@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
 from tony.storage.archive_format import Format
-from tony.storage.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
 from tony.storage.folder_scan import Found, Scan, scan
+from tony.storage.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
 from tony.storage.unpack import unpack
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.storage.samples import Node, write_tree
 from tony.model.staged import LeftOut
-from tony.storage.manifest import Kind
 from tony.storage.folder_scan import Scan, scan
+from tony.storage.manifest import Kind
 
 FILE: Node = (b"x", 0o644)
 pytestmark = pytest.mark.filterwarnings("error")

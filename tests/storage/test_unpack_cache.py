@@ -11,8 +11,8 @@ import pytest
 from tests.storage.samples import Node, cache_at, put_folder, snapshot, write_tree
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
-from tony.storage.object_cache import Cache
 from tony.storage.file_copy import Copier
+from tony.storage.object_cache import Cache
 from tony.storage.unpack_cache import lay_tree
 
 TREE: dict[str, Node] = {"d/run": (b"#!/bin/sh\n", 0o755), "x": (b"x" * 5000, 0o444), "l": "d/run", "empty": None}

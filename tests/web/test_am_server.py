@@ -18,13 +18,13 @@ from tests.web.kept import fetch, keep
 from tony.am.page_server import _CODE
 from tony.dataclass import replace
 from tony.history.job_record import read_summary
-from tony.model.layout import Home, JobFolder
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.web import am_server
-from tony.web.app import create
 from tony.web.am_server import Beside, Papers, _further, _names, terms
+from tony.web.app import create
 from tony.web.auth import Door
 from tony.web.folder_job_view import FolderView
 

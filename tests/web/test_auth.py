@@ -17,8 +17,8 @@ from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.auth import Door, Known, Proxy, Terms
 from tony.web.authorization import Action, Refusal
-from tony.web.uvicorn_server import PEER
 from tony.web.principal import Guest, How
+from tony.web.uvicorn_server import PEER
 
 ME = os.geteuid()
 STRANGER = 12345 if ME != 12345 else 12346

@@ -21,8 +21,8 @@ from tony.dataclass import replace
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.job_report import Failure, FailureClass
+from tony.model.layout import Home, JobFolder
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
 from tony.web.auth import Door, Terms

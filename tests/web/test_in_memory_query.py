@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from tony.dataclass import replace
-from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED, Query, Sort
 from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.in_memory_query import choose
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.storage.local_store import LocalStore
-from tony.web.log_files import FolderLogs, _Sought
 from tony.web.job_source import LOG_PIECE
+from tony.web.log_files import FolderLogs, _Sought
 
 NAME = "worker-1.s2.t1.err"
 

@@ -13,8 +13,8 @@ from tests.web.kept import ANYBODY, as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
-from tony.model.layout import Home
 from tony.model.job_query import JobsPage, Query
+from tony.model.layout import Home
 from tony.web.app import create
 from tony.web.auth import Door, Terms
 from tony.web.folder_job_view import FolderView

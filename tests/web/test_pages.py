@@ -17,9 +17,9 @@ from tests.web.kept import as_peer, fetch, keep
 from tony.dataclass import replace
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
+from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress, measure_job
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import assets

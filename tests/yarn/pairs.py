@@ -23,10 +23,10 @@ from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import ENUM, Message, optional, required
 from tony.mini import ports
 from tony.mini.cluster import Cluster
-from tony.mini.daemons import Daemon
-from tony.mini.options import Options, Setting
-from tony.mini.layout import Places
 from tony.mini.cluster_state import State
+from tony.mini.daemons import Daemon
+from tony.mini.layout import Places
+from tony.mini.options import Options, Setting
 from tony.model.layout import Home
 
 #: The members of each pair, as the cluster's daemons are called.

@@ -16,10 +16,10 @@ from tests.web.kept import as_peer
 from tests.yarn.lab import user
 from tony.dataclass import dataclass
 from tony.model.layout import Home
-from tony.portal.tensorboard_routes import Boarding
-from tony.portal.tensorboard_manager import MOST, Boards
 from tony.portal.history_location import open_location
 from tony.portal.indexed_jobs import Portal
+from tony.portal.tensorboard_manager import MOST, Boards
+from tony.portal.tensorboard_routes import Boarding
 from tony.web.app import create
 from tony.web.auth import Door, Terms
 

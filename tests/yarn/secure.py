@@ -21,11 +21,11 @@ from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.reports import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import Cluster
+from tony.mini.cluster_state import State
 from tony.mini.daemons import Daemon
 from tony.mini.java import find_java
 from tony.mini.options import DEFAULT_HADOOP, Options
 from tony.mini.site_xml import to_xml
-from tony.mini.cluster_state import State
 from tony.model.layout import Home
 
 T = TypeVar("T")

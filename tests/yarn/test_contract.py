@@ -38,10 +38,10 @@ from tony.history.job_record import pending_report
 from tony.linux.process import is_alive
 from tony.mini.cluster import Cluster as MiniCluster
 from tony.protocol.launch import Credentials, JobCredentials, TaskPart
+from tony.schedulers.yarn.allocator import YarnSource
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import JobPapers, TaskPapers, Uploaded, unpacked
-from tony.schedulers.yarn.allocator import YarnSource
 from tony.testing import conformance, faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 

@@ -13,9 +13,9 @@ from tony.config.load import Resolved, is_original, load
 from tony.config.secret_names import redact
 from tony.dataclass import replace
 from tony.errors import UserError
+from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.masking import is_secret
-from tony.model.job_record import JobRecord
 
 
 def is_toml(path: Path) -> bool:

@@ -18,9 +18,9 @@ from tony.history.goodput import HOUR, Bucket, Ledger, TaskLedger, ledger
 from tony.history.metrics_reader import Peak, RolePoints
 from tony.history.progress_records import Checkpoint, Marks
 from tony.history.timeline import Chronicle, Timeline, What
-from tony.model.job_spec import GIB, JobSpec
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_spec import GIB, JobSpec
 from tony.model.states import JobState, RoleKind
 from tony.units import MAX_DURATION, MAX_SIZE
 

@@ -13,9 +13,9 @@ from tony.history import event_log
 from tony.history.job_listing import scan
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import open_metrics
+from tony.model.job_record import JobRecord
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
-from tony.model.job_record import JobRecord
 
 #: Runs that are looked at, the job itself included, and records that are opened to find them.
 RUNS, _OPENED = 10, 50

@@ -41,10 +41,10 @@ from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
 from tony.linux.threads import beside
 from tony.model.codec import from_plain
-from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
 from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import Server

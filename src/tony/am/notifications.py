@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import tony
 from tony import clock
 from tony.dataclass import dataclass
-from tony.model.job_spec import Notify
 from tony.model.job_report import JobReport
+from tony.model.job_spec import Notify
 from tony.model.states import JobState
 from tony.units import format_duration
 

@@ -9,8 +9,8 @@ from tony.dataclass import dataclass
 from tony.errors import InvalidTransition, PlatformError, RecordError
 from tony.history.event_log import read, segments
 from tony.history.replay import replay
-from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
+from tony.model.layout import JobFolder
 from tony.schedulers.interface import KnownContainer
 
 

@@ -12,9 +12,9 @@ from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
+from tony.schedulers.yarn.allocator import YarnSource
 from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import JOB, JobPapers
-from tony.schedulers.yarn.allocator import YarnSource
 
 
 def main() -> int:

@@ -10,7 +10,14 @@ _STARTING = ("run", "submit")
 #: As other Unix programs end by SIGINT.
 _INTERRUPTED = 130
 #: What both the client and the application master need: loaded once, before the one becomes a fork of the other.
-_SHARED = ("asyncio", "json", "tony.model.job_record", "tony.model.job_report", "tony.protocol.launch", "tony.rpc.client_connection")
+_SHARED = (
+    "asyncio",
+    "json",
+    "tony.model.job_record",
+    "tony.model.job_report",
+    "tony.protocol.launch",
+    "tony.rpc.client_connection",
+)
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ from tony.errors import ExitCode, TonyError
 from tony.jobs.failure_text import page
 from tony.jobs.job_follower import Viewer, first_error, follow
 from tony.jobs.killing import kill
-from tony.model.layout import Home
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.model.states import JobState
 
 #: What is done while a job is followed, given to whom it can tell something. It is cancelled when the job has ended.

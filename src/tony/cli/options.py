@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.errors import TonyError
-from tony.jobs.state_dir import find
 from tony.jobs.job_ids import LAST, known, resolve
+from tony.jobs.state_dir import find
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 

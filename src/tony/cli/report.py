@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tony.history.job_record import read_summary
-from tony.model.layout import Home, JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 
 
 def report_of(home: Home, job_id: str) -> JobReport:

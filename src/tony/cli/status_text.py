@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.cli.terminal_text import age, clock_time, safe, table
 from tony.jobs.failure_text import page
-from tony.model.layout import JobFolder
 from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
+from tony.model.layout import JobFolder
 from tony.model.states import TaskState
 from tony.units import format_duration
 

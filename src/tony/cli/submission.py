@@ -19,8 +19,8 @@ from tony.cli.output import print_json, say, warn
 from tony.config.load import Resolved
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
 from tony.model.job_report import JobReport, TaskReport
+from tony.model.layout import Home, JobFolder
 from tony.model.states import TaskState
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from tony.cli.top_table import SPARK, Sort, rows_of, series_of_top, top_table
 from tony.jobs.job_follower import first_error, reports
 from tony.jobs.job_metrics import measured, newest, read_progress
 from tony.jobs.progress import Reports, find_job_progress
-from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.protocol.messages import Points
 
 #: Tasks up to which the last points of each are asked for, and not the very last one only.

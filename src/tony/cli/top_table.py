@@ -10,10 +10,10 @@ from tony.cli.terminal_text import age, clock_time, cut, safe, table
 from tony.dataclass import dataclass
 from tony.jobs.job_metrics import last
 from tony.jobs.progress import Reports, find_task_progress
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.metrics import Unit
 from tony.model.progress import JobProgress, TaskProgress
-from tony.model.job_report import JobReport, TaskReport
 from tony.protocol.messages import Points
 from tony.units import format_duration
 

@@ -27,18 +27,18 @@ from tony.client.port_forward import Proxy, open_proxy
 from tony.history.event_log import Entry
 from tony.history.job_record import record_of
 from tony.jobs import changing, facts
-from tony.jobs.job_events import events
 from tony.jobs.failure_text import error_of
+from tony.jobs.job_events import events
 from tony.jobs.job_follower import reports
-from tony.jobs.state_dir import find
 from tony.jobs.job_ids import resolve
 from tony.jobs.killing import kill
 from tony.jobs.log_names import Selection, named_tasks
 from tony.jobs.log_stream import lines
+from tony.jobs.state_dir import find
 from tony.linux.threads import beside
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
-from tony.model.job_report import JobReport
 from tony.protocol.messages import LOG_LEVELS, Stacks
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from tony.jobs.log_names import named_tasks
 from tony.jobs.tunnel_client import opened
 from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
+from tony.model.layout import Home, JobFolder
 from tony.rpc.sockets import said
 from tony.rpc.tunnel import carry, reset
 

@@ -21,14 +21,14 @@ from tony import clock
 from tony.client.output_lines import streams_of, text_of
 from tony.jobs import portal_client
 from tony.jobs.failure_text import error_of
-from tony.jobs.state_dir import find
 from tony.jobs.log_names import Selection
 from tony.jobs.portal_client import KeptToken, address_of
 from tony.jobs.portal_logs import PortalLogs
 from tony.jobs.portal_stacks import stacks
-from tony.model.job_summary import JobHead
+from tony.jobs.state_dir import find
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.protocol.messages import Stacks
 

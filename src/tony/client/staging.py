@@ -15,15 +15,15 @@ from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage import file_entries, staging_requests
-from tony.storage.disk_usage import biggest
-from tony.storage.object_cache import Cache, Stored
-from tony.storage.file_entries import FileEntry
 from tony.storage.disk_errors import explained
-from tony.storage.manifest import Kind
-from tony.storage.tar_writer import FileChangedError
-from tony.storage.remote_files import NotThere, RemoteFiles
+from tony.storage.disk_usage import biggest
+from tony.storage.file_entries import FileEntry
 from tony.storage.folder_scan import Scan, shorten_path
+from tony.storage.manifest import Kind
+from tony.storage.object_cache import Cache, Stored
+from tony.storage.remote_files import NotThere, RemoteFiles
 from tony.storage.staging_requests import Refused, Wish
+from tony.storage.tar_writer import FileChangedError
 from tony.units import format_size
 
 Notice = Callable[[str], None]
@@ -210,7 +210,9 @@ class _Stager:
             found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
             return _Asked(key="source", text=text, wish=found) if isinstance(found, Wish) else None
         without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
-        wish = self.once("source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore))
+        wish = self.once(
+            "source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore)
+        )
         return _Asked(key="source", text=text, wish=wish) if isinstance(wish, Wish) else None
 
     def left_out_of_source(self) -> LeftOut | None:
@@ -287,7 +289,9 @@ class _Stager:
         if wish.remote and self.files and self.files.in_place:
             from tony.storage import remote_sources  # late: most jobs name no address
 
-            return remote_sources.in_place(wish, wish.remote), Stored(digest=wish.remote.key, size=wish.remote.size, reused=True)
+            return remote_sources.in_place(wish, wish.remote), Stored(
+                digest=wish.remote.key, size=wish.remote.size, reused=True
+            )
         return staging_requests.store(wish, self.cache, same_host=self.same_host, files=self.files)
 
     def warn_if_large(self, asked: _Asked) -> None:

@@ -24,13 +24,13 @@ from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
 from tony.jobs import aborted_submissions
-from tony.jobs.state_dir import prepare
 from tony.jobs.job_ids import new_job_id, remember
+from tony.jobs.state_dir import prepare
 from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
 from tony.model.codec import Json, to_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import RECORD_VERSION, JobRecord
+from tony.model.layout import Home, JobFolder
 from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
 from tony.protocol.launch import JobCredentials

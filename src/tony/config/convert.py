@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tony.config import paths
-from tony.config.value_format import canonical
 from tony.config.layers import Canonical, Garbled, Written, quoted
 from tony.config.settings_table import Kind, Setting
 from tony.config.suggest import did_you_mean
+from tony.config.value_format import canonical
 from tony.dataclass import dataclass
 from tony.units import parse_duration, parse_size
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tony.config import value_format, paths, start_order
+from tony.config import paths, start_order, value_format
 from tony.config.convert import MAX_ARGUMENT
 from tony.config.elastic_roles import check_sizes
 from tony.config.layers import quoted

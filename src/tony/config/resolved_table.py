@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tony.config.call_settings import from_spec
-from tony.config.value_format import canonical
 from tony.config.layers import Layer, dotted, merge
 from tony.config.load import Resolved
 from tony.config.secret_names import build_mask, hidden, masked
 from tony.config.settings_table import Key, Kind
 from tony.config.settings_tree import find
+from tony.config.value_format import canonical
 from tony.config.value_table import read
 from tony.dataclass import dataclass, replace
 from tony.model.job_spec import JobSpec

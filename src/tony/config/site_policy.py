@@ -23,12 +23,12 @@ from typing import Any
 from tony.config.call_settings import from_spec
 from tony.config.convert import WrongValue, convert
 from tony.config.file_reader import Refused, read_layer
-from tony.config.value_format import as_written, canonical
 from tony.config.layers import Layer, dotted, leaves, merge
 from tony.config.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.settings_tree import find, settings
 from tony.config.site_files import is_absent
 from tony.config.suggest import did_you_mean, known_are
+from tony.config.value_format import as_written, canonical
 from tony.config.value_table import Sheet, read, shown
 from tony.dataclass import dataclass, replace
 from tony.errors import Problem

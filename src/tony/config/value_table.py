@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tony.config.convert import WrongValue, convert
-from tony.config.value_format import as_written
 from tony.config.layers import Branch, Layer, Leaf, Written, dotted
 from tony.config.secret_names import MASK, hidden, masked
 from tony.config.settings_table import Key, Setting
 from tony.config.settings_tree import Node, schema
 from tony.config.suggest import did_you_mean, nearest
+from tony.config.value_format import as_written
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME

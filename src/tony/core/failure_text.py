@@ -10,8 +10,8 @@ from tony.dataclass import replace
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import log_file_name
-from tony.model.job_spec import TimeoutAfter
 from tony.model.job_report import Failure, FailureClass
+from tony.model.job_spec import TimeoutAfter
 from tony.model.states import ENDED_TASK_STATES
 from tony.units import format_duration
 

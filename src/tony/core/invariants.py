@@ -195,7 +195,9 @@ def _timers(state: State) -> list[str]:
         if name in state.timers and not short
     ]
     if not (state.active and gang_size_policy.is_elastic(state)):
-        wrong += [f"{name} is set and no gang waits for more" for name in gang_size_policy.TIMERS if name in state.timers]
+        wrong += [
+            f"{name} is set and no gang waits for more" for name in gang_size_policy.TIMERS if name in state.timers
+        ]
     if state.pausing and "gang-patience" in state.timers:
         wrong.append("the gang pauses and waits for another container")
     return wrong

@@ -12,8 +12,8 @@ from tony.core.state import RoleState, State, Task
 from tony.core.unfinished import describe_unfinished
 from tony.dataclass import dataclass
 from tony.model.ids import TaskId
-from tony.model.job_spec import GIB
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
+from tony.model.job_spec import GIB
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.units import format_duration
 

@@ -12,8 +12,8 @@ from tony.dataclass import dataclass, field
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
 from tony.model.job_report import Failure
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
 
 #: States of a job in which programs may be started.

@@ -25,7 +25,7 @@ any more                          ├▶ family       everything the program has
                                   ├▶ measuring    a sample every few seconds: its processes, GPUs (`devices`), how far
                                   │               it is, as it tells (`progress`), prints (`log_pattern`), or writes for
                                   │               TensorBoard (`summaries`, `event_files`)
-                                  ├▶ alongside    what of ours is on its PYTHONPATH
+                                  ├▶ python_hooks  what of ours is on its PYTHONPATH
                                   ├▶ reserved     its ports, and who took them
                                   ├▶ missing_files  which left-out file it did not find
                                   └▶ verdict      how it ended, in a word and a sentence

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.dataclass import replace
 from tony.executor.progress_listener import Advance, Checkpoint, Progress
-from tony.linux.threads import beside
 from tony.linux.process_usage import Usage
+from tony.linux.threads import beside
 from tony.protocol.messages import Sample, Saved
 
 if TYPE_CHECKING:

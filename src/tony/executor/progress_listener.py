@@ -1,4 +1,4 @@
-"""What a program tells of itself with `tony.progress` and `tony.checkpoint` (`tony.alongside`): heard and checked.
+"""What a program tells of itself with `tony.progress` and `tony.checkpoint` (`tony.python_hooks`): heard and checked.
 
 It comes in datagrams, to a socket file that other users cannot reach, so they cannot fill its short queue. Whatever
 comes may be nonsense, and as much as it likes: it is looked at no more often than a few times a second, and what makes

@@ -1,4 +1,4 @@
-"""What a program's environment says of us, for those of its processes that are Python: see `tony.alongside`."""
+"""What a program's environment says of us, for those of its processes that are Python: see `tony.python_hooks`."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bo
 
 
 def folder() -> str | None:
-    """Where `tony.alongside` lies as sources; a folder of a zip will do for Python. None if it is not here."""
+    """Where `tony.python_hooks` lies as sources; a folder of a zip will do for Python. None if it is not here."""
     root = Path(tony.__file__).parent.parent
     if root.is_dir():
-        return str(root / "tony/alongside")
+        return str(root / "tony/python_hooks")
     sources = root.parent / _SOURCES
-    return str(sources / "tony/alongside") if sources.is_file() else None
+    return str(sources / "tony/python_hooks") if sources.is_file() else None

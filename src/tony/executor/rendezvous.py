@@ -67,7 +67,9 @@ class MeetingPoint:
                     preexec_fn=_die_with(os.getpid()),
                 )
         except (OSError, subprocess.SubprocessError) as error:
-            raise NoMeeting(f"the meeting point of the task cannot be started: {resource_limits.said(error)}") from error
+            raise NoMeeting(
+                f"the meeting point of the task cannot be started: {resource_limits.said(error)}"
+            ) from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid
         self._reaper.watch(child.pid, lambda status, usage: self._ended(child.pid, status, usage))

@@ -16,8 +16,8 @@ from tony.executor.am_connection import Reach
 from tony.linux import resource_limits
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import DialTunnel, JoinTunnel, TunnelFailed
-from tony.rpc.sockets import said
 from tony.rpc.client_connection import connect
+from tony.rpc.sockets import said
 from tony.rpc.tunnel import carry, reset
 
 log = logging.getLogger(__name__)

@@ -121,9 +121,9 @@ def _answer(writing: int, papers: TaskPapers, inside: Inside, work: Path, marker
 
 def _lay_down(papers: TaskPapers, inside: Inside, work: Path, marker: str) -> dict[str, object]:
     """All containers of the job on one node unpack what they share once."""
-    from tony.storage.object_cache import Cache
     from tony.storage.disk_errors import explained
     from tony.storage.localization import localize
+    from tony.storage.object_cache import Cache
 
     cache = Cache(inside.shared / "cache")
     cache.prepare()

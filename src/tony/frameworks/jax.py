@@ -1,7 +1,7 @@
 """JAX: where the coordinator is, how many processes there are, which one this is.
 
 JAX itself reads the coordinator's address and the device ids only. A cluster environment for JAX reads the rest: it
-lies on the program's PYTHONPATH (`tony.alongside`), so `jax.distributed.initialize()` needs no arguments.
+lies on the program's PYTHONPATH (`tony.python_hooks`), so `jax.distributed.initialize()` needs no arguments.
 """
 
 from __future__ import annotations

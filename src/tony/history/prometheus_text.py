@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.dataclass import dataclass, field
-from tony.model.metrics import DEVICE, OF_PROGRAMS, PROGRAM, Unit
 from tony.model.job_report import JobReport, TaskReport
+from tony.model.metrics import DEVICE, OF_PROGRAMS, PROGRAM, Unit
 from tony.model.states import JobState, TaskState
 
 #: What the answer is.

@@ -13,8 +13,8 @@ from tony.errors import ConnectionFailed, ProtocolError, RecordError
 from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
-from tony.model.layout import JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, JobCredentials
 from tony.protocol.messages import (
@@ -31,8 +31,8 @@ from tony.protocol.messages import (
     Stacks,
     Watch,
 )
-from tony.rpc.connection import Connection
 from tony.rpc.client_connection import connect
+from tony.rpc.connection import Connection
 from tony.storage.local_store import LocalStore
 
 #: Seconds to get a connection, and seconds to get an answer: a master that is busy with 10,000 tasks needs a few.

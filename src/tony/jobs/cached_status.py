@@ -16,9 +16,9 @@ from tony.history.job_record import record_of
 from tony.history.json_files import read_json, write_json
 from tony.linux.threads import beside
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 
 _WITHOUT = "its application master does not answer; this is what is known without it"

@@ -13,12 +13,12 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import facts
+from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
 from tony.jobs.failure_text import outcome
 from tony.jobs.log_names import named_tasks
-from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
 from tony.jobs.whoami import user_name
-from tony.model.layout import Home
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import Stacks

@@ -14,9 +14,9 @@ from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.job_metrics import ordered
 from tony.jobs.told import Told, tell
 from tony.linux.threads import beside
-from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 
 #: A change by less than this share is none.
 _SAME = 0.005

@@ -16,11 +16,11 @@ from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import event_log
 from tony.history.job_record import pending_report
 from tony.history.replay import replay
-from tony.jobs.finalize_lost import over_time
 from tony.jobs.am_client import whereabouts
-from tony.model.layout import JobFolder
+from tony.jobs.finalize_lost import over_time
 from tony.model.job_record import JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.schedulers.interface import Sight
 

@@ -13,11 +13,11 @@ from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
 from tony.jobs import remote_jobs
-from tony.jobs.finalize_lost import close_lost
 from tony.jobs.am_client import PATIENCE, ask_report, held_up
-from tony.model.layout import Home, JobFolder
+from tony.jobs.finalize_lost import close_lost
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.interface import Submitter
 

@@ -13,9 +13,9 @@ from tony.errors import ExitCode
 from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import kept_kill
 from tony.linux.threads import beside
-from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import FailureClass, JobReport
+from tony.model.layout import JobFolder
 from tony.model.states import JobState
 from tony.schedulers.interface import Sight, Submitter
 

@@ -9,8 +9,8 @@ from tony.history.event_log import Entry
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.jobs import facts
-from tony.jobs.remote_jobs import refresh
 from tony.jobs.inotify import FolderWatch
+from tony.jobs.remote_jobs import refresh
 from tony.model.layout import Home
 
 #: Seconds without an event after which it is looked whether anybody is left to write one.

@@ -13,17 +13,17 @@ from typing import Protocol
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
-from tony.jobs import remote_jobs, facts, cached_status
+from tony.jobs import cached_status, facts, remote_jobs
+from tony.jobs.am_client import watch
 from tony.jobs.inotify import FolderWatch
+from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
 from tony.jobs.log_names import Selection
 from tony.jobs.log_reader import Line, portions
 from tony.jobs.log_tail import LogTail
-from tony.jobs.am_client import watch
 from tony.jobs.queue_timeout import QueueLimit
-from tony.jobs.log_fetcher import RemoteLogs, bring, bringing
-from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 
 #: Seconds for which more lines gather before they are read: who was silent is heard at once, and eight tasks with two
 #: hundred lines a second each are read fifty times a second and not fifteen hundred.

@@ -9,12 +9,12 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, keep_kill
-from tony.jobs import facts, aborted_submissions
+from tony.jobs import aborted_submissions, facts
 from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
 from tony.jobs.whoami import user_name
 from tony.linux.threads import beside
-from tony.model.layout import Home, JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 
 _LOOK_AGAIN = 0.05
 #: Seconds in which one of this machine should answer, before what is asked of it is kept; and in which one should come

@@ -18,14 +18,14 @@ from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
 from tony.history import event_log
 from tony.jobs import facts
-from tony.jobs.inotify import FolderWatch
-from tony.jobs.log_names import LogName, Selection, find
 from tony.jobs.am_client import reach
+from tony.jobs.inotify import FolderWatch
 from tony.jobs.log_mirror import Mirror, complete, note_complete
+from tony.jobs.log_names import LogName, Selection, find
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
+from tony.model.layout import Home, JobFolder
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import Connection

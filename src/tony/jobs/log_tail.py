@@ -10,9 +10,9 @@ from typing import Self
 
 from tony import clock
 from tony.jobs.inotify import FolderWatch
-from tony.jobs.partial_lines import LiveReader
 from tony.jobs.log_names import LogName, Selection, find
 from tony.jobs.log_reader import Line, Reader, readers
+from tony.jobs.partial_lines import LiveReader
 
 
 class LogTail:

@@ -18,15 +18,15 @@ from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
-from tony.jobs import cached_status, aborted_submissions
+from tony.jobs import aborted_submissions, cached_status
+from tony.jobs.am_client import Whereabouts, ask_report, whereabouts
 from tony.jobs.finalize_lost import by_a_signal, close_lost, whose_signal
 from tony.jobs.state_dir import prepare
-from tony.jobs.am_client import Whereabouts, ask_report, whereabouts
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
 from tony.schedulers.interface import Sight, Submitter
 

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import read_job
-from tony.jobs import remote_jobs, log_fetcher
-from tony.jobs.log_names import STREAMS, Selection
+from tony.jobs import log_fetcher, remote_jobs
 from tony.jobs.log_mirror import complete
+from tony.jobs.log_names import STREAMS, Selection
 from tony.linux.threads import Slots, beside
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import ORIGINAL, JobRecord
+from tony.model.layout import Home, JobFolder
 from tony.schedulers.interface import Link, Submitter
 
 #: Seconds for which what a running job printed is as good as new, and after which what failed is tried again.

@@ -12,9 +12,9 @@ from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import facts
 from tony.jobs.remote_jobs import refresh
 from tony.linux.threads import beside
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

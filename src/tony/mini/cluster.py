@@ -16,15 +16,15 @@ from tony.dataclass import dataclass, replace
 from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import ports, processes, readiness
-from tony.mini.initial_setup import furnish
-from tony.mini.hadoop_download import fetch
-from tony.mini.daemons import Daemon, Kind, command, daemons, parse, tool_command
-from tony.mini.kill_applications import end_applications
-from tony.mini.java import find_java
-from tony.mini.options import Options
-from tony.mini.layout import Places
-from tony.mini.disk_setup import check_place, format_name_node, user_name, write_files
 from tony.mini.cluster_state import Process, State, load, save
+from tony.mini.daemons import Daemon, Kind, command, daemons, parse, tool_command
+from tony.mini.disk_setup import check_place, format_name_node, user_name, write_files
+from tony.mini.hadoop_download import fetch
+from tony.mini.initial_setup import furnish
+from tony.mini.java import find_java
+from tony.mini.kill_applications import end_applications
+from tony.mini.layout import Places
+from tony.mini.options import Options
 from tony.model.layout import Home
 
 #: Seconds after which a cluster that does not come up is given up; it takes some 10.

@@ -11,8 +11,8 @@ from tony.dataclass import dataclass, field, replace
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
 from tony.mini.daemons import Daemon, daemons
-from tony.mini.options import Options
 from tony.mini.layout import Places
+from tony.mini.options import Options
 from tony.model.codec import DecodeError, from_plain, to_plain
 
 

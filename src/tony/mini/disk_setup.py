@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tony.errors import InfraError, UserError
 from tony.mini import hadoop_command, site_xml
+from tony.mini.cluster_state import State
 from tony.mini.daemons import Daemon, command
 from tony.mini.layout import Places
 from tony.mini.processes import last_words
-from tony.mini.cluster_state import State
 
 #: Without these folders, which Hadoop's archives in Maven lack, NameNode and DataNode refuse to start.
 _WEB = ("hdfs", "datanode", "secondary", "static")

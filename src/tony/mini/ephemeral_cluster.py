@@ -34,7 +34,9 @@ def guarded(options: Options, environment: Mapping[str, str], notice: Callable[[
         InfraError: a daemon died or is not ready in time; says which, and its last words.
     """
     folder = Path(tempfile.mkdtemp(prefix="tony-local-"))
-    guard = subprocess.Popen(command("tony.mini.ephemeral_cluster", str(folder)), stdin=subprocess.PIPE, start_new_session=True)
+    guard = subprocess.Popen(
+        command("tony.mini.ephemeral_cluster", str(folder)), stdin=subprocess.PIPE, start_new_session=True
+    )
     try:
         cluster = Cluster(Home(folder), environment)
         cluster.start(options, notice)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from urllib.parse import quote, urlencode
 
-from tony.mini.readiness import send
 from tony.mini.cluster_state import State
+from tony.mini.readiness import send
 
 #: Seconds for an answer: the first request of its kind has Java load a lot, while all other daemons still do likewise.
 _PATIENCE = 60.0

@@ -10,8 +10,8 @@ from typing import Any
 
 from tony.errors import InfraError
 from tony.linux.process import is_stopped
-from tony.mini.readiness import send
 from tony.mini.cluster_state import State
+from tony.mini.readiness import send
 
 _ALIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _WHY = "its cluster was ended: tony mini stop"

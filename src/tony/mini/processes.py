@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
+from tony.mini.cluster_state import Process, State
 from tony.mini.daemons import MARKER
 from tony.mini.layout import Places
-from tony.mini.cluster_state import Process, State
 
 #: What daemons take over from whoever starts them.
 _INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from tony.errors import InfraError
-from tony.mini.daemons import Daemon, Kind
 from tony.mini.cluster_state import State
+from tony.mini.daemons import Daemon, Kind
 
 #: Seconds for one answer; a daemon that is just starting may accept and say nothing.
 _PATIENCE = 5.0

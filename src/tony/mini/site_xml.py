@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
 from tony.mini import PROPERTY
+from tony.mini.cluster_state import State
 from tony.mini.daemons import HOST, MARKER, Daemon, Kind
 from tony.mini.layout import Places
-from tony.mini.cluster_state import State
 
 Properties = dict[str, str]
 

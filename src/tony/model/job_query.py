@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime
 from enum import Enum
 
 from tony.dataclass import dataclass, field, fields
-from tony.model.job_summary import JobHead
 from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 
 #: The state by which records are asked for that cannot be read; jobs of it have `JobHead.damaged`.

@@ -22,8 +22,8 @@ from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.job_query import JobsPage, Query
 from tony.portal import index_schema
-from tony.portal.index_query import Asker
 from tony.portal.index_entry import Entry
+from tony.portal.index_query import Asker
 from tony.portal.index_update import Writer, read_entry
 
 T = TypeVar("T")

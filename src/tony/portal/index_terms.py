@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED
+from tony.model.job_summary import JobHead
 
 #: Begins the words that stand for filters: a character for private use, which the full text takes for a letter.
 _MARK = "\ue000"

@@ -8,8 +8,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from tony.dataclass import replace
-from tony.model.job_summary import JobHead
 from tony.model.job_report import FailureClass
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.index_entry import Entry
 from tony.portal.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of

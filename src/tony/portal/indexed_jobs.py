@@ -22,18 +22,18 @@ from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import facts
 from tony.jobs.remote_record import Far, bringing_slots
 from tony.linux.threads import beside, lock_held
-from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID
-from tony.model.layout import Home, JobFolder
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
-from tony.portal.record_cache import Brought
-from tony.portal.index_entry import Entry
-from tony.portal.index import Index
+from tony.model.job_summary import JobHead
+from tony.model.layout import Home, JobFolder
 from tony.portal.history_location import file_system_of, is_own_location, is_state_directory
+from tony.portal.index import Index
+from tony.portal.index_entry import Entry
+from tony.portal.record_cache import Brought
+from tony.portal.scan_threads import Watching
 from tony.portal.status_from_log import Standing
 from tony.portal.tensorboard_event_files import Record, find_owner
-from tony.portal.scan_threads import Watching
 from tony.schedulers.registry import is_elsewhere
 from tony.storage.local_store import JobDirectory
 from tony.storage.store import Store

@@ -21,11 +21,11 @@ from tony.dataclass import dataclass, replace
 from tony.errors import InvalidTransition, RecordError
 from tony.history.event_log import Entry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.job_summary import JobHead, head_of_report
 from tony.model.ids import ROLE_NAME, TaskId
-from tony.model.job_spec import JobSpec, Role
 from tony.model.job_record import ORIGINAL, RECORD_VERSION, JobRecord
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_spec import JobSpec, Role
+from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.portal.avro import records

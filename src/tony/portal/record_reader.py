@@ -16,8 +16,8 @@ from tony.model.job_summary import JobHead
 from tony.model.json_text import BadJson, loads
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.portal.index_entry import Entry
 from tony.portal.history_layouts import Place
+from tony.portal.index_entry import Entry
 from tony.storage.store import Item, Store, joined
 
 #: Bytes of the two files: that of a job of a hundred thousand tasks has 40 MiB.

@@ -14,11 +14,11 @@ from tony import clock
 from tony.dataclass import dataclass
 from tony.errors import TonyError
 from tony.portal import history_layouts
-from tony.portal.index_entry import Entry
-from tony.portal.index import Index, Known
-from tony.portal.history_layouts import Place
-from tony.portal.folder_cache import Listings
 from tony.portal.bounded_readers import Readers
+from tony.portal.folder_cache import Listings
+from tony.portal.history_layouts import Place
+from tony.portal.index import Index, Known
+from tony.portal.index_entry import Entry
 from tony.portal.record_reader import damaged, open_stamp, read, stamp_of
 from tony.storage.store import Item, Store, joined
 

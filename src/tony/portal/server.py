@@ -18,11 +18,11 @@ from tony.errors import InfraError
 from tony.jobs.portal_address import noted
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
-from tony.portal.tensorboard_routes import Boarding
-from tony.portal.listen_options import Entrance
 from tony.portal.history_location import absences, open_location
-from tony.portal.login_routes import Login
 from tony.portal.indexed_jobs import Portal
+from tony.portal.listen_options import Entrance
+from tony.portal.login_routes import Login
+from tony.portal.tensorboard_routes import Boarding
 from tony.portal.tokens import TokenFile
 from tony.web.app import create
 from tony.web.auth import Door

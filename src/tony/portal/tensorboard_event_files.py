@@ -17,9 +17,9 @@ from tony.config import remote_paths
 from tony.dataclass import dataclass
 from tony.errors import StorageError, TonyError
 from tony.model.ids import TaskId
+from tony.model.job_record import JobRecord
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
-from tony.model.job_record import JobRecord
 from tony.storage.local_store import JobDirectory, name_of_user
 from tony.storage.store import Item, Store, joined
 

@@ -27,25 +27,25 @@ from tony.dataclass import dataclass
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
 from tony.jobs.tunnel_client import opened
 from tony.linux.threads import Slots
-from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID, TaskId
-from tony.model.layout import Home, JobFolder
 from tony.model.job_query import Query
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
-from tony.portal.tensorboard_manager import Boards, NotInstalled
+from tony.model.job_summary import JobHead
+from tony.model.layout import Home, JobFolder
 from tony.portal.history_location import open_location
-from tony.portal.reverse_proxy import TooLong, passed
 from tony.portal.indexed_jobs import Portal
+from tony.portal.reverse_proxy import TooLong, passed
 from tony.portal.tensorboard_event_files import Record, Summaries, find, gather
+from tony.portal.tensorboard_manager import Boards, NotInstalled
 from tony.rpc.tunnel import carry
 from tony.storage.store import Store
 from tony.web.app import problem, refused
-from tony.web.request import Asked
 from tony.web.auth import Door
 from tony.web.authorization import Action, Refusal, Visitor, find_job, jobs_for
 from tony.web.lanes import STORES
 from tony.web.links import Links
+from tony.web.request import Asked
 from tony.web.templates import render
 
 #: Jobs shown together, bytes of a request to start one, jobs to choose from.

@@ -15,8 +15,8 @@ from typing import ClassVar
 from tony.dataclass import dataclass, field
 from tony.model.codec import Json
 from tony.model.exit_status import ExitStatus
-from tony.model.progress import Progress
 from tony.model.job_report import JobReport
+from tony.model.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from typing import IO
 from tony.dataclass import dataclass
 from tony.errors import ArchiveError
 from tony.storage import symlink_resolution
-from tony.storage.archive_limits import Room, Watched, check_globals
 from tony.storage.archive_format import Format, expanded
+from tony.storage.archive_limits import Room, Watched, check_globals
 from tony.storage.manifest import Kind
 
 _CHUNK = 1024 * 1024

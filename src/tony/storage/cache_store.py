@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tony.dataclass import replace
 from tony.storage import digest_index as indexes
-from tony.storage.object_cache import CHUNK, Cache, Stored
-from tony.storage.disk_errors import explained
 from tony.storage.digest_index import Index, Stamp
-from tony.storage.manifest import Kind
-from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
-from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.disk_errors import explained
 from tony.storage.folder_scan import Scan
+from tony.storage.manifest import Kind
+from tony.storage.object_cache import CHUNK, Cache, Stored
+from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
 
 #: How often a folder that is changed while it is packed is tried again.
 _TRIES = 3

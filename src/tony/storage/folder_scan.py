@@ -16,8 +16,8 @@ from pathlib import Path
 from tony.dataclass import dataclass, field, replace
 from tony.model.staged import LeftOut
 from tony.storage import symlink_resolution
-from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, Rules, rules_for
 from tony.storage.digest_index import Stamp
+from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError, Rules, rules_for
 from tony.storage.manifest import Kind
 
 #: As many characters of a long path are shown.

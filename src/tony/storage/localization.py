@@ -16,9 +16,9 @@ from types import MappingProxyType
 
 from tony.model.codec import to_plain
 from tony.model.staged import Placement, StagedItem, StagedRole
-from tony.storage.object_cache import Cache
-from tony.storage.file_copy import Copier, SourceChangedError, clear
 from tony.storage.disk_errors import explained
+from tony.storage.file_copy import Copier, SourceChangedError, clear
+from tony.storage.object_cache import Cache
 from tony.storage.python_interpreters import Interpreter, from_archive, from_node
 from tony.storage.unpack_cache import lay_tree
 

@@ -31,8 +31,8 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
-from tony.storage.file_copy import Copier
 from tony.storage.disk_errors import explained, require_room
+from tony.storage.file_copy import Copier
 
 #: Modification time of every object and of everything we pack: 2000-01-01 UTC. A time that zip can hold (it begins in
 #: 1980), so that programs can pack their own working directory.

@@ -22,11 +22,11 @@ from types import MappingProxyType
 from tony.dataclass import dataclass, field
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged import StagedItem
-from tony.storage.object_cache import Cache
-from tony.storage.file_copy import remove_tree
 from tony.storage.disk_errors import explained
-from tony.storage.manifest import Kind
+from tony.storage.file_copy import remove_tree
 from tony.storage.interpreter_check import require_runnable
+from tony.storage.manifest import Kind
+from tony.storage.object_cache import Cache
 from tony.storage.unpack_cache import remove_leftovers
 
 _NAMES = ("python", "python3")

@@ -14,13 +14,13 @@ from tony.config.paths import is_archive
 from tony.dataclass import dataclass
 from tony.model.staged import Placement, StagedItem
 from tony.storage import cache_store
-from tony.storage.object_cache import Cache, Stored
-from tony.storage.file_entries import FileEntry, remote_scheme
 from tony.storage.archive_format import KNOWN, Format, detect, unsupported
-from tony.storage.python_interpreters import no_python, prefix_in
-from tony.storage.symlink_resolution import MAX_FOLLOWED, resolve
-from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.file_entries import FileEntry, remote_scheme
 from tony.storage.folder_scan import Scan, scan
+from tony.storage.object_cache import Cache, Stored
+from tony.storage.python_interpreters import no_python, prefix_in
+from tony.storage.remote_files import RemoteFile, RemoteFiles
+from tony.storage.symlink_resolution import MAX_FOLLOWED, resolve
 
 if TYPE_CHECKING:
     from tony.storage.unpack import Contents

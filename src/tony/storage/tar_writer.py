@@ -21,11 +21,11 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.storage import digest_index
-from tony.storage.object_cache import CHUNK, FIXED_TIME
-from tony.storage.file_copy import Copier
 from tony.storage.digest_index import Stamp
-from tony.storage.manifest import Kind
+from tony.storage.file_copy import Copier
 from tony.storage.folder_scan import Found
+from tony.storage.manifest import Kind
+from tony.storage.object_cache import CHUNK, FIXED_TIME
 
 _RECORD = 512
 #: REGTYPE, DIRTYPE and SYMTYPE of a tar's header.

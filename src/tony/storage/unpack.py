@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tony.dataclass import dataclass, field
 from tony.storage.archive_format import Format
-from tony.storage.manifest import Entry, Kind
 from tony.storage.archive_members import Guard, Member, MemberKind, read
+from tony.storage.manifest import Entry, Kind
 
 _FOLDER_MODE = 0o755  # of folders that the archive does not mention
 

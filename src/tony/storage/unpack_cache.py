@@ -17,10 +17,10 @@ from tony.dataclass import dataclass
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage import manifest
-from tony.storage.object_cache import Cache
-from tony.storage.file_copy import Copier, SourceChangedError, lay, remove_tree
 from tony.storage.disk_errors import explained
+from tony.storage.file_copy import Copier, SourceChangedError, lay, remove_tree
 from tony.storage.manifest import Entry
+from tony.storage.object_cache import Cache
 
 _CONTENT = "content"
 _LIST = "manifest.json"

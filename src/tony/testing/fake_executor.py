@@ -16,8 +16,8 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import messages as msg
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import Credentials, TaskPart
-from tony.rpc.connection import Connection
 from tony.rpc.client_connection import connect
+from tony.rpc.connection import Connection
 
 #: What a program does when it is started: answers how it ends, or None to run until it is told to stop.
 Behaviour = Callable[[TaskPart, msg.StartProgram], ExitStatus | None]

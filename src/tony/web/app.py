@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
 from tony.web.api.server import Api
-from tony.web.request import Asked, NotAnswered
 from tony.web.assets import assets
 from tony.web.authorization import Gate, Refusal, Visitor
+from tony.web.job_source import Source
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
+from tony.web.request import Asked, NotAnswered
 from tony.web.templates import prepare, render
-from tony.web.job_source import Source
 
 #: Nothing but what this server itself serves, nothing inside of pages, nobody around them.
 POLICY = (

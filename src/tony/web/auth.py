@@ -25,11 +25,11 @@ from tony import clock
 from tony.dataclass import dataclass, field
 from tony.linux.peer_credentials import is_ours
 from tony.linux.threads import set_user
-from tony.web.login_throttle import Failures
 from tony.web.authorization import Refusal, Visitor
 from tony.web.lanes import LISTS
-from tony.web.uvicorn_server import PEER
+from tony.web.login_throttle import Failures
 from tony.web.principal import Groups, Guest, How
+from tony.web.uvicorn_server import PEER
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: What people are called: nothing that a job's list takes for a group or for everybody.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
-from tony.model.job_summary import JobHead
 from tony.model.job_query import Facets, JobsPage, Query
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -27,18 +27,18 @@ from tony.history.timeline import Chronicle, Timeline, with_checkpoints
 from tony.jobs import am_client
 from tony.jobs.remote_record import Far
 from tony.linux.threads import USUAL, Lane, beside, current_user, lock_held
-from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import Link
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
-from tony.web.log_files import FolderLogs
-from tony.web.lanes import OTHERS
-from tony.web.secret_masking import MARGIN, PRINTED
-from tony.web.remote_logs import NearLogs
 from tony.web.job_source import LOG_PIECE, Held, RecordFile
+from tony.web.lanes import OTHERS
+from tony.web.log_files import FolderLogs
+from tony.web.remote_logs import NearLogs
+from tony.web.secret_masking import MARGIN, PRINTED
 
 T = TypeVar("T")
 #: Seconds for which what a living master said is as good as new.

@@ -12,13 +12,13 @@ from tony.history.job_listing import scan
 from tony.jobs import facts
 from tony.jobs.remote_record import Far
 from tony.linux.threads import beside
-from tony.model.job_summary import JobHead
 from tony.model.ids import JOB_ID
-from tony.model.layout import Home
 from tony.model.job_query import JobsPage, Query
+from tony.model.job_summary import JobHead
+from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.web.in_memory_query import choose
 from tony.web.folder_job_view import FolderView
+from tony.web.in_memory_query import choose
 
 #: Jobs of which what was read is kept.
 _KEPT = 32

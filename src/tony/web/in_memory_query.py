@@ -8,8 +8,8 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED, GROUPS, Facet, Facets, JobsPage, Query, Sort
+from tony.model.job_summary import JobHead
 
 
 def choose(heads: Collection[JobHead], query: Query, now: float, problems: Sequence[str] = ()) -> JobsPage:

@@ -20,8 +20,8 @@ from tony.linux.threads import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.local_store import LocalStore
 from tony.storage.store import joined
-from tony.web.secret_masking import MARGIN, PRINTED
 from tony.web.job_source import LOG_PIECE, Found, LogBytes, LogFile
+from tony.web.secret_masking import MARGIN, PRINTED
 
 #: Bytes that one search looks through; then it says where to go on.
 _SEARCHED = 64 << 20

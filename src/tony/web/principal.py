@@ -10,9 +10,9 @@ from enum import Enum
 
 from tony import clock
 from tony.dataclass import dataclass, field
-from tony.model.job_summary import JobHead
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_summary import JobHead
 from tony.web.authorization import Action
 from tony.web.lanes import LISTS
 

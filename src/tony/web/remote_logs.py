@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tony.linux.threads import USUAL, Lane
 from tony.storage.local_store import LocalStore
-from tony.web.log_files import FolderLogs
 from tony.web.job_source import Found, LogBytes, LogFile
+from tony.web.log_files import FolderLogs
 
 
 class NearLogs(FolderLogs):

@@ -11,8 +11,8 @@ from tony.model.ids import TaskId
 from tony.model.job_query import LONGEST
 from tony.model.job_report import JobReport
 from tony.web.authorization import Visitor, find_job
-from tony.web.links import Links
 from tony.web.job_source import JobView, Source
+from tony.web.links import Links
 
 
 class NotAnswered(Exception):  # noqa: N818 - what came of a request, not always an error

@@ -13,16 +13,16 @@ from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
 from tony.jobs import am_client
-from tony.jobs.log_names import Selection
 from tony.jobs.log_fetcher import RemoteLogs
+from tony.jobs.log_names import Selection
 from tony.linux.threads import beside
 from tony.model.codec import from_plain
-from tony.model.layout import JobFolder
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_record import JobRecord
+from tony.model.layout import JobFolder
+from tony.web.folder_job_view import FolderView
 from tony.web.in_memory_query import choose
 from tony.web.log_files import FolderLogs
-from tony.web.folder_job_view import FolderView
 from tony.web.remote_logs import NearLogs
 
 #: Seconds for which what was brought of a task's output is as good as new.

@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 from tony.history.timeline import Timeline
 from tony.linux.threads import beside
-from tony.web.timeline_svg import Drawing, draw
 from tony.web.job_source import JobView
+from tony.web.timeline_svg import Drawing, draw
 
 #: Pictures that are kept, and spans and marks of their timelines, each of which takes some 150 bytes.
 _KEPT = 32

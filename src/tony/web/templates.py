@@ -10,10 +10,10 @@ from starlette.responses import HTMLResponse
 
 from tony import __version__
 from tony.web import page_text
-from tony.web.request import Asked
 from tony.web.assets import assets
-from tony.web.secret_masking import HTML
 from tony.web.principal import Guest, How
+from tony.web.request import Asked
+from tony.web.secret_masking import HTML
 
 
 @cache
@@ -42,7 +42,12 @@ def _environment() -> Environment:
         "said": page_text.said,
         "size": page_text.size,
     }
-    made.globals |= {"NOTHING": page_text.NOTHING, "version": __version__, "took": page_text.took, "measured": page_text.measured}
+    made.globals |= {
+        "NOTHING": page_text.NOTHING,
+        "version": __version__,
+        "took": page_text.took,
+        "measured": page_text.measured,
+    }
     return made
 
 

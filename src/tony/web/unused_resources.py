@@ -10,10 +10,10 @@ from tony.advice.unused_resources import Waste, WeekOfWaste, by_week, waste_of
 from tony.dataclass import dataclass
 from tony.errors import RecordError, TonyError
 from tony.linux.threads import Slots
-from tony.model.job_summary import JobHead
 from tony.model.job_query import MOST, Query
-from tony.web.job_advice import run_from
+from tony.model.job_summary import JobHead
 from tony.web.authorization import Visitor, jobs_for
+from tony.web.job_advice import run_from
 from tony.web.job_source import Source
 
 WEEK = 7 * 86400.0

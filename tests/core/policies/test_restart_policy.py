@@ -18,8 +18,8 @@ from tony.core.policies.restart_policy import (
 )
 from tony.core.state import Restart, State
 from tony.dataclass import replace
-from tony.model.job_spec import JobSpec, Role
 from tony.model.job_report import Failure, FailureClass
+from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RestartScope
 
 NOW = 1000.0

@@ -11,11 +11,11 @@ from tony.schedulers.local import claim_policy, cleanup
 from tony.schedulers.local.claim_policy import Claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.storage import digest_index, manifest
-from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError
 from tony.storage.digest_index import Index, Stamp
-from tony.storage.manifest import Entry, Kind
 from tony.storage.environment_relocation import relocate
 from tony.storage.folder_scan import scan
+from tony.storage.ignore_rules import OWN_FILE, IgnoreFileError
+from tony.storage.manifest import Entry, Kind
 
 _TICKET = "00000000000000000001-1-0a1b2c3d"
 _PARTS = b"\n---\n"

@@ -20,10 +20,10 @@ from tony.history.metrics_writer import MetricsWriter
 from tony.history.progress_records import Checkpoint
 from tony.history.prometheus_text import Seen, exposition
 from tony.model.codec import from_plain
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.json_text import loads
 from tony.model.progress import Progress
-from tony.model.job_report import JobReport
 from tony.protocol.messages import MOST_POINTS, GetMetrics, Sample
 from tony.testing.sample_jobs import prepared_job
 

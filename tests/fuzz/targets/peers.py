@@ -32,8 +32,8 @@ from tony.history.event_log import LONGEST_LINE
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.job_record import JobRecord
+from tony.model.job_spec import JobSpec, Timeouts
 from tony.protocol import messages as msg
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart

@@ -27,15 +27,15 @@ from tony.history.event_tail import EventTail
 from tony.history.job_listing import head_of, scan
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
-from tony.jobs.failure_text import error_of
-from tony.jobs.job_ids import resolve
 from tony.jobs.am_client import Whereabouts, whereabouts
 from tony.jobs.dead_am_report import last_report
+from tony.jobs.failure_text import error_of
+from tony.jobs.job_ids import resolve
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
 from tony.testing.simulation import Simulation
 
 _LOGS = Path(__file__).parents[2] / "logs"

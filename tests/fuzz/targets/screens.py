@@ -19,13 +19,13 @@ from tony.cli.story import Story
 from tony.cli.terminal_text import cut, safe, safe_line, table, width
 from tony.executor.log_file import LogFile
 from tony.executor.output_exports import Exports
-from tony.jobs.partial_lines import LiveReader
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.log_reader import LONGEST_LINE, Reader, readers
 from tony.jobs.log_tail import LogTail
+from tony.jobs.partial_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
-from tony.model.json_text import BadJson, loads
 from tony.model.job_report import JobReport
+from tony.model.json_text import BadJson, loads
 
 _MARKS = {"LOSS": "line", "END": "%"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")

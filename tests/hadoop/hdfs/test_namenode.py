@@ -15,9 +15,9 @@ from tony.hadoop.hdfs.namenode import NameNode, Space
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, FileSystemError, SafeModeError
 from tony.hadoop.ipc.login_method import Login
 from tony.hadoop.wire import namenode as wire
+from tony.testing.hadoop.fake_namenode import PlayedName, PlayedNameNode
 from tony.testing.hadoop.faults import Cut, Drop, standby
 from tony.testing.hadoop.ipc_server import FakeIpcServer
-from tony.testing.hadoop.fake_namenode import PlayedName, PlayedNameNode
 
 Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
 

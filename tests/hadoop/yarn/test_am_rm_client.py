@@ -19,9 +19,9 @@ from tony.hadoop.yarn import am_rm_client
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
 from tony.hadoop.yarn.heartbeat_interval import Pace
 from tony.hadoop.yarn.request_table import Ask, News
+from tony.testing.hadoop.fake_resource_manager import YARN, FakeResourceManager
 from tony.testing.hadoop.faults import Cut, Delay, Drop, Hold, Refuse
 from tony.testing.hadoop.ipc_server import Incoming
-from tony.testing.hadoop.fake_resource_manager import YARN, FakeResourceManager
 
 SMALL = Ask(resource=Resource(memory=512, vcores=1))
 NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))

@@ -25,9 +25,9 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
 from tony.hadoop.yarn.nm_tokens import NodeTokens
-from tony.testing.hadoop.faults import Delay, Drop, Hold, Refuse, Silence
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import ATTEMPT
+from tony.testing.hadoop.faults import Delay, Drop, Hold, Refuse, Silence
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")

@@ -21,8 +21,8 @@ from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, R
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import Container, ContainerId, ContainerStatus, NodeId, NodeReport, Resource
 from tony.hadoop.yarn.request_table import Ask, AskTable, News, Refused, Rejected
-from tony.testing.hadoop.ipc_server import Refusal
 from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
+from tony.testing.hadoop.ipc_server import Refusal
 
 SMALL = Ask(resource=Resource(memory=512, vcores=1))
 BIG = Ask(resource=Resource(memory=99999, vcores=1))

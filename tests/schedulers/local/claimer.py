@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 
 

@@ -22,8 +22,8 @@ from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local import cleanup
-from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.allocator import LocalSource
+from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.storage.localization import Interpreter
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles

@@ -17,8 +17,8 @@ import pytest
 
 from tony.schedulers.local import claim_queue
 from tony.schedulers.local.claim_policy import MAX_BYTES, Claim, decide, encode
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claimer.py")

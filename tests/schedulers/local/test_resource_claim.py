@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tony.schedulers.local import resource_claim
-from tony.schedulers.local.resource_claim import Holding
 from tony.schedulers.local.ledger import Ledger, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
+from tony.schedulers.local.resource_claim import Holding
 from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import prepared_job, two_roles
 

@@ -13,9 +13,9 @@ import pytest
 
 import tony
 from tony.linux import process
+from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import StagedJob
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter

@@ -18,13 +18,13 @@ from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.interface import PreparedJob
+from tony.schedulers.yarn.allocator import YarnSource
 from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import TASK, JobPapers, TaskPapers, unpacked
-from tony.schedulers.yarn.allocator import YarnSource
-from tony.testing.hadoop.ipc_server import FakeIpcServer
 from tony.testing.hadoop.fake_node_manager import FakeNodeManager
 from tony.testing.hadoop.fake_resource_manager import FakeResourceManager
 from tony.testing.hadoop.fake_webhdfs import PlayedWebHdfs
+from tony.testing.hadoop.ipc_server import FakeIpcServer
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 JOB = "application_1410901177871_0001"

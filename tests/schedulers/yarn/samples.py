@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
-from tony.model.job_record import RECORD_VERSION, JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.protocol.launch import Credentials, JobCredentials
 from tony.schedulers.interface import PreparedJob

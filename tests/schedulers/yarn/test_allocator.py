@@ -31,15 +31,15 @@ from tony.hadoop.wire.yarn_records import (
     NodeState,
 )
 from tony.history.job_record import pending_report, write_summary
-from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.job_report import JobReport
+from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
-from tony.schedulers.yarn import container_table, outstanding_requests, event_log_replication, attempt_diagnostics
+from tony.schedulers.yarn import attempt_diagnostics, container_table, event_log_replication, outstanding_requests
 from tony.schedulers.yarn import record_publisher as publishing
 from tony.schedulers.yarn.job_folder import JobFiles
-from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.hadoop.fake_resource_manager import YARN
 from tony.testing.hadoop.fake_webhdfs import Trouble
+from tony.testing.hadoop.faults import Hold, Refuse
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")

@@ -9,8 +9,8 @@ from tony.dataclass import replace
 from tony.errors import ConfigError
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.schedulers.yarn import python_archive
 from tony.schedulers.yarn import artifacts as module
+from tony.schedulers.yarn import python_archive
 from tony.schedulers.yarn.artifacts import parcels
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.object_cache import Cache, Stored

@@ -14,9 +14,9 @@ from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
 from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn import cache_eviction
+from tony.schedulers.yarn.cache_upload import Depot, Wanted
 from tony.schedulers.yarn.cluster_clients import Cluster
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.schedulers.yarn.cache_upload import Depot, Wanted
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 
 STAGING = "/user/ann/.tony"

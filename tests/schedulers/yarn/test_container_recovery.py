@@ -23,10 +23,10 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer
-from tony.schedulers.yarn import container_table, previous_attempts, container_recovery
-from tony.testing.hadoop.faults import Drop
+from tony.schedulers.yarn import container_recovery, container_table, previous_attempts
 from tony.testing.hadoop.fake_resource_manager import APPLICATION
 from tony.testing.hadoop.fake_webhdfs import PlayedFile, Trouble
+from tony.testing.hadoop.faults import Drop
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:

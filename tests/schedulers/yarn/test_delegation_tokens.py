@@ -15,10 +15,10 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.tokens.credentials import Credentials, write_file
 from tony.hadoop.tokens.token import Token
 from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.settings import read_settings
 from tony.schedulers.yarn.delegation_tokens import FileLogin, credentials_of_job, for_programs, renewer
-from tony.testing.hadoop.ipc_server import FakeIpcServer
+from tony.schedulers.yarn.settings import read_settings
 from tony.testing.hadoop.fake_namenode import PlayedNameNode
+from tony.testing.hadoop.ipc_server import FakeIpcServer
 
 #: Without a ticket all of this can be tried where there is no security, too.
 ALWAYS = {"dfs.namenode.delegation.token.always-use": "true"}

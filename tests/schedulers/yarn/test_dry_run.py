@@ -8,14 +8,14 @@ import pytest
 from tests.schedulers.yarn.samples import prepared, record
 from tony.hadoop.tokens.credentials import Credentials
 from tony.hadoop.wire.yarn_records import Url
+from tony.model.job_record import JobRecord
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
-from tony.model.job_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.yarn.submission_context import master_container
-from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.dry_run import rendered
+from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.submission_context import master_container
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "yarn"
 CASES: dict[str, JobRecord] = {

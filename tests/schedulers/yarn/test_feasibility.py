@@ -4,10 +4,10 @@ from tony.dataclass import replace
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.feasibility import misfits, notices
 from tony.schedulers.yarn.capacity import Node, Offer, Queue
-from tony.schedulers.yarn.settings import YarnSettings
 from tony.schedulers.yarn.demand_spec import room
+from tony.schedulers.yarn.feasibility import misfits, notices
+from tony.schedulers.yarn.settings import YarnSettings
 
 BIG = Node(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
 FAST = Node(host="fast", has={"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}, labels=["gpu"])

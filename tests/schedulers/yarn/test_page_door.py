@@ -12,8 +12,8 @@ from tests.schedulers.yarn.played import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
 from tony.dataclass import replace
 from tony.schedulers.interface import PageDoor
-from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.allocator import YarnSource
+from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.testing.sample_jobs import two_roles
 
 RM = {"yarn.resourcemanager.webapp.address": "127.0.0.1:8088"}

@@ -16,10 +16,10 @@ from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol import messages as msg
-from tony.testing.faults.schedule import Blow, Conductor
-from tony.testing.faults.faulty_connection import StruckConnection, Way, reach
 from tony.testing.faults.fault_files import Order, OrderBook, give
+from tony.testing.faults.faulty_connection import StruckConnection, Way, reach
 from tony.testing.faults.plan_parser import parse_plan
+from tony.testing.faults.schedule import Blow, Conductor
 
 WORKER = TaskId("worker", 0)
 EXECUTORS = "tony.testing.faulty_executor"

@@ -10,8 +10,8 @@ from tony.errors import ConfigError
 from tony.model.ids import TaskId
 from tony.model.states import JobState
 from tony.testing.faults import plan as fault
-from tony.testing.faults.random_plan import random_plan
 from tony.testing.faults.plan_parser import parse_plan, parse_strike, write_plan, write_strike
+from tony.testing.faults.random_plan import random_plan
 
 WORKER = TaskId("worker", 1)
 MASTER = fault.Target(part=fault.Part.MASTER)

@@ -9,8 +9,8 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
-from tony.testing.faults.schedule import Blow, Conductor
 from tony.testing.faults.plan_parser import parse_plan, who, write_strike
+from tony.testing.faults.schedule import Blow, Conductor
 
 SPEC = JobSpec(command="true", roles={"worker": Role(instances=3), "ps": Role(instances=1)})
 WORKER = TaskId("worker", 1)

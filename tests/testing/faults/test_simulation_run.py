@@ -11,10 +11,10 @@ from tony.core.actions import Finish
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, RestartScope, RoleKind
-from tony.testing.faults.random_plan import random_plan
 from tony.testing.faults.plan import Plan
-from tony.testing.faults.simulation_run import rehearse
 from tony.testing.faults.plan_parser import parse_plan, write_plan
+from tony.testing.faults.random_plan import random_plan
+from tony.testing.faults.simulation_run import rehearse
 from tony.testing.simulation import Program, Simulation
 
 JOBS = {

@@ -12,8 +12,8 @@ from tony.cli.output import print_json, say, say_all
 from tony.cli.report import report_of
 from tony.cli.status_text import further_sessions, lone_restarts, status_page
 from tony.cli.terminal_text import columns_of, table
-from tony.model.layout import JobFolder
 from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
 
 
 @click.command("history")

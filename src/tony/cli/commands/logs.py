@@ -17,9 +17,9 @@ from tony.errors import UserError
 from tony.history.job_record import record_of
 from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
 from tony.jobs.log_reader import Line, portions, readers
-from tony.model.layout import Home
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 from tony.schedulers.registry import is_elsewhere
 from tony.units import exact_size
 

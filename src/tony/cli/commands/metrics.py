@@ -17,8 +17,8 @@ from tony.cli.terminal_text import columns_of, knows_unicode
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import Peak, RolePoints, open_metrics
-from tony.jobs.log_names import named_tasks
 from tony.jobs.job_metrics import accepted, measured, newest, ordered, takes
+from tony.jobs.log_names import named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.protocol.messages import Points

@@ -16,8 +16,8 @@ from tony.cli.status_text import further_sessions, lacks_reasons, lacks_restarts
 from tony.cli.terminal_text import columns_of
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
-from tony.model.layout import Home
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
 
 if TYPE_CHECKING:
     from tony.core.events import Event

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.value_format import as_written, name
 from tony.config.hints import Note
 from tony.config.layers import Layer, put
 from tony.config.legacy.settings import Part, Settings, Value
 from tony.config.settings_table import Key
+from tony.config.value_format import as_written, name
 from tony.dataclass import dataclass, field
 from tony.errors import Problem
 

@@ -174,7 +174,9 @@ def _unknown(word: str, name: str, *, explain: bool) -> Problem:
     known = "known are " + ", ".join(f"--{row.name}" for row in FLAGS) + "."
     near = did_you_mean(name, _BY_NAME) if explain else ""
     hint = near.replace("`", "`--", 1) if near else known
-    return Problem(key=value_format.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE)
+    return Problem(
+        key=value_format.name(word.partition("=")[0]), message=f"there is no such flag; {hint}", source=SOURCE
+    )
 
 
 def _unquoted(value: str) -> str:

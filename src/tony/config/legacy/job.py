@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import VARIABLES
 from tony.config.legacy.task_command import of_program, text_of
 from tony.config.legacy.task_types import Shape
+from tony.config.value_format import name as shown
 from tony.config.value_table import RESERVED_ENV
 from tony.model.masking import is_secret
 from tony.model.placeholders import escaped

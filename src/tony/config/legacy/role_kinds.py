@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
 from tony.config.legacy.settings import Value
 from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, Shape, is_horovod
 from tony.config.suggest import did_you_mean
+from tony.config.value_format import name as shown
 from tony.units import exact_duration
 
 UNTRACKED = "tony.application.untracked.jobtypes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, Draft, Origin
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
@@ -10,6 +9,7 @@ from tony.config.legacy.settings import Value
 from tony.config.legacy.task_command import of_key
 from tony.config.legacy.task_types import TENSORBOARD, Shape
 from tony.config.suggest import did_you_mean
+from tony.config.value_format import name as shown
 
 #: Memory of a task of which nothing is said.
 MEMORY = "2g"

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config.value_format import name
 from tony.config.layers import quoted
 from tony.config.legacy.flags import Flags
+from tony.config.value_format import name
 from tony.dataclass import dataclass
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting

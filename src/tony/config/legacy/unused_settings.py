@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tony.config.value_format import name as shown
 from tony.config.hints import Note
 from tony.config.legacy.draft_job import Draft
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
 from tony.config.legacy.settings import Value
 from tony.config.suggest import nearest
+from tony.config.value_format import name as shown
 
 _LISTED = 5
 #: For so many unknown settings the nearest one is looked for: that takes some milliseconds each.

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from tony.config.value_format import as_written
 from tony.config.legacy.draft_job import Draft, Origin, origin_of
 from tony.config.legacy.settings import Part, Value
+from tony.config.value_format import as_written
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
 from tony.units import exact_duration, exact_size, parse_size
 

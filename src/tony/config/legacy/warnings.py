@@ -6,7 +6,6 @@ import posixpath
 import stat
 from pathlib import Path
 
-from tony.config.value_format import name
 from tony.config.hints import Note
 from tony.config.layers import quoted
 from tony.config.legacy.draft_job import Draft
@@ -14,6 +13,7 @@ from tony.config.legacy.flags import Flags
 from tony.config.legacy.settings import USUAL_FILE, is_there
 from tony.config.legacy.task_command import VENV
 from tony.config.legacy.task_types import Shape
+from tony.config.value_format import name
 from tony.errors import Problem
 
 _LOCAL = "file://"

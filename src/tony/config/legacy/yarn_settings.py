@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony.config.value_format import name as shown
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import Draft, Origin
 from tony.config.legacy.settings import Value
 from tony.config.legacy.task_types import Shape
+from tony.config.value_format import name as shown
 
 _YARN = ("scheduler", "yarn")
 _TEXTS = {

@@ -36,7 +36,12 @@ def granted(turn: Turn, event: ev.Granted) -> None:
 def settle(turn: Turn) -> None:
     """After anything that changes who has a container: has the gang go soon, if the others had their time."""
     state = turn.state
-    if gang_size_policy.wait(state)[0] not in state.timers and state.active and not state.pausing and gang_size_policy.enough(state):
+    if (
+        gang_size_policy.wait(state)[0] not in state.timers
+        and state.active
+        and not state.pausing
+        and gang_size_policy.enough(state)
+    ):
         state.timers.set(gang_size_policy.SOON, turn.now + TOGETHER)
 
 

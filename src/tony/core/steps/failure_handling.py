@@ -11,8 +11,8 @@ from tony.core.policies.failure_policy import Effect
 from tony.core.state import RoleState, Task
 from tony.core.step_context import Turn
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
-from tony.model.job_spec import TimeoutAfter
 from tony.model.job_report import Failure, FailureClass
+from tony.model.job_spec import TimeoutAfter
 from tony.model.states import JobState, RoleKind
 
 

@@ -20,21 +20,21 @@ from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.interface import ContainerSource, KnownContainer, PreparedJob, Sink
-from tony.schedulers.local import rlimits_check, cleanup, supervisor
-from tony.schedulers.local.container_recovery import Adoption
+from tony.schedulers.local import cleanup, rlimits_check, supervisor
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.container import Container, Stage
+from tony.schedulers.local.container_recovery import Adoption
 from tony.schedulers.local.feasibility import misfits
 from tony.schedulers.local.fork_server import ForkServer
-from tony.schedulers.local.role_allocation import Grants
-from tony.schedulers.local.resource_claim import Holding
-from tony.schedulers.local.task_launcher import HOST, Launcher
 from tony.schedulers.local.ledger import LedgerBusy
-from tony.schedulers.local.orphan_cleanup import STUBBORN, Leftovers
-from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.peak_demand import needs
 from tony.schedulers.local.ledger_location import open_ledger
+from tony.schedulers.local.machine_capacity import measure
+from tony.schedulers.local.orphan_cleanup import STUBBORN, Leftovers
+from tony.schedulers.local.peak_demand import needs
+from tony.schedulers.local.resource_claim import Holding
+from tony.schedulers.local.role_allocation import Grants
 from tony.schedulers.local.settings import read_settings
+from tony.schedulers.local.task_launcher import HOST, Launcher
 from tony.storage.localization import Interpreter
 
 #: Seconds that killed executors may take to end at the job's end.

@@ -12,10 +12,10 @@ from pathlib import Path
 from tony.linux import process
 from tony.model.ids import TaskId
 from tony.schedulers.interface import KnownContainer, PreparedJob
-from tony.schedulers.local import executor_processes, cleanup
+from tony.schedulers.local import cleanup, executor_processes
+from tony.schedulers.local.cleanup import Launched, Noted
 from tony.schedulers.local.container import Container, Stage
 from tony.schedulers.local.fork_server import ForkServer
-from tony.schedulers.local.cleanup import Launched, Noted
 
 
 class Adoption:

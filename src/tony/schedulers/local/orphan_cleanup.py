@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from tony.linux.threads import beside
 from tony.model.layout import JobFolder
 from tony.schedulers.local import cleanup
-from tony.schedulers.local.container import Container
 from tony.schedulers.local.cleanup import Noted
+from tony.schedulers.local.container import Container
 from tony.schedulers.local.supervisor import Supervision
 
 #: Seconds between tries to end what does not die.

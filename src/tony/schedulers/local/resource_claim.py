@@ -10,8 +10,8 @@ from tony.dataclass import replace
 from tony.errors import SchedulerError
 from tony.model.job_record import JobRecord
 from tony.schedulers.local.claim_policy import Claim, grown
-from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.claim_queue import obtain
+from tony.schedulers.local.ledger import HeldClaim, Ledger, LedgerBusy, new_claim
 from tony.schedulers.local.machine_capacity import Machine
 from tony.schedulers.local.peak_demand import Need
 

@@ -16,15 +16,15 @@ from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.interface import Capabilities, PreparedJob, Submitter
-from tony.schedulers.local import ledger_location, cleanup
-from tony.schedulers.local.rlimits_check import too_much
+from tony.schedulers.local import cleanup, ledger_location
+from tony.schedulers.local.am_start import master_command, start_master
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.feasibility import misfits
 from tony.schedulers.local.machine_capacity import measure
-from tony.schedulers.local.unsupported_settings import meaningless
 from tony.schedulers.local.peak_demand import peak
+from tony.schedulers.local.rlimits_check import too_much
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
-from tony.schedulers.local.am_start import master_command, start_master
+from tony.schedulers.local.unsupported_settings import meaningless
 
 if TYPE_CHECKING:
     from tony.storage.remote_files import RemoteFiles
@@ -57,7 +57,11 @@ class LocalSubmitter(Submitter):
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
         trouble = "" if settings.ledger else ledger_location.trouble_with(DEFAULT_LEDGER)
-        fallback = [ledger_location.fallback_notice(DEFAULT_LEDGER, trouble, ledger_location.own_ledger(self._home))] if trouble else []
+        fallback = (
+            [ledger_location.fallback_notice(DEFAULT_LEDGER, trouble, ledger_location.own_ledger(self._home))]
+            if trouble
+            else []
+        )
         return [*meaningless(spec), *fallback]
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:

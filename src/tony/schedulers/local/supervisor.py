@@ -28,7 +28,7 @@ from typing import Any
 
 from tony import bootstrap, clock
 from tony.errors import ExitCode
-from tony.linux import process_title, liveness_lock, process, resource_limits
+from tony.linux import liveness_lock, process, process_title, resource_limits
 from tony.linux.fd_store import Box
 from tony.model.layout import JobFolder
 

@@ -11,7 +11,7 @@ from tony.model.ids import TaskId
 from tony.model.staged import StagedRole
 from tony.protocol.launch import ContainerPart, Credentials, LaunchContext, TaskPart
 from tony.schedulers.interface import PreparedJob
-from tony.schedulers.local import executor_processes, cleanup
+from tony.schedulers.local import cleanup, executor_processes
 from tony.schedulers.local.container import Container
 from tony.schedulers.local.executor_processes import Executor
 from tony.schedulers.local.fork_server import ForkServer

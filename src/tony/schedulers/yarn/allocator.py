@@ -36,25 +36,25 @@ from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import Credentials, TaskPart
 from tony.schedulers.interface import ContainerSource, Journal, KnownContainer, PageDoor, PreparedJob, Sink
-from tony.schedulers.yarn.container_request import ask_of
+from tony.schedulers.yarn.attempt_diagnostics import who_ended_it
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.placement_constraints import placed
-from tony.schedulers.yarn.container_table import Containers
-from tony.schedulers.yarn.submission_context import gpus, task_container
-from tony.schedulers.yarn.outstanding_requests import Demand
-from tony.schedulers.yarn.node_blacklist import Exclusions
 from tony.schedulers.yarn.container_env import Inside
-from tony.schedulers.yarn.job_folder import JobFiles
+from tony.schedulers.yarn.container_recovery import Recovery
+from tony.schedulers.yarn.container_request import ask_of
+from tony.schedulers.yarn.container_table import Containers
+from tony.schedulers.yarn.delegation_tokens import for_programs
 from tony.schedulers.yarn.event_log_replication import HdfsJournal
-from tony.schedulers.yarn.attempt_diagnostics import who_ended_it
+from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPapers, TaskPapers, packed
+from tony.schedulers.yarn.node_blacklist import Exclusions
+from tony.schedulers.yarn.nodes_without_python import UnfitNodes
+from tony.schedulers.yarn.outstanding_requests import Demand
+from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.previous_attempts import Predecessors
 from tony.schedulers.yarn.record_publisher import Publisher
-from tony.schedulers.yarn.container_recovery import Recovery
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
-from tony.schedulers.yarn.delegation_tokens import for_programs
-from tony.schedulers.yarn.nodes_without_python import UnfitNodes
+from tony.schedulers.yarn.submission_context import gpus, task_container
 from tony.units import format_size
 
 #: The part of YARN's patience with an application master in which that is certain to be the latest one.

@@ -9,12 +9,12 @@ from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
 from tony.model.job_record import JobRecord
 from tony.model.staged import Placement, StagedItem, StagedJob
-from tony.schedulers.yarn.pages_archive import store_pages
+from tony.schedulers.yarn.cache_upload import Wanted
 from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.pages_archive import store_pages
 from tony.schedulers.yarn.plugin_archive import store_plug_in
 from tony.schedulers.yarn.runtime_archive import store_runtime
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
-from tony.schedulers.yarn.cache_upload import Wanted
 from tony.storage.object_cache import Cache, Stored
 
 

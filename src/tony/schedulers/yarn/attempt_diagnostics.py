@@ -12,10 +12,10 @@ from tony.hadoop.remote_text import shown
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.am_rm_client import AttemptOver
 from tony.hadoop.yarn.application_client import ENDED
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
 from tony.schedulers.yarn.application_lifetime import overdue
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.container_env import Inside
 from tony.schedulers.yarn.launch_payload import JobPapers
 from tony.schedulers.yarn.settings import read_settings
 

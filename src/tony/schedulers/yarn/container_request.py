@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tony.hadoop.yarn.request_table import Ask
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.placement_constraints import constraint_of, placed, tags_of
-from tony.schedulers.yarn.submission_context import capability
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.submission_context import capability
 
 #: Lower is served first; one for all roles: the machine decides in which order they are asked for.
 _PRIORITY = 1

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from tony.dataclass import dataclass
 from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job_spec import JobSpec
-from tony.schedulers.yarn.placement_constraints import placed
-from tony.schedulers.yarn.submission_context import capability, master_capability
 from tony.schedulers.yarn.capacity import Node, Offer
+from tony.schedulers.yarn.placement_constraints import placed
 from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.submission_context import capability, master_capability
 
 MEMORY, CORES = "memory-mb", "vcores"
 _SHOWN = 8

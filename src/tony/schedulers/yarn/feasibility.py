@@ -6,9 +6,19 @@ from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import DistributedMode
 from tony.schedulers.yarn.capacity import Offer
-from tony.schedulers.yarn.settings import YarnSettings
+from tony.schedulers.yarn.demand_spec import (
+    CORES,
+    MEMORY,
+    Want,
+    amount_text,
+    amounts_text,
+    holds,
+    nodes_for,
+    some,
+    wants,
+)
 from tony.schedulers.yarn.queue_capacity import may_go_elsewhere, most_memory, too_much
-from tony.schedulers.yarn.demand_spec import CORES, MEMORY, Want, amount_text, amounts_text, holds, nodes_for, some, wants
+from tony.schedulers.yarn.settings import YarnSettings
 
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
 

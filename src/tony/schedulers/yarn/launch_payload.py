@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from tony.dataclass import dataclass, field
 from tony.model.codec import from_plain, to_plain
-from tony.model.json_text import loads
 from tony.model.job_record import JobRecord
+from tony.model.json_text import loads
 from tony.model.staged import StagedRole
 from tony.protocol.launch import Credentials, JobCredentials, TaskPart
 

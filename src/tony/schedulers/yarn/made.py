@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from tony.storage.object_cache import Cache, Stored
 from tony.storage.disk_errors import explained
+from tony.storage.object_cache import Cache, Stored
 
 
 def made_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:

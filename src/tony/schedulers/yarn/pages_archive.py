@@ -16,9 +16,9 @@ from importlib import metadata
 from pathlib import Path
 
 import tony
-from tony.schedulers.yarn.pyc_compiler import compiled
-from tony.schedulers.yarn.made import made_once
 from tony.schedulers.yarn.launch_payload import ARCHIVE
+from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.runtime_archive import zipped
 from tony.storage.object_cache import Cache, Stored
 

@@ -16,8 +16,8 @@ from tony import clock
 from tony.errors import InfraError, NotInCharge
 from tony.hadoop.ipc.errors import FileExistsAlreadyError, FileMissingError, HadoopError
 from tony.model.layout import JobFolder
-from tony.schedulers.yarn.job_folder import JobFiles, closed_name, segment_name
 from tony.schedulers.yarn.event_log_replication import LASTING
+from tony.schedulers.yarn.job_folder import JobFiles, closed_name, segment_name
 
 #: Seconds between two tries: of a NameNode that may be starting, and of DataNodes that agree on a file's end.
 _AGAIN, _SOON_AGAIN = 0.5, 0.1

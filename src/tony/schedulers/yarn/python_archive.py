@@ -23,10 +23,10 @@ from pathlib import Path
 
 from tony.dataclass import dataclass
 from tony.errors import ConfigError, Problem
-from tony.schedulers.yarn.pyc_compiler import compiled
-from tony.schedulers.yarn.shared_libraries import libraries, looking_in
 from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.settings import OWN_PYTHON
+from tony.schedulers.yarn.shared_libraries import libraries, looking_in
 from tony.storage.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that no program on a node needs.

@@ -34,8 +34,8 @@ from tony.linux.threads import beside
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.event_log_replication import LASTING, HdfsJournal
+from tony.schedulers.yarn.job_folder import JobFiles
 from tony.schedulers.yarn.launch_payload import JobPapers
 
 #: Seconds between two tries to begin: at first, and at most. And between two of the end's.

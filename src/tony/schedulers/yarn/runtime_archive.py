@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tony
-from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.schedulers.yarn.made import made_once
+from tony.schedulers.yarn.pyc_compiler import compiled
 from tony.storage.object_cache import Cache, Stored
 
 #: Rooms of the package that only a client needs, and those that travel with their packages: `pages`.

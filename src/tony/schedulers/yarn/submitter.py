@@ -27,24 +27,24 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.interface import Capabilities, Link, Listed, LogSink, PreparedJob, Sight, Submitter
-from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.cluster_clients import Cluster
-from tony.schedulers.yarn.submission_context import master_container, submission
-from tony.schedulers.yarn.cluster_discovery import find_cluster
-from tony.schedulers.yarn.feasibility import misfits, notices
 from tony.schedulers.yarn.application_lifetime import KEY as LIFETIME
 from tony.schedulers.yarn.application_lifetime import overdue
-from tony.schedulers.yarn.list_entry import listed
-from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
-from tony.schedulers.yarn.capacity import AWAY, Offer, offer
-from tony.schedulers.yarn.launch_payload import JOB, JobPapers, packed
 from tony.schedulers.yarn.artifacts import file_systems, in_place, parcels
+from tony.schedulers.yarn.cache_upload import Depot
+from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.capacity import AWAY, Offer, offer
+from tony.schedulers.yarn.cluster_clients import Cluster
+from tony.schedulers.yarn.cluster_discovery import find_cluster
+from tony.schedulers.yarn.demand_spec import room
+from tony.schedulers.yarn.feasibility import misfits, notices
+from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
+from tony.schedulers.yarn.launch_payload import JOB, JobPapers, packed
+from tony.schedulers.yarn.list_entry import listed
+from tony.schedulers.yarn.queue_position import WAITING, in_line
 from tony.schedulers.yarn.record_download import Record
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
-from tony.schedulers.yarn.foreign_applications import is_ours, staging_of, why
-from tony.schedulers.yarn.cache_upload import Depot
-from tony.schedulers.yarn.queue_position import WAITING, in_line
-from tony.schedulers.yarn.demand_spec import room
+from tony.schedulers.yarn.submission_context import master_container, submission
+from tony.schedulers.yarn.unsatisfiable_constraints import hints, mistakes
 from tony.storage.object_cache import Cache
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from tony.core.application import Application
 from tony.core.events import ReconcileClosed
 from tony.history.event_tail import EventTail
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.layout import JobFolder
 from tony.model.job_record import JobRecord
-from tony.testing.fake_scheduler import FakeSource
-from tony.testing.faults.schedule import Blow, Conductor
-from tony.testing.faults.plan import Delay, Drop, Duplicate, Kill, Part, Partition, Plan, Stop, Strike
+from tony.model.layout import JobFolder
 from tony.testing.fake_executor import PlayedExecutor
+from tony.testing.fake_scheduler import FakeSource
+from tony.testing.faults.plan import Delay, Drop, Duplicate, Kill, Part, Partition, Plan, Stop, Strike
+from tony.testing.faults.schedule import Blow, Conductor
 
 _KILLED = ExitStatus(reason=ExitReason.EXITED, signal="SIGKILL")
 #: Seconds between two looks at the log.

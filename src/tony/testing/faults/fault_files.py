@@ -16,9 +16,9 @@ from pathlib import Path
 from tony.dataclass import dataclass
 from tony.jobs.inotify import FolderWatch
 from tony.model.ids import TaskId
-from tony.testing.faults.schedule import Blow
 from tony.testing.faults.plan import Strike
 from tony.testing.faults.plan_parser import parse_strike, write_strike
+from tony.testing.faults.schedule import Blow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,14 +26,14 @@ from tony.dataclass import dataclass, replace
 from tony.history.event_tail import EventTail
 from tony.history.job_record import record_of
 from tony.linux.inotify import Change, Inotify
-from tony.model.layout import Home, JobFolder
 from tony.model.job_record import JobRecord
+from tony.model.layout import Home, JobFolder
 from tony.testing.faults import process_targets
-from tony.testing.faults.schedule import Blow, Conductor
 from tony.testing.faults.fault_files import give
 from tony.testing.faults.plan import ON_THE_WAY, FromTheStart, Kill, Plan, Slow, Strike
-from tony.testing.faults.process_targets import TURN, NobodyThere, Victim
 from tony.testing.faults.plan_parser import who, write_strike
+from tony.testing.faults.process_targets import TURN, NobodyThere, Victim
+from tony.testing.faults.schedule import Blow, Conductor
 
 #: The file of orders in the job's folder that struck executors read.
 ORDERS = "orders"

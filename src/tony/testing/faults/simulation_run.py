@@ -13,7 +13,6 @@ from tony.core import events as ev
 from tony.core.actions import Finish
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
-from tony.testing.faults.schedule import Blow, Conductor
 from tony.testing.faults.plan import (
     Delay,
     Drop,
@@ -27,6 +26,7 @@ from tony.testing.faults.plan import (
     Traffic,
     Within,
 )
+from tony.testing.faults.schedule import Blow, Conductor
 from tony.testing.guarantees import BrokenPromiseError
 from tony.testing.simulation import Executor, Pending, Program, Simulation
 

@@ -19,10 +19,9 @@ from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.threads import beside
 from tony.model.codec import to_plain
-from tony.model.metrics import series_of
 from tony.model.job_record import JobRecord
+from tony.model.metrics import series_of
 from tony.protocol.messages import Points
-from tony.web.job_advice import advice_about
 from tony.web.api.operation import ApiError, Call
 from tony.web.api.responses import (
     Configuration,
@@ -34,6 +33,7 @@ from tony.web.api.responses import (
     SeriesName,
     TimelinePage,
 )
+from tony.web.job_advice import advice_about
 from tony.web.pages.files import kept_as
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operation import ApiError, Call
 from tony.web.api.responses import JobList, Me, TaskList
-from tony.web.job_comparison import comparison
 from tony.web.authorization import jobs_for
+from tony.web.job_comparison import comparison
 from tony.web.principal import Guest
 from tony.web.unused_resources import WEEK, Wasted, waste_for
 

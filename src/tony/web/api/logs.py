@@ -9,8 +9,8 @@ from starlette.responses import Response, StreamingResponse
 from tony.jobs.log_names import LogName
 from tony.web.api.operation import ApiError, Call
 from tony.web.api.responses import LogList, LogPiece
-from tony.web.pages.files import kept_as
 from tony.web.job_source import Found, Logs
+from tony.web.pages.files import kept_as
 
 
 async def logs(call: Call) -> LogList:

@@ -14,9 +14,9 @@ from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, Sort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.protocol.messages import Points
-from tony.web.api import job_actions, jobs, logs, job_parts
-from tony.web.api.operation import Call, Kind, Operation, Parameter
+from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import document
+from tony.web.api.operation import Call, Kind, Operation, Parameter
 from tony.web.api.responses import (
     Asked,
     Configuration,

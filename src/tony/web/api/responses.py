@@ -9,10 +9,10 @@ from tony.dataclass import dataclass, field
 from tony.history.progress_records import Checkpoint
 from tony.history.timeline import Mark, SessionSpan, Shape, Span
 from tony.model.codec import Json
-from tony.model.job_summary import JobHead
-from tony.model.progress import JobProgress, Progress
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
+from tony.model.job_summary import JobHead
+from tony.model.progress import JobProgress, Progress
 from tony.schedulers.interface import Link
 from tony.web.job_source import Held, LogFile, RecordFile
 

@@ -34,11 +34,11 @@ from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.json_text import loads
 from tony.protocol.error_codes import Code
 from tony.web.api.operation import NO_JOB, ApiError, Call, Operation
-from tony.web.api.responses import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.api.operation_table import OPERATIONS
+from tony.web.api.responses import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import Gate, Refusal, Visitor
-from tony.web.secret_masking import JSON
 from tony.web.job_source import Source
+from tony.web.secret_masking import JSON
 
 #: Where it is served.
 PREFIX = "/api/v1"

@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.web.request import Asked
 from tony.web.pages import advice, compare, events, files, job, jobs, log, metrics, settings, task, tasks, waste
+from tony.web.request import Asked
 
 Page = Callable[[Asked], Awaitable[Response]]
 

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from tony.advice.number_format import saved, told
 from tony.advice.recommendation import Advice
 from tony.web.job_advice import advice_about
-from tony.web.request import Asked
 from tony.web.pages.job_layout import Unknown, frame, soon
+from tony.web.request import Asked
 from tony.web.templates import render
 
 #: Seconds that somebody waits for the whole page; it is thought about on, for whoever asks next.

@@ -8,17 +8,17 @@ from starlette.responses import Response
 
 from tony.dataclass import dataclass, replace
 from tony.jobs.comparison import Comparison, Measure, Setting, Side, change
-from tony.model.job_summary import JobHead
-from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
-from tony.web.request import Asked, NotAnswered
-from tony.web.job_comparison import comparison
+from tony.model.job_summary import JobHead
+from tony.model.metrics import OF_PROGRAMS, Unit, series_of
 from tony.web.authorization import find_job, jobs_for
-from tony.web.pages.job_layout import frame
-from tony.web.templates import render
+from tony.web.job_comparison import comparison
 from tony.web.job_source import JobView
 from tony.web.page_text import NOTHING, count, duration, hours, measured, percent
+from tony.web.pages.job_layout import frame
+from tony.web.request import Asked, NotAnswered
+from tony.web.templates import render
 
 #: Further runs that are offered.
 _OTHERS = 20

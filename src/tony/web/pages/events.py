@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony.jobs.event_text import EventWords
-from tony.web.request import Asked
 from tony.web.pages.job_layout import Step, frame
+from tony.web.request import Asked
 from tony.web.templates import render
 
 _MOST = 200

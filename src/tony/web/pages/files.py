@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.web.request import Asked, NotAnswered
 from tony.web.pages.job_layout import frame, known
+from tony.web.request import Asked, NotAnswered
 from tony.web.templates import render
 
 

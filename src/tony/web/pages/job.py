@@ -20,12 +20,12 @@ from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
-from tony.web.request import Asked
-from tony.web.timeline_svg import LEGEND, Drawing
-from tony.web.svg_cache import Drawings
-from tony.web.pages.job_layout import Unknown, counts, frame, known, soon
-from tony.web.templates import render
 from tony.web.job_source import JobView
+from tony.web.pages.job_layout import Unknown, counts, frame, known, soon
+from tony.web.request import Asked
+from tony.web.svg_cache import Drawings
+from tony.web.templates import render
+from tony.web.timeline_svg import LEGEND, Drawing
 
 #: Seconds that a page waits for its timeline: what takes longer comes after it.
 _PATIENCE = 0.06

@@ -12,9 +12,9 @@ from tony.errors import TonyError
 from tony.model.job_record import JobRecord
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
-from tony.web.request import Asked
 from tony.web.authorization import Action
 from tony.web.job_source import JobView
+from tony.web.request import Asked
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from tony import clock
 from tony.dataclass import dataclass, replace
-from tony.model.job_summary import JobHead
 from tony.model.job_query import DAMAGED, Facet, Facets, Query, Sort, from_words, to_words
+from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.request import Asked, NotAnswered
 from tony.web.authorization import jobs_for
-from tony.web.templates import render
 from tony.web.page_text import day
+from tony.web.request import Asked, NotAnswered
+from tony.web.templates import render
 
 #: What the table can be ordered by: heading, order, and whether its great values are wanted first.
 _COLUMNS: Sequence[tuple[str, Sort | None, bool]] = (

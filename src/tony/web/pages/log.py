@@ -14,11 +14,11 @@ from tony.dataclass import dataclass, replace
 from tony.errors import TonyError
 from tony.model.job_report import JobReport
 from tony.web import ansi_html
-from tony.web.request import Asked, NotAnswered
-from tony.web.pages.job_layout import frame
-from tony.web.pages.files import kept_as
-from tony.web.templates import render
 from tony.web.job_source import Found, JobView, LogBytes, LogFile, Logs
+from tony.web.pages.files import kept_as
+from tony.web.pages.job_layout import frame
+from tony.web.request import Asked, NotAnswered
+from tony.web.templates import render
 
 #: Bytes of one page, of what a follower gets at once, and of what is shown before a line that was searched for.
 _PAGE, _PORTION, _BEFORE = 64 << 10, 256 << 10, 2048

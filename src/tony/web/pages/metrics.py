@@ -14,10 +14,10 @@ from tony.history.timeline import Timeline
 from tony.linux.threads import beside
 from tony.model.ids import TaskId
 from tony.model.metrics import Unit, series_of
-from tony.web.request import Asked, NotAnswered
-from tony.web.pages.job_layout import frame, soon
-from tony.web.templates import render
 from tony.web.page_text import measured
+from tony.web.pages.job_layout import frame, soon
+from tony.web.request import Asked, NotAnswered
+from tony.web.templates import render
 
 #: What comes first; other series follow by name. What only counts up towards something is no chart.
 _ORDER = ("cpu", "rss", "pss", "util", "memory", "power", "disk-read", "disk-write", "net-in", "net-out")

@@ -9,8 +9,8 @@ from tony.config.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
 from tony.linux.threads import beside
 from tony.model.job_record import JobRecord
-from tony.web.request import Asked
 from tony.web.pages.job_layout import Unknown, frame, known
+from tony.web.request import Asked
 from tony.web.templates import render
 
 

@@ -15,11 +15,11 @@ from tony.model.ids import TaskId
 from tony.model.job_record import JobRecord
 from tony.model.job_report import TaskReport
 from tony.web import ansi_html
-from tony.web.request import Asked
-from tony.web.timeline_svg import LEGEND
-from tony.web.pages.job_layout import Unknown, frame, known, soon
-from tony.web.templates import render
 from tony.web.job_source import LogFile, Logs
+from tony.web.pages.job_layout import Unknown, frame, known, soon
+from tony.web.request import Asked
+from tony.web.templates import render
+from tony.web.timeline_svg import LEGEND
 
 #: Bytes and lines from the end of each stream that the page shows.
 _END, _LINES = 8000, 20

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from tony.dataclass import dataclass
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
-from tony.web.request import Asked, NotAnswered
 from tony.web.pages.job_layout import counts, frame, steps
+from tony.web.request import Asked, NotAnswered
 from tony.web.templates import render
 
 _MOST = 100

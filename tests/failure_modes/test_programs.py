@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.refusals import refused
+from tests.failure_modes.refusals import refused
 from tests.e2e.lab import CEILING, TONY, Lab, until
 
 pytestmark = pytest.mark.e2e

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.bad_luck.refusals import python
+from tests.failure_modes.refusals import python
 from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.strangers import become_stranger
+from tests.failure_modes.strangers import become_stranger
 from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e

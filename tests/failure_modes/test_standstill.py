@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.parts import Parts, children, parts_of, state_of
+from tests.failure_modes.parts import Parts, children, parts_of, state_of
 from tests.e2e.lab import Lab, kill, until
 
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "bad_luck"
+FOLDER = ROOT / "tests" / "failure_modes"
 PARAGRAPHS: list[dict[str, Any]] = tomllib.loads((FOLDER / "cases.toml").read_text(encoding="utf-8"))["paragraph"]
 CASES = [case for paragraph in PARAGRAPHS for case in paragraph["case"]]
 
@@ -26,7 +26,7 @@ BETWEEN = re.compile(r"[\s,;.:]*")
 @cache
 def collected() -> frozenset[str]:
     """Every test of this folder and of the files that the list names, long ones too: with and without parameters."""
-    files = sorted({test.partition("::")[0] for case in CASES for test in case["tests"]} | {"tests/bad_luck"})
+    files = sorted({test.partition("::")[0] for case in CASES for test in case["tests"]} | {"tests/failure_modes"})
     there = [file for file in files if (ROOT / file).exists()]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "--long", "-p", "no:cacheprovider", *there],
@@ -63,7 +63,7 @@ def test_no_word_is_left_out(paragraph: dict[str, Any]) -> None:
 def test_no_test_here_is_without_a_case() -> None:
     """Whoever writes a test in this folder says which case it proves."""
     named = {test.partition("[")[0] for case in CASES for test in case["tests"]}
-    here = {test.partition("[")[0] for test in collected() if test.startswith("tests/bad_luck/")}
+    here = {test.partition("[")[0] for test in collected() if test.startswith("tests/failure_modes/")}
     assert set() == here - named
 
 

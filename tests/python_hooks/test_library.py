@@ -11,11 +11,11 @@ import pytest
 
 import tony
 from tony import clock
-from tony.alongside.library.tony.telling import _Teller, checkpoint, progress
+from tony.python_hooks.library.tony.reporting import _Teller, checkpoint, progress
 from tony.executor.progress_listener import Advance, Checkpoint, parse
 from tony.rpc.sockets import short_path
 
-FOLDER = Path(tony.__file__).parent / "alongside/library"
+FOLDER = Path(tony.__file__).parent / "python_hooks/library"
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def test_outside_of_tony_both_do_nothing() -> None:
         "tony.progress(1, **{'x' * 10000: 1})",
         "tony.progress(10 ** 400)",
         "tony.checkpoint('no number').__exit__(None, None, None)",
-        "tony.telling._teller.name = '/nobody/there'; tony.progress(1)",
-        "tony.telling._teller.name = 'x' * 500; tony.progress(1)",
+        "tony.reporting._teller.name = '/nobody/there'; tony.progress(1)",
+        "tony.reporting._teller.name = 'x' * 500; tony.progress(1)",
         "tony.progress(1); import os; os.closerange(3, 50); tony.progress(2)",
     ],
 )

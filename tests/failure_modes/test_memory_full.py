@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.parts import children, parts_of
-from tests.bad_luck.strangers import become_stranger
+from tests.failure_modes.parts import children, parts_of
+from tests.failure_modes.strangers import become_stranger
 from tests.e2e.lab import Lab, kill, until
 from tony.linux import cgroup
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.parts import parts_of
+from tests.failure_modes.parts import parts_of
 from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e

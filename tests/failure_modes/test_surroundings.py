@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import tony
-from tests.bad_luck.refusals import nothing_left, running
-from tests.bad_luck.strangers import UID, become_stranger
+from tests.failure_modes.refusals import nothing_left, running
+from tests.failure_modes.strangers import UID, become_stranger
 from tests.e2e.lab import CEILING, Lab, until
 from tony.cli.main import COMMANDS
 

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from tests.bad_luck.parts import children, parts_of, state_of
-from tests.bad_luck.refusals import running
+from tests.failure_modes.parts import children, parts_of, state_of
+from tests.failure_modes.refusals import running
 from tests.e2e.lab import CEILING, Lab, until
 
 pytestmark = pytest.mark.e2e

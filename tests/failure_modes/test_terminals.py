@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.bad_luck.terminal import Shown, show
+from tests.failure_modes.terminal import Shown, show
 from tests.e2e.lab import TONY, Lab
 from tony.cli.main import COMMANDS
 

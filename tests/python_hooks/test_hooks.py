@@ -18,7 +18,7 @@ import os
 names = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
 print(any("tony-stacks" in os.readlink(name) for name in names if os.path.lexists(name)))
 """
-FOLDER = Path(tony.__file__).parent / "alongside/hooks"
+FOLDER = Path(tony.__file__).parent / "python_hooks/hooks"
 
 
 def environment(*folders: Path, stacks: bool = True) -> dict[str, str]:
@@ -166,7 +166,7 @@ def test_on_a_node_the_sources_lie_beside_what_was_compiled(tmp_path: Path, monk
     assert folder() is None
     assert variables({}, None, hooks=False) == {}
     (tmp_path / "programs.zip").touch()
-    assert folder() == f"{tmp_path}/programs.zip/tony/alongside"
+    assert folder() == f"{tmp_path}/programs.zip/tony/python_hooks"
 
 
 def test_both_can_be_imported_from_a_zip_of_sources(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_both_can_be_imported_from_a_zip_of_sources(tmp_path: Path) -> None:
 
     root = Path(tony.__file__).parent.parent
     with zipfile.ZipFile(tmp_path / "programs.zip", "w") as archive:
-        for path in sorted((root / "tony/alongside").rglob("*.py")):
+        for path in sorted((root / "tony/python_hooks").rglob("*.py")):
             archive.write(path, str(path.relative_to(root)))
-    base = f"{tmp_path}/programs.zip/tony/alongside"
+    base = f"{tmp_path}/programs.zip/tony/python_hooks"
     env = {**environment(), "PYTHONPATH": f"{base}/library:{base}/hooks"}
     assert run(HAS_FILE, env) == "True\n"
     done = subprocess.run(

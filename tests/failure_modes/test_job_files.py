@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.bad_luck.refusals import python, refused
+from tests.failure_modes.refusals import python, refused
 from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.e2e

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_luck.refusals import nothing_left, running
-from tests.bad_luck.strangers import become_stranger
+from tests.failure_modes.refusals import nothing_left, running
+from tests.failure_modes.strangers import become_stranger
 from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e

@@ -1,4 +1,4 @@
-"""`tony.progress` and `tony.checkpoint` for a program whose Python has no `tony`: what they do is in `telling.py`.
+"""`tony.progress` and `tony.checkpoint` for a program whose Python has no `tony`: what they do is in `reporting.py`.
 
 A program that has a package of this name shall have that one, wherever it is, and not know of us. So this file is
 understood by every Python, the oldest as well.
@@ -39,6 +39,6 @@ def _give_way():  # type: () -> bool
 if __name__ == "tony" and not _give_way():
     if sys.version_info < (3, 7):  # noqa: UP036 - the user's Python, not ours
         raise ImportError("No module named 'tony' (that of the job needs Python 3.7)")
-    from tony.telling import checkpoint, progress  # type: ignore[import-not-found]
+    from tony.reporting import checkpoint, progress  # type: ignore[import-not-found]
 
     __all__ = ["checkpoint", "progress"]

@@ -8,7 +8,7 @@ What is told goes as a datagram to the executor, whose socket file is named in T
     p\t<step>\t<total or nothing>[\t<name>=<number>]...        progress
     c\t<step>\t<when it was done, CLOCK_BOOTTIME>\t<seconds>   a checkpoint
 
-Standard library only, and for any Python from 3.7 on: see `tony.alongside`.
+Standard library only, and for any Python from 3.7 on: see `tony.python_hooks`.
 """
 
 from __future__ import annotations
