@@ -18,7 +18,6 @@ if sys.version_info < (3, 11):  # noqa: UP036
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tony.python_hooks.library.tony.reporting import checkpoint, progress
     from tony.client.job import Job, attach, submit, submit_async
     from tony.client.remote_portal import Portal, PortalJob
     from tony.errors import (
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         TaskState,
         TlsMode,
     )
+    from tony.python_hooks.library.tony.reporting import checkpoint, progress
 
 _HOMES = {
     "checkpoint": "tony.python_hooks.library.tony.reporting",

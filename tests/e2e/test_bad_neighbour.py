@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.failure_modes.strangers import UID, become_stranger
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.served import proxied
 from tests.e2e.test_boards import portal_of
+from tests.failure_modes.strangers import UID, become_stranger
 
 pytestmark = pytest.mark.e2e
 

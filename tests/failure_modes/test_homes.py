@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.lab import Lab, until
 from tests.failure_modes.refusals import nothing_left, running
 from tests.failure_modes.strangers import become_stranger
-from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e
 

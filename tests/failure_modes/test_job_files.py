@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.failure_modes.refusals import python, refused
 from tests.e2e.lab import Lab
+from tests.failure_modes.refusals import python, refused
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.lab import Lab, kill, until
 from tests.failure_modes.parts import children, parts_of
 from tests.failure_modes.strangers import become_stranger
-from tests.e2e.lab import Lab, kill, until
 from tony.linux import cgroup
 
 pytestmark = pytest.mark.e2e

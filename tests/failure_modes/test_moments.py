@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
+from tests.e2e.lab import CEILING, Lab, until
 from tests.failure_modes.parts import children, parts_of, state_of
 from tests.failure_modes.refusals import running
-from tests.e2e.lab import CEILING, Lab, until
 
 pytestmark = pytest.mark.e2e
 

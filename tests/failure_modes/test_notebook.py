@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from tests.failure_modes.refusals import python
 from tests.e2e.lab import Lab, until
+from tests.failure_modes.refusals import python
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failure_modes.strangers import become_stranger
 from tests.e2e.lab import Lab, until
+from tests.failure_modes.strangers import become_stranger
 
 pytestmark = pytest.mark.e2e
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failure_modes.refusals import refused
 from tests.e2e.lab import CEILING, TONY, Lab, until
+from tests.failure_modes.refusals import refused
 
 pytestmark = pytest.mark.e2e
 

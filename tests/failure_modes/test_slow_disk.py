@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failure_modes.parts import parts_of
 from tests.e2e.lab import Lab, until
+from tests.failure_modes.parts import parts_of
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failure_modes.parts import Parts, children, parts_of, state_of
 from tests.e2e.lab import Lab, kill, until
+from tests.failure_modes.parts import Parts, children, parts_of, state_of
 
 pytestmark = pytest.mark.e2e
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import tony
+from tests.e2e.lab import CEILING, Lab, until
 from tests.failure_modes.refusals import nothing_left, running
 from tests.failure_modes.strangers import UID, become_stranger
-from tests.e2e.lab import CEILING, Lab, until
 from tony.cli.main import COMMANDS
 
 pytestmark = pytest.mark.e2e

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.failure_modes.terminal import Shown, show
 from tests.e2e.lab import TONY, Lab
+from tests.failure_modes.terminal import Shown, show
 from tony.cli.main import COMMANDS
 
 pytestmark = pytest.mark.e2e

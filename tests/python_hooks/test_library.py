@@ -11,8 +11,8 @@ import pytest
 
 import tony
 from tony import clock
-from tony.python_hooks.library.tony.reporting import _Teller, checkpoint, progress
 from tony.executor.progress_listener import Advance, Checkpoint, parse
+from tony.python_hooks.library.tony.reporting import _Teller, checkpoint, progress
 from tony.rpc.sockets import short_path
 
 FOLDER = Path(tony.__file__).parent / "python_hooks/library"

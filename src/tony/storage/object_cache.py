@@ -5,8 +5,8 @@
       .<random>.part          an object that is being written
       .<random>.taken         one that is brought from elsewhere on this machine (`Cache.take`)
       index/                  what we know of files outside, so that unchanged ones need not be read (index.py)
-      trees/<sha256>/         an archive, unpacked: content/ and manifest.json (trees.py)
-      unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (interpreters.py)
+      trees/<sha256>/         an archive, unpacked: content/ and manifest.json (unpack_cache.py)
+      unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (python_interpreters.py)
       locks/                  one empty file per thing that is unpacked once
 
 An object appears whole, by a rename inside one folder, and is never written again. It is not forced to disk (fsync):

@@ -1,6 +1,6 @@
 """Who may see and change what. Every page and every route of the API asks here first.
 
-`door.py` is the gate of a real server; here is what pages know of one.
+`auth.py` is the gate of a real server; here is what pages know of one.
 """
 
 from __future__ import annotations
