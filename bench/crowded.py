@@ -1,8 +1,8 @@
 """One job of very many played executors before one real application master: TCP, TLS, token, acknowledgements.
 
-The application master is a process as in production, with its machine, its server and its event log; only its scheduler
-grants at once. Executors are played (`tony.testing.executor_load`), thousands in a process, so that both ends fit on a small
-machine; the work that programs and executors do on nodes of their own is left out.
+The application master is a process as in production, with its machine, its server and its event log; only its
+scheduler grants at once. Executors are played (`tony.testing.executor_load`), thousands in a process, so that both
+ends fit on a small machine; the work that programs and executors do on nodes of their own is left out.
 """
 
 from __future__ import annotations

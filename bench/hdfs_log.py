@@ -1,10 +1,10 @@
 """The event log in HDFS: how often it is written to, how long an effect waits for it, what that costs a submission.
 
 On a real, small Hadoop: `tony mini start --nodes 2`. The journal is the application master's own
-(`tony.schedulers.yarn.event_log_replication`), in this process: events that nobody waits for come a hundred times a second, then some
-that an effect waits for, one after the other. Beside that a real job of four: how many writes the NameNode has seen
-from its submission until all four programs run, and while they run. What the barrier costs a submission is no more than
-that number of writes one after the other; some of them nobody waits for.
+(`tony.schedulers.yarn.event_log_replication`), in this process: events that nobody waits for come a hundred times a
+second, then some that an effect waits for, one after the other. Beside that a real job of four: how many writes the
+NameNode has seen from its submission until all four programs run, and while they run. What the barrier costs a
+submission is no more than that number of writes one after the other; some of them nobody waits for.
 """
 
 from __future__ import annotations

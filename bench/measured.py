@@ -1,11 +1,11 @@
 """What an application master keeps of 10,000 tasks that are measured for a day: memory, the file, and processor time.
 
-A process of its own fills what an application master has, `am/metrics_store.py`, with a day's samples by a simulated clock:
-all series of a program and two numbers that it tells itself, of each task, and a checkpoint of each task every four
-hours. The file is written four times a day and at the end, not every few seconds; each time all of it is written anew,
-which is the most that there ever is to write. Executors of 10,000 tasks send every 33 s; where a bucket has become
-wider than that, two samples fill it: how much is kept follows from time, not from how many there were. Sockets are left
-out.
+A process of its own fills what an application master has, `am/metrics_store.py`, with a day's samples by a simulated
+clock: all series of a program and two numbers that it tells itself, of each task, and a checkpoint of each task every
+four hours. The file is written four times a day and at the end, not every few seconds; each time all of it is written
+anew, which is the most that there ever is to write. Executors of 10,000 tasks send every 33 s; where a bucket has
+become wider than that, two samples fill it: how much is kept follows from time, not from how many there were. Sockets
+are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two hundred containers on simulated nodes: how fast one application master launches them.
 
-The application master is `tony.am.yarn_main` as it runs in a container, with its event log, its server and its record in
-HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tony.testing.hadoop`), over TCP and with
-tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once; no
+The application master is `tony.am.yarn_main` as it runs in a container, with its event log, its server and its record
+in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tony.testing.hadoop`), over TCP and
+with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once; no
 executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
 """
 

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.site_policy`: defaults, finals and limits of a site, checked by the client and again by the AM."""
+"""Tests of `tony.config.site_policy`: defaults, finals and limits, checked by the client and again by the AM."""
 
 from __future__ import annotations
 

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 GROUP = "tony.advice"
 #: Module -> class, in the order in which findings of one severity are told.
 _OURS = {
-    "gpus_idle": "GpusIdle",
-    "memory_tight": "MemoryTight",
-    "memory_over_asked": "MemoryOverAsked",
+    "idle_gpus": "GpusIdle",
+    "memory_headroom": "MemoryTight",
+    "memory_over_requested": "MemoryOverAsked",
     "data_bound": "DataBound",
     "checkpoint_interval": "CheckpointInterval",
     "checkpoint_bound": "CheckpointBound",
     "skewed_ranks": "SkewedRanks",
-    "restarts_in_vain": "RestartsInVain",
-    "idle_after_end": "IdleAfterEnd",
+    "futile_restarts": "RestartsInVain",
+    "containers_held_after_exit": "IdleAfterEnd",
     "parameter_servers": "ParameterServers",
-    "cpu_under_asked": "CpuUnderAsked",
-    "cpu_over_asked": "CpuOverAsked",
-    "start_up": "StartUp",
+    "cpu_under_requested": "CpuUnderAsked",
+    "cpu_over_requested": "CpuOverAsked",
+    "startup_overhead": "StartUp",
 }
 
 

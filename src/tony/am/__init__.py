@@ -1,34 +1,15 @@
-"""The application master: the only loop; turns events into actions performed.
+"""The application master: one loop that turns events into actions, writes the event log and performs the actions.
 
-    main                    the process: everything up to the moment in which the job can run, and everything at its end
-    yarn_main               the same in a container of YARN, which finds its papers first
-    master                  the loop: event, log, machine, actions
-    durability_barrier      what must wait until its cause is in safety
-    job_clock               the job's own time
-    fatal_errors            the verdict on a job that cannot go on
+`main` is the process on any scheduler; `yarn_main` prepares its files in a YARN container first. `master` is the
+loop: event, log, state machine (`tony.core`), actions. An action is performed only after its cause is durable
+(`durability_barrier`).
 
-After the death of another one:
+Executors connect through `executor_connections`; each gets a `launch_context` when its container starts and a message
+of `start_messages` when its program shall run. After a failover `recovery` restores the state from the event log of
+the previous AM attempt, `reattach_caller` calls executors that do not know the new address, and `pending_commands`
+obeys what users asked for while no AM answered.
 
-    recovery                what its log says
-    reattach_caller         calls executors that cannot know where we are
-    pending_commands        obeys what was asked of the job while nobody answered
-
-Its executors:
-
-    executor_connections    who is connected, what was acknowledged, who fell silent
-    launch_context          what each is told at its birth
-    start_messages          the orders to start programs
-    connection_limits       room for the connections of all
-
-Those who look on:
-
-    subscribers             reports on demand and on change
-    notifications           those who want to hear of it by a webhook
-    log_relay               what programs print, piece by piece
-    metrics_store           what programs use, and how far they are: told, and written down
-    downsampling            - that in memory which does not grow
-    stack_relay             where a program stands, on request
-    tunnel_broker           from clients to ports of tasks
-    status_page             how the job stands, for those who come through their cluster's own pages
-    page_server             - the process beside us that serves all pages, where there is one
+Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
+connections to ports of tasks (`tunnel_broker`). `status_page` is a plain page; `page_server` starts the process that
+serves the full pages where the web packages are installed.
 """

@@ -1,4 +1,4 @@
-"""The process that serves a job's pages beside the application master: `tony.web.am_server`, which we know by name only.
+"""Starts the process that serves a job's pages, `tony.web.am_server`; it is known by name only.
 
 It gets the socket on which we listen, and what it must know as a line of JSON. That its input ends tells it of our end.
 """

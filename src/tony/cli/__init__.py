@@ -1,26 +1,10 @@
-"""The command line: one file per command, below `commands/`.
+"""The command line: one file per command in `commands/`; what several commands share lies here.
 
-The front door:
+`entry` runs before anything slow is imported; `main` finds the command and turns every way to end into an exit code.
+`submission` and `following` are shared by `submit` and `run`, `portal_option` by all commands with `--portal URL`,
+`legacy_commands` by the commands for jobs of LinkedIn TonY.
 
-    entry, early            before anything is imported that takes time; Ctrl-C in the first moments
-    main, help              finds the command; every way to end becomes an exit code
-    options, streams        what commands share; our standard streams, whatever our parent made of them
-    submitting, following   what `submit` and `run` share: to an exit code, to the job's end
-    portal_option    what `--portal URL` does
-    original, settings_here what the commands of the original share; a settings file in HDFS
-
-What is shown:
-
-    output, text            lines and JSON; foreign text made harmless, ours made to fit
-    standing, status_page   how a job stands now, as a page
-    follow_view      how a followed job looks:
-    story            - what changed, in lines
-    live_view, live_table   - a table below the output, on a terminal; `redrawn` puts it there
-    log_printer      programs' output, each line with its task
-    event_text       events in words
-    timeline_text    what each task was doing when, as a picture of text
-    metrics_table, sparks   what was measured
-    top, top_table          what is used now; `pressed` are its keys
-    compare_text     two jobs side by side
-    browser          how a browser elsewhere reaches a port here
+Output: `output` (lines and JSON), `terminal_text` (sanitises foreign text, fits ours), `follow_view` with `story`
+(what changed), `live_status` and `live_region` (the table below the output), `log_printer`, and one module for each
+kind of report: `status_text`, `timeline_text`, `metrics_table`, `top`, `compare_text`, `event_text`.
 """

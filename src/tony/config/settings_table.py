@@ -2,7 +2,8 @@
 
 A key is dotted. A part in angle brackets stands for a name that the author chooses: `roles.<role>.memory`. A row with
 an `attribute` fills that field of `JobSpec` (of `Role` for a role's keys), and the field's default is the setting's
-default: it is written down once, in the model. The settings of one scheduler come from `tony.schedulers.settings_schema`.
+default: it is written down once, in the model. The settings of one scheduler come from
+`tony.schedulers.settings_schema`.
 
 Standard library only: the application master reads a site's rules again.
 """

@@ -1,4 +1,4 @@
-"""Has Python programs show where they stand: those in which our hook has registered `faulthandler` (`tony.python_hooks`).
+"""Stack traces of Python programs in which the hook of `tony.python_hooks` has registered `faulthandler`.
 
 Such a process has an anonymous file open whose name tells it, and catches the hook's signal. Who does not is never sent
 it: a signal that nobody expects is the end of a process.

@@ -1,8 +1,8 @@
 """One rank order over all tasks that compute together.
 
-The roles of a group (`role_gangs.py`) are laid one behind the other: the chief's role first, so that rank 0 is the chief,
-then the others in the job's order; inside a role by task index, inside a task by process. What a task needs to know of
-that is the same for its whole role, and small: the shared value is O(roles), whatever the number of tasks.
+The roles of a group (`role_gangs.py`) are laid one behind the other: the chief's role first, so that rank 0 is the
+chief, then the others in the job's order; inside a role by task index, inside a task by process. What a task needs to
+know of that is the same for its whole role, and small: the shared value is O(roles), whatever the number of tasks.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """A real Hadoop on one machine, as processes of the user: for trying out, and for tests.
 
 NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
-started again. `tony mini` is its command line; everything of it lies in `mini/` of the user's home.
+started again. `tony mini` is its command line; all files are in `mini/` of the state directory (`layout`).
 
-    cluster              the door: started, looked at, harmed, mended, ended
-    ephemeral_cluster    one that never outlives whoever wanted it
-    options, state, places   what it is to be, what runs, where everything lies
-    daemons, sites           the daemons' command lines and settings
-    java, artifacts          what has to be on the machine: Java, Hadoop's archives
-    ports, preparing         what is chosen and written before the start
-    processes, readiness     started and ended; whether it can be used
-    initial_setup        what HDFS and YARN have to be told then
-    kill_applications    applications that still run when the cluster is to end
-    hadoop_command       what nodes find as `hadoop`
+`cluster` starts, inspects and stops it; `ephemeral_cluster` is one that ends with the process that wanted it. Before
+the start `hadoop_download` and `java` provide the software, `ports`, `site_xml` and `disk_setup` write the
+configuration; afterwards `readiness` waits and `initial_setup` creates folders and queues.
 """
 
 from __future__ import annotations

@@ -1,31 +1,15 @@
-"""Files: archives, the content-addressed cache, unpacking.
+"""Files: staging, archives, the content-addressed cache, unpacking, and the stores of histories.
 
-On the submitter's machine:
+On the submitter's machine `staging_requests` collects what the job's keys name, `folder_scan` and `ignore_rules`
+decide which files go along (`tracked_files`: those of git always do), `cache_store` puts them into `object_cache` by
+digest and reads only what changed (`digest_index`). `remote_sources` is for what already lies in a cluster's file
+system.
 
-    wishes, entries     what a job's keys ask for; the language of `files`
-    scan, ignore        what is in a folder, what in it cannot be staged, what is left out (`links`, `quick_glob`)
-    tracked_files          which files git tracks
-    deposit, index      into the cache, reading only what changed
-    cache, pack         every object once; a folder as one tar, the same bytes for the same content
-    manifest               what lies in a folder, as a list
-    disk_usage             where the bytes are, when they are too many
-    remote, far         what lies in a cluster's file system, and what a job's keys ask for of it
+On the node `localization` gives a task its source, files and Python: `unpack_cache` unpacks once per node and
+content, `file_copy` copies for each task, `environment_setup` makes a Python environment usable.
 
-Where a container is:
+Archives may come from anywhere: `archive_format` detects them by content, `archive_members` keeps every member inside
+its folder, `archive_limits` bounds what a small file may become.
 
-    localization           gives a task its source, files and Python
-    trees, copying      unpacked once per node and content, then a copy for each task
-    python_interpreters    Python environments: `prepare`, `relocate`, `runnable`
-
-Archives, which come from anywhere:
-
-    formats, members    told by content; read member by member, nothing gets out of its folder
-    unpack                 into an empty folder
-    expansion, xz       bounds on what a small file may become
-
-Histories of jobs, wherever they lie:
-
-    store                  what is needed of a file system; `local_store`, and by fsspec `fsspec_store`
-
-What a file system answered, in words: `failures`.
+`store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
 """

@@ -1,4 +1,4 @@
-"""What every container source keeps to, fake or real: each clause of the contract in `schedulers/interface.py` is a check.
+"""Checks for every container source, fake or real: one for each clause of the contract in `schedulers/interface.py`.
 
 Whoever has a scheduler gives a *bench*: a way to set one up with the job `two_roles` (three workers, two ps) and to
 look at it from outside. Then:

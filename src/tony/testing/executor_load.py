@@ -4,8 +4,8 @@ What they say is what real ones say, over TLS: attach, register, report starts a
 work on their own side: a long order to start is taken apart once, and whatever is as long as that is taken for the
 same. So ten thousand of them fit beside the application master on two cores.
 
-As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `Casting` as one line of JSON on standard input, and
-then orders, one word a line. On standard output it says what came true, one `Moment` as JSON a line:
+As a program (`bootstrap.command("tony.testing.executor_load")`) it reads a `Casting` as one line of JSON on standard
+input, and then orders, one word a line. On standard output it says what came true, one `Moment` as JSON a line:
 
     join      all connect and register, but the understudy: it only attaches. When that is in the log: `joined`
     register  the understudy registers as well. When all were told to start: `told`; when each has heard that its

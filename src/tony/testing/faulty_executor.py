@@ -1,4 +1,4 @@
-"""Executors that misbehave on order: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
+"""Executors with faults: `bootstrap.command("tony.testing.faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 

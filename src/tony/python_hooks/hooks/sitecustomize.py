@@ -1,8 +1,9 @@
 """Has every Python of a task write where its threads stand when it gets the signal that TONY_STACKS names.
 
-`faulthandler` does that even while the program waits in C. It writes to an anonymous file, which the executor finds and
-reads (`executor/faulthandler_stacks.py`): nothing lies about, and whoever has no such file is never signalled. A program that
-handles the signal itself keeps its handler. Under `framework = "jax"` it also helps JAX (`tony_jax_cluster`).
+`faulthandler` does that even while the program waits in C. It writes to an anonymous file, which the executor finds
+and reads (`executor/faulthandler_stacks.py`): nothing lies about, and whoever has no such file is never signalled. A
+program that handles the signal itself keeps its handler. Under `framework = "jax"` it also helps JAX
+(`tony_jax_cluster`).
 
 Understood by every Python, the oldest as well: whatever a program starts runs this.
 """

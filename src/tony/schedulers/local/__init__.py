@@ -1,34 +1,13 @@
 """The embedded scheduler: processes on this machine, with a ledger of memory and GPUs that all its users share.
 
-The client's half:
+In the client: `submitter` refuses what can never run (`feasibility`, `unsupported_settings`) and hands the job to an
+AM (`am_start`, `standby`). `supervisor` is the AM's parent and starts the next AM attempt if it is killed.
 
-    submitter               says what can never work, hands the job over, cleans up after a dead master
-    am_start                starts the application master and knows when it is up
-    standby                 a master that is loaded while the client still reads the job file
-    supervisor              the master's parent: has another one go on if it is killed
+In the AM: `allocator` takes a container from granted to ended. `role_allocation` decides which role is next,
+`task_launcher` copies a task's files and starts its executor (`executor_processes`, `fork_server`). After a failover
+`container_recovery` reattaches living executors and `orphan_cleanup` ends the rest.
 
-The application master's half:
-
-    allocator               a container's way from granted to ended; `container` is what is remembered of it
-    role_allocation         which role gets a container next
-    task_launcher           lays a task's files down and starts its executor
-    executor_processes      executors as processes
-    fork_server             forks them from a process that has their modules loaded
-    container_recovery      containers of earlier masters whose executors live
-    orphan_cleanup          ends what containers and earlier masters have left
-    cleanup                 how that is found and ended; what is noted for the next master
-
-A job's claim on the machine:
-
-    resource_claim          obtained, kept, given back
-    claim_queue             from wanting to having, woken by the kernel (`inotify`)
-    ledger                  all claims, as locked files that all may write; `places` says where
-    claim_policy            who may have what: the rule
-
-What a job asks for, and what there is:
-
-    peak, appetite      memory and GPUs at one time; open files and processes
-    machine, fit        what the machine has; whether the job can ever fit
-    unsupported_settings    what it asks for that one machine does not have
-    settings                what can be set; `capabilities` says what this scheduler can do, `scheduler` makes both halves
+The machine: `resource_claim` is the job's claim, `claim_queue` waits for it, `ledger` has all claims as locked files
+that all users may write, `claim_policy` decides who is next (pure). `machine_capacity` measures what there is,
+`peak_demand` what a job needs at one time.
 """
